@@ -1,0 +1,272 @@
+"""Strict configurations: dataclass <-> dictionary <-> YAML, with overrides.
+
+A configuration is a frozen dataclass whose fields are made by `setting`. Building one checks every
+type and bound; an unknown key or an impossible value is a `ConfigError` that names the field as the
+user typed it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from seqtool.errors import ConfigError
+from seqtool.registry import did_you_mean
+
+C = TypeVar("C")
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Declare a configuration field with its help text and bounds.
+
+    Args:
+        default: the default value; a dataclass type stands for its own defaults.
+        help: one line for people, shown by `--help` and in messages.
+        minimum: smallest value allowed.
+        maximum: largest value allowed.
+        above: the value must be larger than this.
+        below: the value must be smaller than this.
+    """
+    metadata = {
+        "help": help,
+        "minimum": minimum,
+        "maximum": maximum,
+        "above": above,
+        "below": below,
+    }
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Config:
+    """Base of all configurations: checks types and bounds when built."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _coerce(getattr(self, field.name), hints[field.name], field.name)
+            _check_bounds(value, field.name, field.metadata)
+            object.__setattr__(self, field.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse combinations of fields that make no sense; overridden where there are any."""
+
+
+def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} is {value}", hint=f"give {name} a finite number")
+    tests = (
+        ("minimum", value.__ge__, "at least"),
+        ("maximum", value.__le__, "at most"),
+        ("above", value.__gt__, "more than"),
+        ("below", value.__lt__, "less than"),
+    )
+    for key, holds, words in tests:
+        bound = bounds.get(key)
+        # float(): an int's own comparison with a float answers NotImplemented
+        if bound is not None and not getattr(float(value), holds.__name__)(float(bound)):
+            raise ConfigError(
+                f"{name} is {value}, but must be {words} {bound:g}", hint=f"change {name}"
+            )
+
+
+def _type_name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(_type_name(part) for part in get_args(kind) if part is not type(None))
+    if get_origin(kind) is tuple:
+        return f"a list of {_type_name(get_args(kind)[0])}"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return names.get(kind, "a section of settings")
+
+
+def _coerce(value: Any, kind: Any, name: str) -> Any:
+    """Return `value` as `kind`, accepting only what cannot be a mistake (an int for a float)."""
+    refusal = ConfigError(
+        f"{name} is {value!r}, but must be {_type_name(kind)}", hint=f"change {name}"
+    )
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        parts = get_args(kind)
+        if value is None and type(None) in parts:
+            return None
+        # bool before int: True is an int to Python, but not to a user
+        for part in (part for part in parts if part is not type(None)):
+            try:
+                return _coerce(value, part, name)
+            except ConfigError:
+                continue
+        raise refusal
+    if origin is Literal:
+        if value in get_args(kind) and not isinstance(value, bool):
+            return value
+        choices = [str(choice) for choice in get_args(kind)]
+        raise ConfigError(
+            f"{name} is {value!r}, but must be {_type_name(kind)}",
+            hint=did_you_mean(str(value), choices),
+        )
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise refusal
+        return tuple(_coerce(item, get_args(kind)[0], name) for item in value)
+    if dataclasses.is_dataclass(kind):
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, Mapping):
+            raise refusal
+        return from_dict(kind, value, prefix=f"{name}.")
+    if kind is float:
+        if isinstance(value, str):  # YAML 1.1 reads 1e-3 as a text
+            try:
+                return float(value)
+            except ValueError:
+                raise refusal from None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        raise refusal
+    if kind is int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refusal
+        return value
+    if not isinstance(value, kind):
+        raise refusal
+    return value
+
+
+def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
+    """Build the configuration `kind` from a dictionary.
+
+    Raises:
+        ConfigError: an unknown key (with near names), a wrong type or an impossible value.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{prefix.rstrip('.') or 'the configuration'} must be a section of settings, "
+            f"not {values!r}",
+            hint="write it as `name: value` lines",
+        )
+    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise ConfigError(
+                f"unknown setting {prefix}{key}", hint=did_you_mean(str(key), known)
+            )
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        if prefix and error.path is None and not error.message.startswith(prefix):
+            raise ConfigError(f"{prefix}{error.message}", hint=error.hint) from error
+        raise
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return the configuration as plain dictionaries, lists and scalars."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return value
+
+    result: dict[str, Any] = plain(dataclasses.asdict(config))
+    return result
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a YAML file of settings.
+
+    Raises:
+        ConfigError: no such file, not UTF-8, not YAML (with the line), or not a mapping.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError("no such configuration file", hint="check --config", path=path) from error
+    except IsADirectoryError as error:
+        raise ConfigError("is a directory", hint="name a YAML file", path=path) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"not UTF-8 at byte {error.start}", hint="save the file as UTF-8", path=path
+        ) from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise ConfigError(
+            f"not valid YAML: {error.problem}", hint="mend that line", path=path, line=line
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not valid YAML: {error}", hint="mend the file", path=path) from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError("holds no settings", hint="write `name: value` lines", path=path)
+    return values
+
+
+def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
+    """Yield (dotted name, field) of every setting of a configuration, sections opened."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from leaves(hints[field.name], f"{prefix}{field.name}.")  # type: ignore[arg-type]
+        else:
+            yield f"{prefix}{field.name}", field
+
+
+def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) -> None:
+    """Set one setting in a nested dictionary, by its dotted name or by an unambiguous last part.
+
+    Raises:
+        ConfigError: no setting has that name, or several have.
+    """
+    names = [dotted for dotted, _ in leaves(kind)]
+    matches = [dotted for dotted in names if dotted == name or dotted.endswith(f".{name}")]
+    if name in matches:
+        matches = [name]
+    if not matches:
+        short = {dotted.rpartition(".")[2] for dotted in names}
+        raise ConfigError(f"unknown setting {name}", hint=did_you_mean(name, {*names, *short}))
+    if len(matches) > 1:
+        raise ConfigError(f"{name} could mean several settings", hint=f"use {' or '.join(matches)}")
+    *sections, last = matches[0].split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{section} must be a section of settings", hint=f"change {section}")
+        values = inner
+    values[last] = value
+
+
+def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Apply `name=value` overrides, the value read as YAML, to a nested dictionary in place."""
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override} has no value", hint="write --set name=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
+        set_value(kind, values, name.strip(), value)

@@ -1,0 +1,115 @@
+"""Every error that seqtool raises on purpose, and how it is shown.
+
+    SeqtoolError
+    |-- ConfigError        a configuration field or option with an impossible value
+    |-- DataError          a text, corpus or treebank that cannot be used (path, line)
+    |-- ModelError         a model directory or file that cannot be loaded
+    |-- PromptError        a prompt that the model cannot read
+    |-- TrainingError      training that cannot go on (NaN, exploding loss)
+    |-- DownloadError      a file that could not be fetched or is not the expected one
+    |-- OutputError        an output that cannot be written
+    `-- Interrupted        Ctrl-C or SIGTERM; the state was saved (exit code 130)
+
+Errors of this tree are the user's to mend; anything else that escapes is a bug of seqtool.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+
+class SeqtoolError(Exception):
+    """A user's error, shown as two lines: what happened, and the next step.
+
+    Args:
+        message: what happened, without a final full stop.
+        hint: the next step, as an imperative.
+        path: the file that it happened in, if any.
+        line: the 1-based line of that file, if known.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        path: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.path = None if path is None else str(path)
+        self.line = line
+
+    def __str__(self) -> str:
+        where = "" if self.path is None else f"{self.path}: "
+        if self.path is not None and self.line is not None:
+            where = f"{self.path}:{self.line}: "
+        return f"{where}{self.message}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self.path, self.line))
+
+
+def _rebuild(
+    kind: type[SeqtoolError], message: str, hint: str, path: str | None, line: int | None
+) -> SeqtoolError:
+    return kind(message, hint=hint, path=path, line=line)
+
+
+class ConfigError(SeqtoolError):
+    """A configuration field or option with an impossible value."""
+
+
+class DataError(SeqtoolError):
+    """A text, corpus or treebank that cannot be used."""
+
+
+class ModelError(SeqtoolError):
+    """A model directory or file that cannot be loaded."""
+
+
+class PromptError(SeqtoolError):
+    """A prompt that the model cannot read."""
+
+
+class TrainingError(SeqtoolError):
+    """Training that cannot go on."""
+
+
+class DownloadError(SeqtoolError):
+    """A file that could not be fetched, or that is not the expected one."""
+
+
+class OutputError(SeqtoolError):
+    """An output that cannot be written."""
+
+
+class Interrupted(SeqtoolError):
+    """The user stopped the run; what was reached is saved."""
+
+    exit_code = 130
+
+
+_NEXT_STEP = {
+    errno.ENOSPC: "free some space or write to another disk with -o, then run the command again",
+    errno.EDQUOT: "free some of your quota or write elsewhere with -o, then run the command again",
+    errno.EFBIG: "raise the file size limit (ulimit -f) or write elsewhere with -o",
+    errno.EACCES: "check the permissions of the path",
+    errno.EPERM: "check the permissions of the path",
+    errno.EROFS: "write elsewhere with -o",
+    errno.ENOENT: "check the path",
+    errno.EISDIR: "name a file, not a directory",
+    errno.ENOTDIR: "check the path: a part of it is a file, not a directory",
+}
+
+
+def from_os_error(error: OSError) -> SeqtoolError:
+    """Turn an operating-system error (a full disk, no permission) into a two-line user's error."""
+    reason = error.strerror or str(error) or type(error).__name__
+    hint = _NEXT_STEP.get(error.errno or 0, "check the path and the disk, then run it again")
+    return OutputError(reason[:1].lower() + reason[1:], hint=hint, path=error.filename)

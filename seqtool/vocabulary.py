@@ -1,0 +1,177 @@
+"""The vocabulary: which symbols a model knows, and their ids.
+
+Ids, for a vocabulary of V symbols (V counts `<unk>` and `</s>`, not `<s>`, as KenLM counts it):
+
+    0        <unk>   every symbol outside the vocabulary
+    1        </s>    the end of a sentence
+    2..V-1   the symbols, most frequent first, ties in order of first occurrence
+    V        <s>     conditions the first token and is never predicted, so it owns no row
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.errors import ConfigError, ModelError
+
+UNK, EOS, BOS = "<unk>", "</s>", "<s>"
+UNK_ID, EOS_ID = 0, 1
+NUM_SPECIALS = 2
+FORMAT_VERSION = 1
+
+Ids = npt.NDArray[np.int32]
+
+
+class Vocabulary:
+    """Symbols and their ids, closed once built.
+
+    Args:
+        symbols: all symbols by id; the first two are `<unk>` and `</s>`, and `<s>` is not there.
+        counts: how often each occurred in the training text (for `<unk>`: what it stands for);
+            zeros when not given.
+    """
+
+    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
+        if tuple(symbols[:NUM_SPECIALS]) != (UNK, EOS):
+            raise ConfigError(
+                f"a vocabulary begins with {UNK} and {EOS}", hint="build it with from_counts"
+            )
+        self.symbols = list(symbols)
+        self.counts = [0] * len(self.symbols) if counts is None else [int(c) for c in counts]
+        if len(self.counts) != len(self.symbols):
+            raise ConfigError(
+                f"{len(self.symbols)} symbols, but {len(self.counts)} counts",
+                hint="give one count per symbol",
+            )
+        self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        if len(self._ids) != len(self.symbols) or BOS in self._ids:
+            raise ConfigError("a symbol occurs twice, or <s> is listed", hint="list each once")
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        max_size: int | None = None,
+        min_count: int = 1,
+        num_sentences: int = 0,
+    ) -> Vocabulary:
+        """Build a vocabulary from counts, keeping the most frequent symbols.
+
+        Args:
+            counts: symbol -> count, in order of first occurrence; a `<unk>` in it adds to the
+                unknown mass.
+            max_size: keep at most this many symbols, the two specials included.
+            min_count: drop symbols rarer than this.
+            num_sentences: the count of `</s>`.
+        """
+        if max_size is not None and max_size <= NUM_SPECIALS:
+            raise ConfigError(
+                f"vocab-size is {max_size}, but the two special symbols need room",
+                hint=f"give at least {NUM_SPECIALS + 1}",
+            )
+        total = sum(counts.values())
+        words = [
+            (symbol, count)
+            for symbol, count in counts.items()
+            if symbol not in (UNK, EOS, BOS) and count >= min_count
+        ]
+        words.sort(key=lambda pair: -pair[1])  # stable: ties keep their first occurrence's order
+        if max_size is not None:
+            words = words[: max_size - NUM_SPECIALS]
+        unknown = total - counts.get(EOS, 0) - counts.get(BOS, 0) - sum(c for _, c in words)
+        return cls(
+            [UNK, EOS, *(symbol for symbol, _ in words)],
+            [unknown, num_sentences + counts.get(EOS, 0), *(count for _, count in words)],
+        )
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.symbols == other.symbols
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.symbols))
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} symbols)"
+
+    @property
+    def bos_id(self) -> int:
+        """The id of `<s>`: one past the last row."""
+        return len(self.symbols)
+
+    def id(self, symbol: str) -> int:
+        """Return the id of a symbol, `UNK_ID` for one outside the vocabulary."""
+        return self._ids.get(symbol, UNK_ID)
+
+    def encode(self, symbols: Iterable[str]) -> Ids:
+        """Return the ids of symbols, `UNK_ID` for those outside."""
+        find = self._ids.get
+        return np.array([find(symbol, UNK_ID) for symbol in symbols], dtype=np.int32)
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Return the symbols of ids; `bos_id` gives `<s>`."""
+        return [BOS if i == len(self.symbols) else self.symbols[i] for i in ids]
+
+    def nearest(self, symbol: str, num: int = 3) -> list[str]:
+        """Return symbols of the vocabulary that look like this one, the nearest first."""
+        return difflib.get_close_matches(symbol, self.symbols[NUM_SPECIALS:], n=num, cutoff=0.7)
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as JSON."""
+        content = {
+            "format_version": FORMAT_VERSION,
+            "symbols": self.symbols,
+            "counts": self.counts,
+        }
+        Path(path).write_text(
+            json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Vocabulary:
+        """Read what `save` wrote.
+
+        Raises:
+            ModelError: the file is missing, damaged or of a newer format version.
+        """
+        path = Path(path)
+        damaged = ModelError(
+            "not a vocabulary of seqtool", hint="prepare or train it again", path=path
+        )
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            version, symbols, counts = (
+                content["format_version"],
+                content["symbols"],
+                content["counts"],
+            )
+        except FileNotFoundError as error:
+            raise ModelError(
+                "the vocabulary is missing", hint="prepare or train it again", path=path
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged from error
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise ModelError(
+                f"vocabulary format {version} is newer than this seqtool reads ({FORMAT_VERSION})",
+                hint="upgrade seqtool",
+                path=path,
+            )
+        if not (isinstance(symbols, list) and all(isinstance(s, str) for s in symbols)):
+            raise damaged
+        try:
+            return cls(symbols, counts)
+        except (ConfigError, TypeError, ValueError) as error:
+            raise damaged from error
