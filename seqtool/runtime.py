@@ -1,0 +1,94 @@
+"""The machine that a run uses: device, threads, seed, precision."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+
+from seqtool.errors import ConfigError
+
+
+def choose_device(name: str = "auto") -> str:
+    """Return the torch device for `auto`, `cpu`, `cuda` or `mps`.
+
+    Raises:
+        ConfigError: the device is not there.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "cpu"  # mps is slower than the CPU for small recurrent steps, so only on request
+    available = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    kind = name.partition(":")[0]
+    if kind not in available:
+        raise ConfigError(f"no device is called {name!r}", hint="choose auto, cpu, cuda or mps")
+    if not available[kind]:
+        raise ConfigError(f"this machine has no {kind} device", hint="use --device cpu or auto")
+    return name
+
+
+def set_threads(num: int | None) -> int:
+    """Set how many CPU threads torch uses, and return that number; None keeps its choice."""
+    if num is not None:
+        if num < 1:
+            raise ConfigError(f"threads is {num}, but must be at least 1", hint="change --threads")
+        torch.set_num_threads(num)
+    return torch.get_num_threads()
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch on every device."""
+    torch.manual_seed(seed)
+
+
+def prepare_device(device: str) -> None:
+    """Allow the fast float32 products of a GPU (TF32); the CPU is left exact."""
+    if device.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+
+
+def autocast(device: str, precision: str) -> AbstractContextManager[object]:
+    """Return the context in which the forward pass runs: bfloat16 products, or plain float32."""
+    if precision == "bf16":
+        return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def resolve_precision(precision: str, device: str) -> str:
+    """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32."""
+    if precision != "auto":
+        return precision
+    if device.startswith("cuda") and torch.cuda.is_bf16_supported():
+        return "bf16"
+    return "float32"
+
+
+def describe_machine(device: str) -> dict[str, str]:
+    """Return what a measured figure must name: processor, device, threads, versions."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                processor = line.partition(":")[2].strip()
+                break
+    machine = {
+        "processor": processor,
+        "cores": str(os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "device": device,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if device.startswith("cuda"):
+        machine["gpu"] = torch.cuda.get_device_name()
+    return machine
