@@ -1,0 +1,121 @@
+"""The `seqtool` command: a table of commands, and how errors reach the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from seqtool import __version__
+from seqtool.errors import Interrupted, SeqtoolError, from_os_error
+
+COMMANDS = {
+    "prepare": "seqtool.cli.prepare:prepare",
+    "train-lm": "seqtool.cli.train_lm:train_lm",
+    "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
+    "generate": "seqtool.cli.generate:generate",
+    "inspect": "seqtool.cli.inspect:inspect",
+    "fetch": "seqtool.cli.fetch:fetch",
+    "demo": "seqtool.cli.demo:demo",
+}
+
+EPILOG = "Start with `seqtool demo`. Every command has its own --help."
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seqtool {__version__}")
+        raise typer.Exit
+
+
+def _seqtool(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Train, measure and use language models and dependency parsers."""
+
+
+def build_app() -> typer.Typer:
+    """Return the Typer application with every command of `COMMANDS`."""
+    app = typer.Typer(
+        name="seqtool",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=EPILOG,
+    )
+    app.callback()(_seqtool)
+    for name, reference in COMMANDS.items():
+        module, _, function = reference.partition(":")
+        if find_spec(module) is None:
+            continue
+        app.command(name)(getattr(import_module(module), function))
+    return app
+
+
+def _report(message: str, hint: str = "", word: str = "error") -> None:
+    typer.echo(f"{word}: {message}", err=True)
+    if hint:
+        typer.echo(f"hint: {hint}", err=True)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether PyTorch ran out of memory; it raises a RuntimeError then, and is not imported here."""
+    return type(error).__name__ == "OutOfMemoryError" or (
+        isinstance(error, RuntimeError)
+        and ("can't allocate memory" in str(error) or "not enough memory" in str(error))
+    )
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 done, 1 a user's error (two lines on stderr), 2 usage, 130 interrupted. Any other exception is
+    a bug and leaves with its traceback.
+
+    Args:
+        args: the arguments; those of the process when not given.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a platform's default may be unable to print Korean
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    out_of_memory = "out of memory"
+    smaller = "use a smaller batch or model, or close other programs"
+    try:
+        build_app()(None if args is None else list(args), prog_name="seqtool")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Interrupted as error:
+        _report(str(error), error.hint, word="stopped")
+        return error.exit_code
+    except SeqtoolError as error:
+        _report(str(error), error.hint)
+        return error.exit_code
+    except OSError as error:
+        return _report_os_error(error)
+    except MemoryError:
+        _report(out_of_memory, smaller)
+        return 1
+    except RuntimeError as error:
+        if not _is_out_of_memory(error):
+            raise
+        _report(out_of_memory, smaller)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _report_os_error(error: OSError) -> int:
+    user_error = from_os_error(error)
+    _report(str(user_error), user_error.hint)
+    return user_error.exit_code

@@ -1,0 +1,144 @@
+"""What several commands share: their option types, and how they print.
+
+Results go to stdout, through `emit`, `show_table` or `print`; everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores if not given."),
+]
+ModelOption = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", metavar="MODEL", help="A trained model; may be repeated."),
+]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace the output directory if it exists.")
+]
+
+# what `-m` means when it is not given: kind -> (directory, the command that makes it)
+DEFAULT_MODELS = {
+    "lm": ("runs/lm", "seqtool train-lm"),
+    "ngram": ("runs/ngram", "seqtool ngram train"),
+    "parser": ("runs/parser", "seqtool train-parser"),
+}
+
+
+def note(text: str) -> None:
+    """Print one line to stderr."""
+    typer.echo(text, err=True)
+
+
+def emit(result: Any) -> None:
+    """Print one JSON object to stdout; numbers that JSON cannot hold (inf, nan) become null."""
+    typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays, without importing NumPy
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def default_model(*kinds: str) -> Path:
+    """Return the default model of the first of these kinds that has one, and say so on stderr.
+
+    Args:
+        kinds: names of `DEFAULT_MODELS`, the preferred one first.
+
+    Raises:
+        ModelError: there is none; the hint names the command that makes one, and models at hand.
+    """
+    for kind in kinds:
+        path = Path(DEFAULT_MODELS[kind][0])
+        if (path / "model.json").is_file():
+            note(f"no model given with -m: using {path}")
+            return path
+    from seqtool.errors import ModelError
+
+    directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
+    commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
+    others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
+    choose = f", or choose one with -m: {', '.join(others[:8])}" if others else ""
+    raise ModelError(
+        f"no model was given, and there is none in {directories}",
+        hint=f"train one with {commands}{choose}",
+    )
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table to stdout: with rules and colours on a terminal, plain columns elsewhere.
+
+    Args:
+        title: a line above the table; none if empty.
+        columns: the headings.
+        rows: the cells, shown with `str`; columns of numbers are aligned to the right.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    if sys.stdout.isatty():
+        _show_rich_table(title, columns, cells, right)
+        return
+    from rich.cells import cell_len
+
+    lines = [list(columns), *cells]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
+    if title:
+        typer.echo(title)
+    for line in lines:
+        padded = []
+        for cell, width, to_right in zip(line, widths, right, strict=True):
+            blank = " " * (width - cell_len(cell))  # str.ljust would count a wide character as one
+            padded.append(blank + cell if to_right else cell + blank)
+        typer.echo("  ".join(padded).rstrip())
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell in ("", "-") or (cell[:1] in "+-" and cell[1:2].isdigit())
+
+
+def _show_rich_table(
+    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]
+) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for column, to_right in zip(columns, right, strict=True):
+        table.add_column(column, justify="right" if to_right else "left")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
