@@ -1,0 +1,88 @@
+# Everything from a fresh clone: `make demo` or `make test` makes .venv and installs into it first.
+# Needs Python 3.11 or later; another one than python3: make PYTHON=python3.12 demo
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench wikitext2 ptb pipeline clean
+.PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED)  ## make .venv and install seqtool, as every other target does by itself
+
+$(INSTALLED): pyproject.toml .constraints.txt
+	@$(PYTHON) $(PYTHON_IS_NEW_ENOUGH) || { \
+	  echo "error: seqtool needs Python 3.11 or later; $(PYTHON) is `$(PYTHON) --version 2>&1`" >&2; \
+	  echo "hint: name a newer one, for example: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@if [ -x $(BIN)/python ] && ! $(BIN)/python $(PYTHON_IS_NEW_ENOUGH); then rm -rf $(VENV); fi
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) || { \
+	  echo "hint: Debian and Ubuntu have venv in a package: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing seqtool into $(VENV); the first time this takes some minutes (PyTorch is large) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint .constraints.txt --editable '.[dev]' || { \
+	  echo "hint: pip needs the network, or a local mirror in its configuration" >&2; exit 1; }
+	@touch $@
+
+demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minutes
+	@$(BIN)/seqtool demo
+
+test: $(INSTALLED)  ## run the tests
+	@$(BIN)/python -m pytest -q
+
+check: $(INSTALLED)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## put the source in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
+	@for file in tests/benchmarks/bench_*.py; do \
+	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+wikitext2: $(INSTALLED)  ## train, evaluate and sample on WikiText-2 (DATA=folder, RECIPE=name)
+	@$(MAKE) --no-print-directory pipeline NAME=wikitext-2 \
+	  RECIPE=$(or $(RECIPE),wikitext2-lstm-cpu) PROMPT="The film was"
+
+ptb: $(INSTALLED)  ## the same on the Penn Treebank
+	@$(MAKE) --no-print-directory pipeline NAME=ptb \
+	  RECIPE=$(or $(RECIPE),ptb-lstm-cpu) PROMPT="the company said"
+
+# Each step leaves a file that marks it as done, so an interrupted pipeline goes on where it stopped.
+TEXT := corpora/$(NAME)/text
+WORDS := corpora/$(NAME)/words
+MODEL := runs/$(RECIPE)
+
+$(TEXT)/dataset.json:
+	$(BIN)/seqtool fetch $(NAME) -o $(TEXT) $(if $(DATA),--from "$(DATA)")
+
+$(WORDS)/corpus.json: $(TEXT)/dataset.json
+	$(BIN)/seqtool prepare $(TEXT)/train.txt $(foreach split,valid test,$(shell \
+	  test -f $(TEXT)/$(split).txt && echo --$(split) $(TEXT)/$(split).txt)) \
+	  --unit word -o $(WORDS) --force
+
+$(MODEL)/model.json: | $(WORDS)/corpus.json
+	$(BIN)/seqtool train-lm $(WORDS) --config $(RECIPE) -o $(MODEL) $(shell \
+	  test -d $(MODEL)/last && echo --resume)
+
+define newline
+
+
+endef
+
+pipeline: $(MODEL)/model.json
+	$(foreach text,$(shell ls $(TEXT)/valid.txt $(TEXT)/test.txt 2>/dev/null),\
+	  $(BIN)/seqtool eval-ppl $(text) -m $(MODEL)$(newline))
+	$(BIN)/seqtool generate -m $(MODEL) --prompt "$(PROMPT)" --num 3 --max-tokens 40 --seed 1
+
+clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/
+	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
