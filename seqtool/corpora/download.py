@@ -206,7 +206,8 @@ def _open(request: _Request, start: int) -> Any:
         if validator := _read_state(request).get("validator"):
             headers["If-Range"] = validator
     try:
-        return urllib.request.urlopen(
+        # A new opener takes the proxies that the environment names now; urlopen keeps the first.
+        return urllib.request.build_opener().open(
             urllib.request.Request(request.url, headers=headers), timeout=request.timeout
         )
     except urllib.error.HTTPError as error:
