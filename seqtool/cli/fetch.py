@@ -106,7 +106,7 @@ def _progress() -> Iterator[tuple[Callable[[str, int, int | None], None], Callab
                 tasks[file_name] = bars.add_task(file_name, total=total)
             bars.update(tasks[file_name], completed=done, total=total)
 
-        yield show, lambda message: console.print(message, markup=False, highlight=False)
+        yield show, lambda message: console.out(message, highlight=False)
 
 
 def _plain_progress() -> Callable[[str, int, int | None], None]:

@@ -408,6 +408,26 @@ def test_a_failed_copy_leaves_the_older_folder(
     assert names(tmp_path) == {"local", "toy"}
 
 
+@pytest.mark.usefixtures("toy")
+def test_a_failed_last_step_brings_the_older_folder_back(
+    local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fetch("toy", tmp_path / "toy", source=local)
+    (local / "train.txt").write_bytes(b"changed\n")
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if Path(source).name == "folder":
+            raise PermissionError(13, "Permission denied", str(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OutputError, match="permission denied"):
+        fetch("toy", folder, source=local, force=True)
+    assert contents(folder) == LOCAL_ONLY
+    assert names(tmp_path) == {"local", "toy"}
+
+
 def test_an_unknown_name_gets_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no data set is called 'wikitext2'") as caught:
         fetch("wikitext2", tmp_path / "x")
@@ -462,7 +482,7 @@ def test_the_command_shows_a_bar_on_a_terminal(
     )
     assert result.exit_code == 0
     assert "toy.zip" in result.stderr
-    assert "trying the next source" in result.stderr.replace("\n", " ")
+    assert "; trying the next source\n" in result.stderr
     assert result.stdout == f"{tmp_path / 't'}\n"
 
 

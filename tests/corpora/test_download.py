@@ -260,6 +260,39 @@ def test_a_file_that_changed_meanwhile_is_fetched_whole(
     assert len(server.requests) == 2
 
 
+def test_a_shorter_file_leaves_nothing_of_a_longer_part(
+    serve: Serve, tmp_path: Path, pauses: Pauses
+) -> None:
+    server = serve(dropped(300_000), whole(CONTENT[:1000], '"v2"'))
+    expected = hashlib.sha256(CONTENT[:1000]).hexdigest()
+    download(server.url, tmp_path / "file.bin", sha256=expected, sleep=pauses)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT[:1000]
+
+
+def test_a_wrong_file_that_came_in_one_answer_is_not_asked_for_again(
+    serve: Serve, tmp_path: Path, pauses: Pauses
+) -> None:
+    server = serve(dropped(100_000), whole(CONTENT[::-1]))
+    with pytest.raises(DownloadError, match="not the expected file"):
+        download(server.url, tmp_path / "file.bin", sha256=SHA256, sleep=pauses)
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_sends_another_range_than_asked_is_not_believed(
+    serve: Serve, tmp_path: Path, pauses: Pauses
+) -> None:
+    def from_the_start(handler: Handler) -> None:
+        span = f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}"
+        handler.start(206, Content_Length=len(CONTENT), Content_Range=span)
+        handler.body(CONTENT)
+
+    server = serve(dropped(100_000), from_the_start, whole())
+    download(server.url, tmp_path / "file.bin", sha256=SHA256, sleep=pauses)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert "Range" not in server.requests[2]
+    assert len(server.requests) == 3
+
+
 def test_a_change_that_no_validator_tells_is_found_by_the_checksum(
     serve: Serve, tmp_path: Path, pauses: Pauses
 ) -> None:
