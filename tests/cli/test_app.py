@@ -1,0 +1,170 @@
+"""The frame around every command: help, version, exit codes, and errors as two lines."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.main import get_params_from_function
+
+from seqtool import __version__
+from seqtool.cli import app
+from seqtool.errors import DataError, Interrupted
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Make every command raise this instead of running."""
+
+    def install(error: BaseException) -> None:
+        def run(*_args: Any, **_keywords: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(app, "build_app", lambda: run)
+
+    return install
+
+
+def test_help_names_every_command(seqtool: Run) -> None:
+    for flag in ("--help", "-h"):
+        result = seqtool(flag)
+        assert result.code == 0
+        assert result.stderr == ""
+        for name in app.COMMANDS:
+            assert re.search(rf"\b{name}\b", result.stdout)
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_help_of_every_command_explains_every_option(seqtool: Run, name: str) -> None:
+    result = seqtool(name, "--help")
+    assert result.code == 0
+    assert f"seqtool {name}" in result.stdout
+    commands = {command.name: command for command in app.build_app().registered_commands}
+    callback = commands[name].callback
+    assert callback is not None
+    for parameter in get_params_from_function(callback).values():
+        assert parameter.default.help, f"{parameter.name} of seqtool {name} has no help text"
+
+
+def test_version(seqtool: Run) -> None:
+    assert seqtool("--version") == (0, f"seqtool {__version__}\n", "")
+
+
+def test_no_command_shows_help(seqtool: Run) -> None:
+    result = seqtool()
+    assert result.code == 2
+    assert "prepare" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("args", [["nonsense"], ["--nonsense"], ["inspect", "--nonsense"]])
+def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
+    result = seqtool(*args)
+    assert result.code == 2
+    assert result.stdout == ""
+    assert "nonsense" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (
+            DataError("token 7 has no head", hint="fix the line", path="a.conllu", line=3),
+            1,
+            ["error: a.conllu:3: token 7 has no head", "hint: fix the line"],
+        ),
+        (DataError("is empty"), 1, ["error: is empty"]),
+        (
+            Interrupted("the state is in runs/lm/last", hint="continue with --resume"),
+            130,
+            ["stopped: the state is in runs/lm/last", "hint: continue with --resume"],
+        ),
+        (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/lm/log.jsonl"),
+            1,
+            [
+                "error: runs/lm/log.jsonl: no space left on device",
+                "hint: free some space or write to another disk with -o, then run the command "
+                "again",
+            ],
+        ),
+        (
+            MemoryError(),
+            1,
+            [
+                "error: out of memory",
+                "hint: use a smaller batch or model, or close other programs",
+            ],
+        ),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            1,
+            [
+                "error: out of memory",
+                "hint: use a smaller batch or model, or close other programs",
+            ],
+        ),
+        (KeyboardInterrupt(), 130, []),
+    ],
+)
+def test_errors_are_two_lines(
+    seqtool: Run,
+    failing: Callable[[BaseException], None],
+    error: BaseException,
+    code: int,
+    lines: list[str],
+) -> None:
+    failing(error)
+    assert seqtool("anything") == (code, "", "".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("bug", [RuntimeError("shapes differ"), KeyError("x"), AssertionError()])
+def test_a_bug_keeps_its_traceback(
+    failing: Callable[[BaseException], None], bug: Exception
+) -> None:
+    failing(bug)
+    with pytest.raises(type(bug)):
+        app.main([])
+
+
+def test_output_is_utf8_on_any_platform() -> None:
+    script = "from seqtool.cli import app; app.main(['--version']); print('말뭉치')"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert run.stdout.decode("utf-8").splitlines()[1] == "말뭉치"
+
+
+def test_closed_pipe_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqtool", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # as `| head -0` does
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.wait()
+
+
+def test_help_is_quick() -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "seqtool", "--help"], check=True, capture_output=True)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.4

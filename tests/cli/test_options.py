@@ -1,0 +1,101 @@
+"""What commands share: notes, JSON, tables and the default model."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqtool.cli.options import default_model, emit, note, show_table
+from seqtool.errors import ModelError
+
+
+def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    note("using the shipped sample")
+    assert capsys.readouterr() == ("", "using the shipped sample\n")
+
+
+@dataclass
+class Score:
+    perplexity: float
+    tokens: int
+
+
+def test_emit_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(
+        {
+            "path": Path("runs/lm"),
+            "score": Score(1.5, 2),
+            "infinite": [math.inf, -math.inf, math.nan, 1.0],
+            "numpy": (np.float64("nan"), np.int32(3), np.arange(2)),
+            "word": "말",
+            "yes": True,
+            "none": None,
+        }
+    )
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.count("\n") == 1
+    assert "말" in captured.out
+    assert json.loads(captured.out) == {
+        "path": "runs/lm",
+        "score": {"perplexity": 1.5, "tokens": 2},
+        "infinite": [None, None, None, 1.0],
+        "numpy": [None, 3, [0, 1]],
+        "word": "말",
+        "yes": True,
+        "none": None,
+    }
+
+
+def test_plain_table_aligns_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table("Words", ["word", "count", "note"], [["말뭉치", 5, "a"], ["an", "1,000", ""]])
+    # each Hangul syllable is two columns wide
+    assert capsys.readouterr().out == (
+        "Words\n"
+        "word    count  note\n"
+        "말뭉치      5  a\n"
+        "an      1,000\n"
+    )  # fmt: skip
+
+
+def test_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table("", ["a", "b"], [])
+    assert capsys.readouterr().out == "a  b\n"
+
+
+def test_terminal_table_shows_text_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    show_table("Title", ["a", "b"], [["[red]x[/red]", "말"]])
+    out = capsys.readouterr().out
+    assert "[red]x[/red]" in out
+    assert "말" in out
+
+
+def test_default_model_is_the_first_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ngram", "other"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "model.json").touch()
+    assert default_model("lm", "ngram") == Path("runs/ngram")
+    assert "runs/ngram" in capsys.readouterr().err
+    with pytest.raises(ModelError, match="no model was given") as caught:
+        default_model("lm")
+    assert caught.value.hint == (
+        "train one with `seqtool train-lm`, or choose one with -m: runs/ngram, runs/other"
+    )
+
+
+def test_no_model_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        default_model("lm", "ngram")
+    assert caught.value.hint == "train one with `seqtool train-lm` or `seqtool ngram train`"

@@ -1,0 +1,84 @@
+"""Fixtures that several test files share, and the settings of the whole suite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# tiny models are faster on one thread; output must not depend on who runs the tests
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("FORCE_COLOR", None)
+os.environ.update(NO_COLOR="1", COLUMNS="100")
+
+# a machine under load must not fail a property, and a failure must come again
+settings.register_profile("seqtool", deadline=None, derandomize=True)
+settings.load_profile("seqtool")
+
+
+class CommandResult(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real corpora beside the repository; skips without it."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no folder ../shared/data with the real corpora")
+    return folder
+
+
+@pytest.fixture
+def seqtool(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
+    """Run `seqtool ARGS...` in this process: `result = seqtool("inspect", path)`."""
+    from seqtool.cli.app import main
+
+    def run(*args: object) -> CommandResult:
+        capsys.readouterr()
+        code = main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return CommandResult(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def seqtool_process() -> Callable[..., CommandResult]:
+    """Run `seqtool ARGS...` in a process of its own, with the given standard input."""
+
+    def run(
+        *args: object, input: bytes = b"", cwd: Path | None = None, **env: str
+    ) -> CommandResult:
+        process = subprocess.run(
+            [sys.executable, "-m", "seqtool", *map(str, args)],
+            input=input,
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        return CommandResult(
+            process.returncode, process.stdout.decode("utf-8"), process.stderr.decode("utf-8")
+        )
+
+    return run
