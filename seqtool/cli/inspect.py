@@ -1,0 +1,155 @@
+"""`seqtool inspect`: what a model or a prepared corpus is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqtool.cli.options import JsonOption, default_model, emit, show_table
+
+if TYPE_CHECKING:
+    from seqtool.checkpoint import Header
+
+CORPUS_HEADER = "corpus.json"
+
+
+def inspect(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="A model or a prepared corpus; the default output of a training command "
+            "if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a model or a prepared corpus is: kind, sizes, configuration, data and scores.
+
+    Every file of a model is checked against the sum that its header records.
+    """
+    if path is None:
+        path = default_model("lm", "ngram", "parser")
+    if (path / CORPUS_HEADER).is_file():
+        _inspect_corpus(path, as_json)
+    else:
+        _inspect_model(path, as_json)
+
+
+def _inspect_model(path: Path, as_json: bool) -> None:
+    from seqtool import checkpoint
+
+    directory, header = checkpoint.find(path), checkpoint.read_header(path)
+    checkpoint.verify(directory, header)
+    if as_json:
+        import dataclasses
+
+        emit({"path": str(directory), **dataclasses.asdict(header), "bytes": _size(header)})
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
+    typer.echo(directory)
+    _show_pairs(
+        "",
+        {
+            "kind": header.kind,
+            "parameters": header.num_parameters,
+            "size": _megabytes(_size(header)),
+            "made by": header.command or "the Python library",
+            "versions": versions,
+        },
+    )
+    _show_pairs("Scores", header.scores)
+    _show_data(header.data)
+    _show_pairs("Tokenizer", header.tokenizer)
+    _show_pairs("Configuration", header.config)
+    files = [(name, _megabytes(entry.get("bytes", 0))) for name, entry in header.files.items()]
+    typer.echo()
+    show_table("", ["file", "size"], files)
+
+
+def _size(header: Header) -> int:
+    return sum(int(entry.get("bytes", 0)) for entry in header.files.values())
+
+
+def _inspect_corpus(path: Path, as_json: bool) -> None:
+    from seqtool.corpora.prepared import PreparedCorpus
+
+    corpus = PreparedCorpus.open(path)
+    if as_json:
+        emit({"path": str(path), "vocabulary_size": len(corpus.vocabulary), **corpus.info})
+        return
+    size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    typer.echo(path)
+    _show_pairs(
+        "",
+        {
+            "kind": "prepared corpus",
+            "vocabulary size": len(corpus.vocabulary),
+            "size": _megabytes(size),
+        },
+    )
+    _show_data(corpus.info)
+
+
+def _show_data(data: Mapping[str, Any]) -> None:
+    """Show what a corpus counts: a table with one line per split, then everything else."""
+    splits = data.get("splits")
+    if isinstance(splits, Mapping) and splits:
+        names = [name for name, value in next(iter(splits.values())).items() if _is_count(value)]
+        rows = [
+            [split, *(_text(counts.get(name, "")) for name in names)]
+            for split, counts in splits.items()
+        ]
+        typer.echo()
+        show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
+        data = {key: value for key, value in data.items() if key != "splits"}
+        _show_pairs("", data)
+    else:
+        _show_pairs("Data", data)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
+    """Show names and values in two columns; sections become dotted names."""
+    pairs = [(name, _text(value)) for name, value in _leaves(values)]
+    if not pairs:
+        return
+    width = max(len(name) for name, _ in pairs)
+    if title:
+        typer.echo(f"\n{title}")
+    for name, text in pairs:
+        typer.echo(f"  {name:<{width}}  {text}".rstrip())
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(i, Mapping) for i in value):
+            for number, item in enumerate(value, start=1):
+                yield from _leaves(item, f"{prefix}{name}.{number}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(value)
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 100_000 else f"{num_bytes:,} bytes"
