@@ -28,6 +28,29 @@ FORMAT_VERSION = 1
 Ids = npt.NDArray[np.int32]
 
 
+def rank_symbols(
+    counts: npt.NDArray[np.int64], *, max_size: int | None = None, min_count: int = 1
+) -> npt.NDArray[np.int64]:
+    """Return which symbols a vocabulary keeps, the most frequent first.
+
+    Args:
+        counts: how often each symbol occurred, in order of first occurrence, which decides ties.
+        max_size: the size of the vocabulary, its two specials included.
+        min_count: symbols rarer than this are left out.
+
+    Raises:
+        ConfigError: no room for any symbol beside the specials.
+    """
+    if max_size is not None and max_size <= NUM_SPECIALS:
+        raise ConfigError(
+            f"vocab-size is {max_size}, but the two special symbols need room",
+            hint=f"give at least {NUM_SPECIALS + 1}",
+        )
+    order = np.argsort(-counts, kind="stable")
+    order = order[counts[order] >= min_count]
+    return order if max_size is None else order[: max_size - NUM_SPECIALS]
+
+
 class Vocabulary:
     """Symbols and their ids, closed once built.
 
@@ -71,24 +94,13 @@ class Vocabulary:
             min_count: drop symbols rarer than this.
             num_sentences: the count of `</s>`.
         """
-        if max_size is not None and max_size <= NUM_SPECIALS:
-            raise ConfigError(
-                f"vocab-size is {max_size}, but the two special symbols need room",
-                hint=f"give at least {NUM_SPECIALS + 1}",
-            )
-        total = sum(counts.values())
-        words = [
-            (symbol, count)
-            for symbol, count in counts.items()
-            if symbol not in (UNK, EOS, BOS) and count >= min_count
-        ]
-        words.sort(key=lambda pair: -pair[1])  # stable: ties keep their first occurrence's order
-        if max_size is not None:
-            words = words[: max_size - NUM_SPECIALS]
-        unknown = total - counts.get(EOS, 0) - counts.get(BOS, 0) - sum(c for _, c in words)
+        words = [symbol for symbol in counts if symbol not in (UNK, EOS, BOS)]
+        word_counts = np.array([counts[word] for word in words], np.int64)
+        kept = rank_symbols(word_counts, max_size=max_size, min_count=min_count)
+        unknown = counts.get(UNK, 0) + int(word_counts.sum() - word_counts[kept].sum())
         return cls(
-            [UNK, EOS, *(symbol for symbol, _ in words)],
-            [unknown, num_sentences + counts.get(EOS, 0), *(count for _, count in words)],
+            [UNK, EOS, *(words[i] for i in kept)],
+            [unknown, num_sentences + counts.get(EOS, 0), *word_counts[kept].tolist()],
         )
 
     def __len__(self) -> int:

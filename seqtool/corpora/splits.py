@@ -1,0 +1,165 @@
+"""Splits: which lines of text are for training, validation and testing.
+
+They are given (files of their own, or a directory with train.*, valid.* and test.* files), or made
+by drawing one for each line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.corpora.text import find_files
+from seqtool.errors import ConfigError
+
+SPLITS = ("train", "valid", "test")
+DEFAULT_SHARES = (90.0, 5.0, 5.0)
+_NAMES = {
+    "train": "train",
+    "training": "train",
+    "valid": "valid",
+    "validation": "valid",
+    "dev": "valid",
+    "test": "test",
+}
+_DROPPED = -1
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """Where each split comes from.
+
+    Attributes:
+        files: split -> its files; only "train" when splits are to be made from it.
+        shares: percentages of train, valid and test to draw, None when the splits are given.
+    """
+
+    files: dict[str, list[str]]
+    shares: tuple[float, ...] | None
+
+
+def plan_splits(
+    inputs: Sequence[str | Path],
+    *,
+    valid: str | Path | None = None,
+    test: str | Path | None = None,
+    shares: tuple[float, ...] | None = None,
+) -> SplitPlan:
+    """Decide where each split comes from.
+
+    Args:
+        inputs: files, directories, `-`.
+        valid: the validation text, if given.
+        test: the test text, if given.
+        shares: percentages of train, valid and test to draw from the inputs; when None, and no
+            split is given, `DEFAULT_SHARES`.
+
+    Raises:
+        ConfigError: shares although splits are given.
+        DataError: an input that is not there or is no text.
+    """
+    given = {
+        name: [str(path)] for name, path in (("valid", valid), ("test", test)) if path is not None
+    }
+    if shares is not None:
+        if given:
+            raise ConfigError(
+                f"--split would make splits, but --{next(iter(given))} gives one",
+                hint="leave one of the two out",
+            )
+        return SplitPlan({"train": find_files(inputs)}, shares)
+    named = _named_splits(inputs)
+    files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
+    files = {split: find_files(files[split]) for split in SPLITS if split in files}
+    return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
+
+
+def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
+    """Return the splits that the file names of a single directory tell, if there are several."""
+    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        return {}
+    found: dict[str, list[str]] = {}
+    for path in sorted(Path(inputs[0]).iterdir()):
+        parts = path.name.lower().split(".")
+        names = {_NAMES[part] for part in parts if part in _NAMES}
+        if len(names) == 1 and parts[0] and path.is_file():  # wiki.train.tokens, train.txt.gz
+            found.setdefault(names.pop(), []).append(str(path))
+    return found if "train" in found and len(found) > 1 else {}
+
+
+class Piece(NamedTuple):
+    """Whole lines of one split.
+
+    Attributes:
+        split: its name.
+        block: the lines, each ended by LF.
+        lines: which lines of the source block they were, 1-based; None for all of them.
+    """
+
+    split: str
+    block: bytes
+    lines: npt.NDArray[np.int64] | None
+
+    def source_line(self, line: int) -> int:
+        """Return the 1-based line of the source block of a 1-based line of this piece."""
+        return line if self.lines is None else int(self.lines[line - 1])
+
+
+def draw_splits(
+    blocks: Iterable[bytes],
+    *,
+    shares: Sequence[float] | None,
+    rng: np.random.Generator,
+    split: str = "train",
+    skip_empty_lines: bool = False,
+) -> Iterator[Piece]:
+    """Send each line to its split.
+
+    The draw of a line depends on the seed and its number only, not on the blocks.
+
+    Args:
+        blocks: whole lines.
+        shares: percentages of train, valid and test; None to send all lines to `split`.
+        rng: the source of the draws.
+        split: where all lines go when nothing is drawn.
+        skip_empty_lines: drop lines of nothing but blanks.
+    """
+    bounds = None if shares is None else np.cumsum(shares) / np.sum(shares)
+    names = (split,) if bounds is None else SPLITS
+    for block in blocks:
+        if bounds is None and not skip_empty_lines:
+            yield Piece(split, block, None)
+            continue
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        choice = np.zeros(len(ends), np.int64)
+        if bounds is not None:
+            choice = np.searchsorted(bounds[:-1], rng.random(len(ends)), side="right")
+        if skip_empty_lines:
+            empty = [not line.strip(b" \t\r") for line in block.split(b"\n")[:-1]]
+            choice[empty] = _DROPPED
+        for number, lines_block in _gather(block, ends, choice):
+            lines = np.flatnonzero(choice == number) + 1
+            yield Piece(names[number], lines_block, lines)
+
+
+def _gather(
+    block: bytes, ends: npt.NDArray[np.int64], choice: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (choice, its lines joined), copying runs of lines that go together at once."""
+    changes = np.flatnonzero(np.diff(choice)) + 1
+    first_lines = np.concatenate(([0], changes))
+    starts = np.concatenate(([0], ends[changes - 1]))
+    stops = np.append(starts[1:], len(block))
+    view = memoryview(block)
+    parts: dict[int, list[memoryview]] = {}
+    runs = zip(choice[first_lines].tolist(), starts.tolist(), stops.tolist(), strict=True)
+    for number, start, stop in runs:
+        parts.setdefault(number, []).append(view[start:stop])
+    parts.pop(_DROPPED, None)
+    for number in sorted(parts):
+        yield number, b"".join(parts[number])

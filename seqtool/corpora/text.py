@@ -1,0 +1,363 @@
+"""Reading text: files, directories and stdin, packed or not, as blocks of whole UTF-8 lines.
+
+    bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines
+
+Memory is bounded by the block size, or by the longest line where that is longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from seqtool.errors import DataError
+
+STDIN = "-"
+BLOCK_SIZE = 1 << 20
+DEFAULT_FIELD = "text"
+
+Progress = Callable[[int, "int | None"], None]
+
+_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
+_PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
+
+
+def unpacked_name(path: str | Path) -> str:
+    """Return the lower-cased file name without `.gz` or `.zst`."""
+    return _PACKED.sub("", Path(path).name).lower()
+
+
+def find_files(inputs: Sequence[str | Path]) -> list[str]:
+    """Return the files that inputs stand for: a directory gives all its files, sorted.
+
+    Hidden files are left out; `-` stays as it is.
+
+    Raises:
+        DataError: no such file, a directory without files, a treebank, or stdin named twice.
+    """
+    files: list[str] = []
+    for item in inputs:
+        path = Path(item)
+        if str(item) == STDIN:
+            if STDIN in files:
+                raise DataError("stdin is named twice", hint="give - once")
+            files.append(STDIN)
+        elif path.is_dir():
+            if (path / "corpus.json").is_file():
+                raise DataError(
+                    "is a prepared corpus, not text",
+                    hint="name it where a CORPUS is asked for, or give its source text",
+                    path=path,
+                )
+            inside = sorted(
+                str(entry)
+                for entry in path.rglob("*")
+                if entry.is_file()
+                and not (entry.parent / "corpus.json").exists()
+                and not any(part.startswith(".") for part in entry.relative_to(path).parts)
+            )
+            if not inside:
+                raise DataError("the directory holds no files", hint="check the path", path=path)
+            files.extend(inside)
+        elif path.exists():
+            files.append(str(item))
+        else:
+            raise DataError("no such file or directory", hint="check the path", path=item)
+    for name in files:
+        if unpacked_name(name).endswith((".conllu", ".conll")):
+            raise DataError(
+                "is a treebank, not text",
+                hint="give a text file; treebanks are read by train-parser and parse",
+                path=name,
+            )
+    return files
+
+
+def total_size(inputs: Sequence[str | Path]) -> int | None:
+    """Return how many bytes `read_blocks` will read from disk, None where it cannot be known."""
+    paths = [Path(name) for name in find_files(inputs)]
+    if all(path.is_file() for path in paths):
+        return sum(path.stat().st_size for path in paths)
+    return None
+
+
+def read_blocks(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    field: str | None = None,
+    lowercase: bool = False,
+    block_size: int = BLOCK_SIZE,
+    on_progress: Progress | None = None,
+    digests: dict[str, str] | None = None,
+) -> BlockReader:
+    """Read text as blocks of whole lines, each line ended by LF.
+
+    A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
+    dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
+    given. Packed files (.gz, .zst) are known by their first bytes too.
+
+    Args:
+        inputs: files, directories (read recursively, sorted) and `-` for stdin.
+        field: the field that holds the text of JSON Lines; "text" when not given.
+        lowercase: lower-case the text.
+        block_size: bytes to read at a time; a longer line makes a longer block.
+        on_progress: called with (bytes read from disk, their total or None).
+        digests: filled with file name -> SHA-256 of each file as it is on disk.
+
+    Raises:
+        DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
+            offset), a damaged packed file, or a bad line of JSON.
+    """
+    if isinstance(inputs, str | Path):
+        inputs = [inputs]
+    return BlockReader(inputs, field, lowercase, block_size, on_progress, digests)
+
+
+class BlockReader(Iterator[bytes]):
+    """The iterator that `read_blocks` returns; it knows where the block came from."""
+
+    def __init__(
+        self,
+        inputs: Sequence[str | Path],
+        field: str | None,
+        lowercase: bool,
+        block_size: int,
+        on_progress: Progress | None,
+        digests: dict[str, str] | None,
+    ) -> None:
+        self._inputs = list(inputs)
+        self._field = field
+        self._lowercase = lowercase
+        self._block_size = block_size
+        self._on_progress = on_progress
+        self._digests = digests
+        self._bytes_read = 0
+        self._total: int | None = None
+        self._path = ""
+        self._first_line = 1
+        self._source_lines: list[int] | None = None
+        self._blocks = self._read()
+
+    def __next__(self) -> bytes:
+        return next(self._blocks)
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """Return (file, 1-based line in it) of a 1-based line of the block given last."""
+        if self._source_lines is not None:
+            return self._path, self._source_lines[line - 1]
+        return self._path, self._first_line + line - 1
+
+    def _read(self) -> Iterator[bytes]:
+        files = find_files(self._inputs)
+        self._total = total_size(files)
+        nothing = True
+        for name in files:
+            self._path = "<stdin>" if name == STDIN else name
+            for block in self._read_file(name):
+                nothing = False
+                yield block.decode().lower().encode() if self._lowercase else block
+        if nothing:
+            one = len(files) == 1
+            raise DataError(
+                "the file is empty" if one else "all the files are empty",
+                hint="give a file that holds text",
+                path=self._path if one else str(self._inputs[0]),
+            )
+
+    def _read_file(self, name: str) -> Iterator[bytes]:
+        is_json = self._field is not None or unpacked_name(name).endswith((".jsonl", ".ndjson"))
+        try:
+            with ExitStack() as stack:
+                file: IO[bytes] = (
+                    sys.stdin.buffer
+                    if name == STDIN
+                    else stack.enter_context(open(name, "rb", buffering=0))
+                )
+                lines = self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
+                yield from self._json_texts(lines) if is_json else lines
+        except OSError as error:
+            raise DataError(
+                f"cannot be read: {error.strerror or error}",
+                hint="check the path and its permissions",
+                path=self._path,
+            ) from error
+
+    def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        while chunk := file.read(self._block_size):
+            digest.update(chunk)
+            self._bytes_read += len(chunk)
+            if self._on_progress is not None:
+                self._on_progress(self._bytes_read, self._total)
+            yield chunk
+        if self._digests is not None:
+            self._digests[self._path] = digest.hexdigest()
+
+    def _unpack(self, name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        start = b""
+        for chunk in chunks:
+            start += chunk
+            if len(start) >= len(_ZSTD_MAGIC):
+                break
+        chunks = _chain(start, chunks)
+        suffix = Path(name).suffix.lower()
+        if start.startswith(_GZIP_MAGIC):
+            return self._gunzip(chunks)
+        if start.startswith(_ZSTD_MAGIC):
+            return self._unzstd(chunks)
+        if start and suffix in (".gz", ".zst"):
+            kind = "gzip" if suffix == ".gz" else "Zstandard"
+            raise DataError(
+                f"is not a {kind} file", hint="rename it, or pack it again", path=self._path
+            )
+        return chunks
+
+    def _gunzip(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            for chunk in chunks:
+                while chunk:
+                    if unpacker.eof:  # the next member of several packed one after another
+                        chunk = chunk.lstrip(b"\0")  # padding is allowed after a member
+                        if not chunk:
+                            break
+                        unpacker = zlib.decompressobj(wbits=31)
+                    yield unpacker.decompress(chunk, max(self._block_size, 1))
+                    chunk = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+        except zlib.error as error:
+            raise self._damaged("gzip", str(error)) from error
+        if not unpacker.eof:
+            raise self._damaged("gzip", "it ends too early")
+
+    def _unzstd(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        unpacker = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            for chunk in chunks:
+                for start in range(0, len(chunk), _ZSTD_FEED):
+                    piece = chunk[start : start + _ZSTD_FEED]
+                    while piece:
+                        if unpacker.eof:
+                            unpacker = zstandard.ZstdDecompressor().decompressobj()
+                        yield unpacker.decompress(piece)
+                        piece = unpacker.unused_data if unpacker.eof else b""
+        except zstandard.ZstdError as error:
+            raise self._damaged("Zstandard", str(error)) from error
+        if not unpacker.eof:
+            raise self._damaged("Zstandard", "it ends too early")
+
+    def _damaged(self, kind: str, reason: str) -> DataError:
+        return DataError(
+            f"the {kind} file is damaged: {reason}", hint="fetch or pack it again", path=self._path
+        )
+
+    def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Join chunks to blocks of about the block size that end with a line."""
+        pending: list[bytes] = []
+        size = 0
+        for chunk in chunks:
+            size += len(chunk)
+            cut = chunk.rfind(b"\n") + 1 if size >= self._block_size else 0
+            if cut:
+                yield b"".join((*pending, chunk[:cut]))
+                pending, size = [chunk[cut:]], len(chunk) - cut
+            else:
+                pending.append(chunk)
+        last = b"".join(pending)
+        if last:
+            yield last if last.endswith(b"\n") else last + b"\n"
+
+    def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Check the encoding, drop the byte order mark and the CR of CRLF; count the lines."""
+        offset = 0
+        self._first_line, self._source_lines = 1, None
+        for block in blocks:
+            if not block.isascii():
+                try:
+                    block.decode()
+                except UnicodeDecodeError as error:
+                    raise self._not_utf8(block, offset, error.start) from error
+            text = block.removeprefix(_BOM) if offset == 0 else block
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n")
+            if text:
+                yield text
+            offset += len(block)
+            self._first_line += text.count(b"\n")
+
+    def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
+        packed = _PACKED.search(self._path) is not None
+        where = f"byte {offset + start}" + (" of the unpacked text" if packed else "")
+        hint = "convert it: iconv -f LATIN1 -t UTF-8, or whichever encoding it has"
+        if offset == 0 and block.startswith((b"\xff\xfe", b"\xfe\xff")):
+            hint = "convert it: iconv -f UTF-16 -t UTF-8"
+        line = self._first_line + block.count(b"\n", 0, start)
+        return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
+
+    def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        field = self._field or DEFAULT_FIELD
+        for block in blocks:
+            first = self._first_line
+            texts: list[bytes] = []
+            source_lines: list[int] = []
+            for number, line in enumerate(block.split(b"\n")[:-1], start=first):
+                if not line.strip():
+                    continue
+                text = self._json_text(line, number, field)
+                texts.append(text if text.endswith(b"\n") else text + b"\n")
+                source_lines.extend([number] * texts[-1].count(b"\n"))
+            if texts:
+                self._source_lines = source_lines
+                yield b"".join(texts)
+
+    def _json_text(self, line: bytes, number: int, field: str) -> bytes:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"not JSON: {error}",
+                hint="each line must be one JSON object",
+                path=self._path,
+                line=number,
+            ) from error
+        if not isinstance(record, dict) or field not in record:
+            names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
+            raise DataError(
+                f"no field {field!r} in this line",
+                hint=f"choose with --field one of: {names}" if names else "name it with --field",
+                path=self._path,
+                line=number,
+            )
+        text = record[field]
+        if not isinstance(text, str):
+            raise DataError(
+                f"the field {field!r} is not a text",
+                hint="name a field that holds text with --field",
+                path=self._path,
+                line=number,
+            )
+        try:
+            return text.replace("\r\n", "\n").encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"the field {field!r} holds half a surrogate pair",
+                hint="write the character whole",
+                path=self._path,
+                line=number,
+            ) from error
+
+
+def _chain(start: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if start:
+        yield start
+    yield from rest

@@ -1,0 +1,363 @@
+"""Tokenizers: text to ids and back, for words, characters and bytes; subwords are in `subwords`.
+
+A line of text is one sentence. Words are what tab, LF, CR and space separate, nothing else: a
+no-break space belongs to its word. Characters, bytes and subwords are lossless.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+import numpy as np
+
+from seqtool.errors import DataError, ModelError
+from seqtool.registry import Registry
+from seqtool.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
+
+if TYPE_CHECKING:
+    from seqtool.corpora.words import WordTable
+
+SpecialTokens = Literal["refuse", "unknown", "skip"]
+
+VOCABULARY_FILE = "vocabulary.json"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # an unknown character, or bytes that are not UTF-8
+NUM_CODE_POINTS = 0x110000
+
+_WORD = re.compile(r"[^ \t\r\n]+")
+_SPECIAL_WORD = re.compile(rb"(?<![^ \t\r\n])</?s>(?![^ \t\r\n])")
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back.
+
+    Attributes:
+        unit: word, char, byte, bpe or unigram.
+        lowercase: whether text is lower-cased before it is encoded.
+        vocabulary: the symbols that the ids stand for.
+    """
+
+    unit: str
+    lowercase: bool
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The symbols that the ids stand for."""
+
+    def encode(self, line: str) -> Ids:
+        """Return the ids of one line, without `</s>`."""
+
+    def encode_block(self, block: bytes) -> Ids:
+        """Return the ids of whole lines of UTF-8, `EOS_ID` after each line."""
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the tokens of a line as written, one for each id of `encode`."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
+
+    def decoder(self) -> StreamDecoder:
+        """Return a decoder that takes one id at a time."""
+
+    def save(self, directory: str | Path) -> list[str]:
+        """Write the tokenizer's files and return their names."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `load_tokenizer` needs to know beside the files."""
+
+
+class StreamDecoder:
+    """Ids to text, one at a time, holding back what is not yet a whole character.
+
+    Args:
+        texts: the text of each id.
+        byte_values: the ids that stand for one byte of UTF-8.
+        separator: put between two tokens of a line.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        byte_values: Mapping[int, int] | None = None,
+        separator: str = "",
+    ) -> None:
+        self._texts = texts
+        self._byte_values = byte_values or {}
+        self._separator = separator
+        self._at_start = True
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token: int) -> str:
+        """Return the text that this id completes, perhaps none yet."""
+        value = self._byte_values.get(token)
+        if value is not None:
+            return self._utf8.decode(bytes((value,)))
+        text = self._utf8.decode(b"", final=True)
+        if token == len(self._texts):  # <s>
+            return text
+        if token == EOS_ID:
+            self._at_start = True
+            return f"{text}\n"
+        if not self._at_start:
+            text += self._separator
+        self._at_start = False
+        return text + self._texts[token]
+
+    def flush(self) -> str:
+        """Return what is still held back."""
+        return self._utf8.decode(b"", final=True)
+
+
+class _Decoding:
+    """`decode` by way of the stream decoder, so that both always agree."""
+
+    def decoder(self) -> StreamDecoder:
+        raise NotImplementedError
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
+        decoder = self.decoder()
+        return "".join([*(decoder.push(int(token)) for token in ids), decoder.flush()])
+
+
+class _VocabularyTokenizer(_Decoding):
+    """What words, characters and bytes share: their vocabulary is all there is to save."""
+
+    unit: str
+
+    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+
+    @classmethod
+    def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
+        """Read what `save` wrote."""
+        vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
+        return cls(vocabulary, lowercase=bool(description.get("lowercase", False)))
+
+    def save(self, directory: str | Path) -> list[str]:
+        """Write `vocabulary.json`."""
+        self.vocabulary.save(Path(directory) / VOCABULARY_FILE)
+        return [VOCABULARY_FILE]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the unit and the case."""
+        return {"unit": self.unit, "lowercase": self.lowercase}
+
+    def _case(self, line: str) -> str:
+        return line.lower() if self.lowercase else line
+
+    def _case_block(self, block: bytes) -> bytes:
+        return block.decode().lower().encode() if self.lowercase else block
+
+
+class WordTokenizer(_VocabularyTokenizer):
+    """Words, as blanks separate them.
+
+    A literal `<unk>` is the unknown word.
+
+    Args:
+        vocabulary: the known words.
+        lowercase: lower-case the text first.
+        special_tokens: what a literal `<s>` or `</s>` becomes: an error, the unknown word, or
+            nothing.
+    """
+
+    unit = "word"
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        lowercase: bool = False,
+        special_tokens: SpecialTokens = "refuse",
+    ) -> None:
+        super().__init__(vocabulary, lowercase=lowercase)
+        self.special_tokens: SpecialTokens = special_tokens
+
+    @classmethod
+    def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
+        """Read what `save` wrote."""
+        tokenizer = super().load(directory, description)
+        policy = description.get("special_tokens", "refuse")
+        if policy not in ("refuse", "unknown", "skip"):
+            raise ModelError(
+                f"special_tokens is {policy!r}", hint="prepare or train it again", path=directory
+            )
+        tokenizer.special_tokens = policy
+        return tokenizer
+
+    def describe(self) -> dict[str, Any]:
+        """Return the unit, the case, and what special tokens in a text become."""
+        return {**super().describe(), "special_tokens": self.special_tokens}
+
+    @cached_property
+    def _table(self) -> WordTable:
+        from seqtool.corpora.words import WordTable
+
+        return WordTable(self.vocabulary.symbols, self.special_tokens)
+
+    def encode(self, line: str) -> Ids:
+        """Return the ids of the words of one line.
+
+        Raises:
+            DataError: a literal `<s>` or `</s>`, if refused.
+        """
+        ids = self.vocabulary.encode(self.tokens(line))
+        ids[ids == EOS_ID] = UNK_ID  # only a literal one can be there
+        return ids
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the words of one line."""
+        words = _WORD.findall(self._case(line))
+        special = {BOS, EOS}.intersection(words)
+        if special and self.special_tokens == "refuse":
+            raise _refusal(special.pop())
+        if special and self.special_tokens == "skip":
+            words = [word for word in words if word not in (BOS, EOS)]
+        return words
+
+    def encode_block(self, block: bytes) -> Ids:
+        """Return the ids of whole lines, `EOS_ID` after each.
+
+        Raises:
+            DataError: a literal `<s>` or `</s>`, if refused, with its line in the block.
+        """
+        return self._table.encode(self._case_block(block))
+
+    def decoder(self) -> StreamDecoder:
+        """Return a decoder that puts a space between words."""
+        return StreamDecoder(self.vocabulary.symbols, separator=" ")
+
+
+class CharTokenizer(_VocabularyTokenizer):
+    """Unicode code points."""
+
+    unit = "char"
+
+    @cached_property
+    def _id_of(self) -> Ids:
+        """The id of each code point, shape (NUM_CODE_POINTS,)."""
+        table = np.full(NUM_CODE_POINTS, UNK_ID, np.int32)
+        characters = self.vocabulary.symbols[NUM_SPECIALS:]
+        try:
+            points = [ord(character) for character in characters]
+        except TypeError as error:
+            raise ModelError(
+                "the vocabulary holds symbols that are no single characters",
+                hint="prepare the text again",
+            ) from error
+        table[points] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(points), dtype=np.int32)
+        return table
+
+    def encode(self, line: str) -> Ids:
+        """Return the ids of the characters of one line."""
+        ids: Ids = self._id_of[code_points(self._case(line))]
+        return ids
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the characters of one line."""
+        return list(self._case(line))
+
+    def encode_block(self, block: bytes) -> Ids:
+        """Return the ids of whole lines, `EOS_ID` after each."""
+        points = code_points(self._case(block.decode()))
+        ids: Ids = self._id_of[points]
+        ids[points == ord("\n")] = EOS_ID
+        return ids
+
+    def decoder(self) -> StreamDecoder:
+        """Return a decoder; an unknown character is shown as U+FFFD."""
+        return StreamDecoder([REPLACEMENT, *self.vocabulary.symbols[1:]])
+
+
+class ByteTokenizer(_VocabularyTokenizer):
+    """Bytes of UTF-8: byte b has id b + 2, whatever the text."""
+
+    unit = "byte"
+
+    @staticmethod
+    def symbols() -> list[str]:
+        """Return the 258 symbols, bytes written `<0x41>`."""
+        return [UNK, EOS, *(f"<0x{value:02X}>" for value in range(256))]
+
+    def encode(self, line: str) -> Ids:
+        """Return the ids of the bytes of one line."""
+        data = self._case(line).encode(errors="replace")
+        return np.frombuffer(data, np.uint8).astype(np.int32) + NUM_SPECIALS
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the bytes of one line, written `<0x41>`."""
+        return [self.vocabulary.symbols[token] for token in self.encode(line)]
+
+    def encode_block(self, block: bytes) -> Ids:
+        """Return the ids of whole lines, `EOS_ID` after each."""
+        values = np.frombuffer(self._case_block(block), np.uint8)
+        ids = values.astype(np.int32) + NUM_SPECIALS
+        ids[values == ord("\n")] = EOS_ID
+        return ids
+
+    def decoder(self) -> StreamDecoder:
+        """Return a decoder; bytes that are not UTF-8 are shown as U+FFFD."""
+        values = {value + NUM_SPECIALS: value for value in range(256)}
+        return StreamDecoder([REPLACEMENT, *self.vocabulary.symbols[1:]], values)
+
+
+TOKENIZERS: Registry[Any] = Registry(
+    "tokenizer",
+    {
+        "word": "seqtool.corpora.tokenizers:WordTokenizer",
+        "char": "seqtool.corpora.tokenizers:CharTokenizer",
+        "byte": "seqtool.corpora.tokenizers:ByteTokenizer",
+        "bpe": "seqtool.corpora.subwords:SubwordTokenizer",
+        "unigram": "seqtool.corpora.subwords:SubwordTokenizer",
+    },
+)
+
+
+def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tokenizer:
+    """Read a tokenizer from the directory of a corpus or a model.
+
+    Args:
+        directory: holds the files that `Tokenizer.save` wrote.
+        description: what `Tokenizer.describe` returned.
+
+    Raises:
+        ModelError: a file is missing or damaged, or the unit is unknown.
+    """
+    unit = description.get("unit")
+    if not isinstance(unit, str) or unit not in TOKENIZERS:
+        raise ModelError(
+            f"its unit is {unit!r}, which this seqtool does not know",
+            hint="upgrade seqtool, or make it again",
+            path=directory,
+        )
+    tokenizer: Tokenizer = TOKENIZERS[unit].load(Path(directory), description)
+    return tokenizer
+
+
+def code_points(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Return the code points of a text, shape (characters,)."""
+    return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), np.dtype("<u4"))
+
+
+def refuse_special_words(block: bytes) -> None:
+    """Refuse a block that holds a literal `<s>` or `</s>` as a word.
+
+    Raises:
+        DataError: with the line in the block.
+    """
+    if b"s>" in block and (found := _SPECIAL_WORD.search(block)) is not None:
+        raise _refusal(found[0].decode(), block.count(b"\n", 0, found.start()) + 1)
+
+
+def _refusal(symbol: str, line: int | None = None) -> DataError:
+    return DataError(
+        f"the text contains the special symbol {symbol} as a word",
+        hint="remove it, or prepare with --special-tokens unknown or skip",
+        line=line,
+    )

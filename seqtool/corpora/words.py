@@ -1,0 +1,268 @@
+"""The fast path for words: bytes of text to ids, compiled by Numba.
+
+A hash table from words to ids, laid out in flat arrays so that compiled code can read and grow it:
+
+    slots    uint64 [capacity]      0 = empty, else  high half of the word's hash | id + 1
+    hashes   uint64 [max_words]     the whole hash of each word, to rebuild `slots` when it grows
+    starts   int64  [max_words+1]   word i is  arena[starts[i]:starts[i+1]]
+    arena    uint8  [...]           the bytes of all words, one after another
+    counts   int64  [max_words]     how often each word was read
+
+Two words of the same hash cannot be taken for one another: the bytes are always compared.
+Words are split on space, tab, LF and CR only, which are ASCII, so UTF-8 needs no decoding here.
+
+This module imports Numba (0.3 s), so it is imported on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
+from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
+
+_POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
+_REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]
+_DONE, _FULL, _SPECIAL = 0, 1, 2
+_SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
+_HIGH = np.uint64(0xFFFFFFFF00000000)
+_LOW = np.uint64(0x00000000FFFFFFFF)
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
+_ONE, _EIGHT, _SHIFT, _ZERO = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(0)
+
+_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
+
+
+def _compiled(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile now, from the cache on disk when there is one, without it where none can be."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return numba.njit(signature, cache=True, nogil=True)(function)
+        except (RuntimeError, OSError):  # no writable place for the cache
+            return numba.njit(signature, nogil=True)(function)
+
+    return decorate
+
+
+@_compiled(
+    types.int64(
+        _bytes_in,
+        types.int64[::1],
+        types.uint64[::1],
+        types.uint64[::1],
+        types.int64[::1],
+        types.uint8[::1],
+        types.int64[::1],
+        types.int32[::1],
+        types.boolean,
+        types.int64,
+        types.int64,
+    )
+)
+def _scan(  # type: ignore[no-untyped-def]
+    block, state, slots, hashes, starts, arena, counts, out, insert, bos_id, policy
+):
+    """Append the ids of a block's words to `out`, and `EOS_ID` at each line's end.
+
+    `state` is [position in block, ids written, number of words, bytes of the arena used] and is
+    brought up to date; the caller goes on from there after making room.
+    """
+    position, written, num_words, used = state[0], state[1], state[2], state[3]
+    mask = np.uint64(slots.shape[0] - 1)
+    result = _DONE
+    while position < block.shape[0]:
+        byte = block[position]
+        if byte <= _SPACE:
+            if byte == _LF:
+                out[written] = EOS_ID
+                written += 1
+                position += 1
+                continue
+            if byte in (_SPACE, _TAB, _CR):
+                position += 1
+                continue
+        # one word: its bytes are hashed eight at a time while its end is looked for
+        start = position
+        hash_ = _SEED
+        chunk = _ONE
+        while position < block.shape[0]:
+            byte = block[position]
+            if byte <= _SPACE and byte in (_SPACE, _LF, _TAB, _CR):
+                break
+            chunk = (chunk << _EIGHT) | np.uint64(byte)
+            position += 1
+            if (position - start) & 7 == 0:
+                hash_ = (hash_ ^ chunk) * _MULTIPLIER
+                hash_ ^= hash_ >> _SHIFT
+                chunk = _ONE
+        hash_ = (hash_ ^ chunk) * _MULTIPLIER
+        hash_ ^= hash_ >> _SHIFT
+        hash_ *= _MULTIPLIER
+        hash_ ^= hash_ >> _SHIFT
+        length = position - start
+        slot = hash_ & mask
+        found = np.int64(-1)
+        while slots[slot] != _ZERO:
+            entry = slots[slot]
+            if (entry & _HIGH) == (hash_ & _HIGH):
+                candidate = np.int64(entry & _LOW) - 1
+                first = starts[candidate]
+                if starts[candidate + 1] - first == length:
+                    same = 0
+                    while same < length and arena[first + same] == block[start + same]:
+                        same += 1
+                    if same == length:
+                        found = candidate
+                        break
+            slot = (slot + _ONE) & mask
+        if found < 0:
+            if not insert:
+                out[written] = UNK_ID
+                written += 1
+                continue
+            if (
+                num_words == hashes.shape[0]
+                or 2 * num_words >= slots.shape[0]
+                or used + length > arena.shape[0]
+            ):
+                position = start
+                result = _FULL
+                break
+            found = np.int64(num_words)
+            slots[slot] = (hash_ & _HIGH) | np.uint64(found + 1)
+            hashes[found] = hash_
+            for i in range(length):
+                arena[used + i] = block[start + i]
+            used += length
+            num_words += 1
+            starts[num_words] = used
+        elif found in (EOS_ID, bos_id):
+            if policy == _REFUSE:
+                position = start
+                result = _SPECIAL
+                break
+            if policy == _UNKNOWN:
+                counts[UNK_ID] += 1
+                out[written] = UNK_ID
+                written += 1
+            continue
+        counts[found] += 1
+        out[written] = found
+        written += 1
+    state[0], state[1], state[2], state[3] = position, written, num_words, used
+    return result
+
+
+@_compiled(types.void(types.uint64[::1], types.uint64[::1], types.int64))
+def _fill_slots(slots, hashes, num_words):  # type: ignore[no-untyped-def]
+    mask = np.uint64(slots.shape[0] - 1)
+    for word in range(num_words):
+        slot = hashes[word] & mask
+        while slots[slot] != _ZERO:
+            slot = (slot + _ONE) & mask
+        slots[slot] = (hashes[word] & _HIGH) | np.uint64(word + 1)
+
+
+class WordTable:
+    """Words and their ids, by order of insertion, read from and written to by compiled code.
+
+    Args:
+        symbols: the words to begin with, `<unk>` and `</s>` first.
+        special_tokens: what a literal `<s>` or `</s>` in a text becomes: an error, the unknown
+            word, or nothing.
+    """
+
+    def __init__(
+        self, symbols: Iterable[str] = (UNK, EOS), special_tokens: SpecialTokens = "refuse"
+    ) -> None:
+        words = [*symbols, BOS]
+        self.bos_id = len(words) - 1
+        self._policy = _POLICIES[special_tokens]
+        capacity = 1 << max(12, (2 * len(words)).bit_length())
+        text = "\n".join(words).encode()
+        self._slots = np.zeros(capacity, np.uint64)
+        self._hashes = np.empty(capacity // 2, np.uint64)
+        self._starts = np.zeros(capacity // 2 + 1, np.int64)
+        self._arena = np.empty(max(len(text), 1 << 16), np.uint8)
+        self._counts = np.zeros(capacity // 2, np.int64)
+        self._num_words = self._used = 0
+        # unusual but right: nothing is special yet, so that the special symbols get their ids
+        self._encode(text, insert=True, bos_id=-1, policy=_UNKNOWN)
+        self._counts[:] = 0
+        assert self._num_words == len(words)
+
+    def __len__(self) -> int:
+        return self._num_words
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How often each word was read so far, shape (words,)."""
+        return self._counts[: self._num_words]
+
+    def word(self, index: int) -> str:
+        """Return the word with this id."""
+        return self._arena[self._starts[index] : self._starts[index + 1]].tobytes().decode()
+
+    def add(self, block: bytes) -> Ids:
+        """Return the ids of a block's words, new words given the next ids; see `encode`."""
+        return self._encode(block, insert=True, bos_id=self.bos_id, policy=self._policy)
+
+    def encode(self, block: bytes) -> Ids:
+        """Return the ids of a block's words, `UNK_ID` for those not here, `EOS_ID` at each LF.
+
+        Raises:
+            DataError: a literal `<s>` or `</s>`, if refused, with its line in the block.
+        """
+        return self._encode(block, insert=False, bos_id=self.bos_id, policy=self._policy)
+
+    def _encode(self, block: bytes, *, insert: bool, bos_id: int, policy: int) -> Ids:
+        data = np.frombuffer(block, np.uint8)
+        out = np.empty(len(block), np.int32)
+        state = np.array([0, 0, self._num_words, self._used], np.int64)
+        while True:
+            result = _scan(
+                data,
+                state,
+                self._slots,
+                self._hashes,
+                self._starts,
+                self._arena,
+                self._counts,
+                out,
+                insert,
+                bos_id,
+                policy,
+            )
+            written, self._num_words, self._used = state[1:].tolist()
+            if result == _DONE:
+                return out[:written].copy()
+            if result == _SPECIAL:
+                refuse_special_words(block)
+                raise AssertionError("a special word was found, then not found")
+            self._grow(len(block))
+
+    def _grow(self, room: int) -> None:
+        """Make room for more words, and for at least `room` more bytes of them."""
+        if self._used + room > len(self._arena):
+            self._arena = _longer(self._arena, max(2 * len(self._arena), self._used + room))
+        if 2 * self._num_words >= len(self._slots) or self._num_words == len(self._hashes):
+            capacity = 2 * len(self._slots)
+            self._hashes = _longer(self._hashes, capacity // 2)
+            self._starts = _longer(self._starts, capacity // 2 + 1)
+            self._counts = _longer(self._counts, capacity // 2)
+            self._slots = np.zeros(capacity, np.uint64)
+            _fill_slots(self._slots, self._hashes, self._num_words)
+
+
+def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    result = np.zeros(size, array.dtype)
+    result[: len(array)] = array
+    return result
