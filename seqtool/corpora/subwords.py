@@ -29,7 +29,7 @@ _SEGMENT_CHARACTERS = 10_000  # encoded at a time: SentencePiece needs 100 bytes
 _SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"
 # what SentencePiece's trainer keeps for itself: text with it would not be learnt from at all, or
 # would become a piece that looks like a special symbol; sample lines are cut there
-_RESERVED = re.compile(r"(?<=<)(?=unk>|/?s>|0x[0-9A-F]{2}>)|[\0\t\N{LOWER FIVE EIGHTHS BLOCK}]")
+_RESERVED = re.compile(r"(?<=<)(?=unk>|/?s>|0x[0-9A-F]{2}>)|[\0\N{LOWER FIVE EIGHTHS BLOCK}]")
 _TOO_LARGE = re.compile(r"value <= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars. \d+ vs (\d+)")
 
