@@ -31,8 +31,6 @@ FORMAT_VERSION = 1
 HEADER = "model.json"
 WEIGHTS = "weights.safetensors"
 
-Writer = Callable[[Path], None]
-
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model", {"neural-lm": "seqtool.neural_lm.model:load_model"}
 )
@@ -120,26 +118,44 @@ def recover(path: Path) -> None:
         replaced.rename(path)
 
 
-def save(path: str | Path, header: Header, writers: Mapping[str, Writer]) -> None:
+def save(path: str | Path, header: Header, fill: Callable[[Path], None]) -> None:
     """Write a model directory.
 
     Args:
         path: the directory, replaced if it is there.
-        header: all of `model.json` but the sums of the files.
-        writers: file name -> function that writes that file at the path it is given.
+        header: all of `model.json` but the sums of the files and seqtool's version.
+        fill: writes every other file of the model into the directory it is given.
     """
     with atomic_directory(path) as directory:
-        for name, write in writers.items():
-            write(directory / name)
-        files = {
-            name: {"bytes": (directory / name).stat().st_size, "sha256": _sha256(directory / name)}
-            for name in writers
-        }
-        versions = {"seqtool": seqtool.__version__, **header.versions}
-        complete = dataclasses.replace(header, files=files, versions=versions)
-        write_json(
-            directory / HEADER, {"format_version": FORMAT_VERSION, **dataclasses.asdict(complete)}
-        )
+        fill(directory)
+        _write_header(directory, header, sorted(file.name for file in directory.iterdir()))
+
+
+def amend(path: str | Path, header: Header, texts: Mapping[str, str]) -> None:
+    """Replace text files of a finished model and its header, as when final scores are known.
+
+    The header comes last, and each file is replaced whole.
+    """
+    directory = Path(path)
+    for name, text in texts.items():
+        temporary = directory / f".{name}.new"
+        temporary.write_text(text, encoding="utf-8")
+        _flush(temporary)
+        temporary.replace(directory / name)
+    _write_header(directory, header, sorted({*header.files, *texts}))
+
+
+def _write_header(directory: Path, header: Header, names: list[str]) -> None:
+    files = {
+        name: {"bytes": (directory / name).stat().st_size, "sha256": _sha256(directory / name)}
+        for name in names
+    }
+    versions = {**header.versions, "seqtool": seqtool.__version__}
+    complete = dataclasses.replace(header, files=files, versions=versions)
+    temporary = directory / f".{HEADER}.new"
+    write_json(temporary, {"format_version": FORMAT_VERSION, **dataclasses.asdict(complete)})
+    _flush(temporary)
+    temporary.replace(directory / HEADER)
 
 
 def promote(source: Path, destination: Path) -> None:

@@ -1,0 +1,98 @@
+"""Batches for truncated back-propagation through time: parallel streams cut out of one text.
+
+A text of N ids becomes B columns of L = N // B (training) or ceil(N / B) (evaluation) targets:
+
+    target  x[0]   x[L]   x[2L]  ...        input  </s>     x[L-1]   x[2L-1] ...
+            x[1]   x[L+1] ...                      x[0]     x[L]     ...
+            ...                                    ...
+
+so that each input is the id before its target, and each window continues the one before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from seqtool.errors import DataError
+from seqtool.vocabulary import EOS_ID
+
+IGNORED = -100
+
+
+class TokenStreams:
+    """B parallel streams over the ids of one text.
+
+    Args:
+        ids: the text, ids [N]; a memory map is read window by window.
+        num_streams: B.
+        window: K, the BPTT length in tokens.
+        keep_all: pad the last stream instead of leaving out the last N % B ids.
+        device: where the batches go; a GPU holds the whole text.
+
+    Raises:
+        DataError: a stream would be shorter than one window (training only).
+    """
+
+    def __init__(
+        self,
+        ids: npt.NDArray[np.unsignedinteger],
+        num_streams: int,
+        window: int,
+        *,
+        keep_all: bool = False,
+        device: str = "cpu",
+    ) -> None:
+        num_ids = len(ids)
+        self.num_streams, self.window = num_streams, window
+        self.length = -(-num_ids // num_streams) if keep_all else num_ids // num_streams
+        if self.length < (1 if keep_all else window):
+            raise DataError(
+                f"the text has {num_ids:,} tokens, but {num_streams} streams of one window of "
+                f"{window} tokens need {num_streams * window:,}",
+                hint="give more text, or lower --batch-size or --bptt",
+            )
+        self._ids = ids
+        self._device = device
+        self._whole = (
+            None
+            if device == "cpu"
+            else torch.from_numpy(np.asarray(ids).astype(np.int32)).to(device)
+        )
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return -(-self.length // self.window)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of a window, int64 (T, B); padding targets are `IGNORED`."""
+        start = index * self.window
+        steps = min(self.window, self.length - start)
+        if steps <= 0 or index < 0:
+            raise IndexError(index)
+        if self._whole is not None:
+            return self._gather(start, steps)
+        inputs_TB = np.full((steps, self.num_streams), EOS_ID, dtype=np.int64)
+        targets_TB = np.full((steps, self.num_streams), IGNORED, dtype=np.int64)
+        for stream in range(self.num_streams):
+            first = stream * self.length + start
+            column = np.asarray(self._ids[max(first - 1, 0) : first + steps]).astype(np.int64)
+            if first == 0:
+                column = np.concatenate(([EOS_ID], column))
+            inputs_TB[: len(column[:steps]), stream] = column[:steps]
+            targets_TB[: max(0, len(column) - 1), stream] = column[1:]
+        return torch.from_numpy(inputs_TB), torch.from_numpy(targets_TB)
+
+    def _gather(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Cut a window out of the text on the device, without a loop over the streams."""
+        assert self._whole is not None
+        last = len(self._whole) - 1
+        rows_T1 = torch.arange(start, start + steps, device=self._device)[:, None]
+        columns_B = torch.arange(self.num_streams, device=self._device) * self.length
+        at_TB = rows_T1 + columns_B
+        targets_TB = self._whole[at_TB.clamp(max=last)].long()
+        targets_TB = targets_TB.masked_fill(at_TB > last, IGNORED)
+        inputs_TB = self._whole[(at_TB - 1).clamp(min=0, max=last)].long()
+        return inputs_TB.masked_fill(at_TB == 0, EOS_ID), targets_TB

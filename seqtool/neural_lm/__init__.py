@@ -1,0 +1,1 @@
+"""Neural language models: cells, networks, their training and use."""

@@ -1,0 +1,107 @@
+"""Settings of a neural language model; a recipe is a YAML file of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seqtool.config import Config, setting
+from seqtool.errors import ConfigError
+from seqtool.optimisation import TrainingConfig
+
+CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """What the network is."""
+
+    cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
+    hidden_size: int = setting(200, "units per layer", minimum=1)
+    embedding_size: int | None = setting(
+        None, "embedding width; default: hidden_size, or the vocabulary size if that is smaller",
+        minimum=1,
+    )
+    layers: int = setting(1, "stacked layers", minimum=1)
+    connection: Literal["plain", "residual", "dense", "highway"] = setting(
+        "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
+    )
+    tied: bool = setting(False, "output weights are the embedding's (Press & Wolf 2017)")
+    depth: int = setting(5, "rhn: recurrence depth", minimum=1)
+    carry: Literal["coupled", "separate"] = setting(
+        "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
+    )
+    transform_bias: float = setting(-2.0, "rhn and highway: initial bias of the transform gate")
+    activation: Literal["tanh", "relu"] = setting("tanh", "rnn: activation")
+    window: int = setting(4, "window: tokens of context", minimum=1)
+    forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
+    init: Literal["uniform", "xavier"] = setting("uniform", "initialisation of the weights")
+    init_range: float = setting(0.1, "uniform: weights are drawn from +- this", above=0)
+    recurrent_init: Literal["same", "orthogonal", "identity"] = setting(
+        "same", "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)"
+    )
+    dropout: Literal["plain", "variational"] = setting(
+        "plain", "variational: one mask per BPTT window, shared over time (Gal & Ghahramani 2016)"
+    )
+    dropout_words: float = setting(
+        0.0, "share of word types whose embedding is dropped", minimum=0, below=1
+    )
+    dropout_input: float = setting(0.0, "dropout on what enters a layer", minimum=0, below=1)
+    dropout_state: float = setting(
+        0.0, "dropout on the recurrent state, always one mask per window", minimum=0, below=1
+    )
+    dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
+
+    def check(self) -> None:
+        """Refuse combinations that no model can have."""
+        if self.tied and self.embedding_size not in (None, self.hidden_size):
+            raise ConfigError(
+                f"tied is true, but embedding_size is {self.embedding_size} and hidden_size is "
+                f"{self.hidden_size}",
+                hint="leave embedding_size out, or set tied to false",
+            )
+        if self.cell == "window" and self.dropout_state:
+            raise ConfigError(
+                "dropout_state is set, but a window model has no recurrent state",
+                hint="set dropout_state to 0",
+            )
+        if self.cell == "window" and self.recurrent_init != "same":
+            raise ConfigError(
+                "recurrent_init is set, but a window model has no recurrent weights",
+                hint="leave recurrent_init out",
+            )
+
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """How the text is read and cut into batches."""
+
+    unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting(
+        "word", "tokens of a raw text; a prepared corpus has its own"
+    )
+    vocab_size: int | None = setting(None, "largest vocabulary of a raw text", minimum=3)
+    min_count: int = setting(1, "drop rarer symbols of a raw text", minimum=1)
+    lowercase: bool = setting(False, "lower-case a raw text")
+    batch_size: int = setting(20, "parallel streams", minimum=1)
+    bptt: int = setting(35, "tokens per window of truncated back-propagation", minimum=1)
+    eval_batch_size: int = setting(
+        10, "parallel streams while validating during training", minimum=1
+    )
+
+
+@dataclass(frozen=True)
+class NeuralLMConfig(Config):
+    """All settings of `train-lm`."""
+
+    description: str = setting("", "what the recipe is and what to expect of it")
+    model: ModelConfig = setting(ModelConfig, "the network")
+    data: DataConfig = setting(DataConfig, "the text")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def check(self) -> None:
+        """Refuse combinations across sections."""
+        if self.model.tied and self.training.embedding_optimiser == "sparse-adam":
+            raise ConfigError(
+                "sparse-adam needs an embedding of its own, but tied is true",
+                hint="set tied to false, or embedding_optimiser to same",
+            )

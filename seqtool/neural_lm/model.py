@@ -1,0 +1,335 @@
+"""The network of a neural language model, and its use as a `LanguageModel`.
+
+Dimensions in names: T steps, B streams, E embedding width, H units, V vocabulary, N = T x B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_model as load_weights
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool import checkpoint
+from seqtool.config import from_dict
+from seqtool.corpora.tokenizers import Tokenizer, load_tokenizer
+from seqtool.errors import ConfigError, ModelError
+from seqtool.language_model import TokenScores
+from seqtool.neural_lm.cells import CELLS, Cell
+from seqtool.neural_lm.cells import State as CellState
+from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.softmax import FullSoftmax
+from seqtool.vocabulary import EOS_ID, Ids
+
+SCORE_WINDOW = 256
+RESET_BATCH = 64
+
+
+def embedding_size(config: ModelConfig, vocabulary_size: int) -> int:
+    """Return E: as given, else H, or V if that is smaller (Zilly et al.'s character models)."""
+    if config.embedding_size is not None:
+        return config.embedding_size
+    return config.hidden_size if config.tied else min(config.hidden_size, vocabulary_size)
+
+
+class Highway(nn.Module):
+    """Joins a layer's output f(x) to its input: t * f(x) + (1 - t) * x (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(size, size)
+        self._bias = config.transform_bias
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """Return the gated sum of two (T, B, H)."""
+        return torch.lerp(inputs, outputs, torch.sigmoid(self.gate(inputs)))
+
+    def initialise_biases(self) -> None:
+        """Start by carrying the input, as the transform bias says."""
+        nn.init.constant_(self.gate.bias, self._bias)
+
+
+class NeuralNetwork(nn.Module):
+    """Embedding, stacked cells and softmax.
+
+    A layer whose input is not as wide as its output (the first, when E is not H) is joined plainly
+    whatever the connection. Dense layers read the embedding and the outputs of all layers below;
+    the softmax reads the last.
+
+    Args:
+        config: settings of the network.
+        vocabulary_size: V.
+        sparse_embedding: the embedding's gradient is sparse (for SparseAdam).
+    """
+
+    def __init__(
+        self, config: ModelConfig, vocabulary_size: int, *, sparse_embedding: bool = False
+    ) -> None:
+        super().__init__()
+        self.config = config
+        width = embedding_size(config, vocabulary_size)
+        self.embedding = nn.Embedding(vocabulary_size, width, sparse=sparse_embedding)
+        self.cells = nn.ModuleList()
+        self.highways = nn.ModuleDict()
+        for layer in range(config.layers):
+            self.cells.append(CELLS[config.cell](width, config.hidden_size, config))
+            if config.connection == "highway" and width == config.hidden_size:
+                self.highways[str(layer)] = Highway(width, config)
+            dense = config.connection == "dense"
+            width = width + config.hidden_size if dense else config.hidden_size
+        self.softmax = FullSoftmax(
+            config.hidden_size, vocabulary_size, self.embedding.weight if config.tied else None
+        )
+        self.initialise()
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Draw all weights as the configuration says."""
+        config = self.config
+        for parameter in self.parameters():
+            if config.init == "uniform" or parameter is self.embedding.weight:
+                nn.init.uniform_(parameter, -config.init_range, config.init_range)
+            elif parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
+            elif parameter.dim() == 3:  # one matrix per recurrence depth
+                for matrix in parameter:
+                    nn.init.xavier_uniform_(matrix)
+        nn.init.zeros_(self.softmax.bias)
+        for cell in self._cells():
+            cell.initialise_biases(config)
+            if config.recurrent_init == "same":
+                continue
+            for block in cell.recurrent_blocks():
+                fresh = torch.empty(block.shape)
+                if config.recurrent_init == "identity":
+                    nn.init.eye_(fresh)
+                else:
+                    nn.init.orthogonal_(fresh)
+                block.copy_(fresh)
+        for highway in self.highways.values():
+            assert isinstance(highway, Highway)
+            highway.initialise_biases()
+
+    def _cells(self) -> Sequence[Cell]:
+        return [cell for cell in self.cells if isinstance(cell, Cell)]
+
+    def initial_state(self, batch: int) -> list[CellState]:
+        """Return the zero state of every layer."""
+        return [cell.initial_state(batch) for cell in self._cells()]
+
+    def _mask(self, like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
+        """Return a dropout mask of zeros and 1 / (1 - share)."""
+        return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(
+            1.0 - share
+        ).div_(1.0 - share)
+
+    def _drop(self, inputs_TBH: Tensor, share: float) -> Tensor:
+        """Drop units: for each token anew (plain), or the same over the window (variational)."""
+        if not self.training or share == 0.0:
+            return inputs_TBH
+        if self.config.dropout == "plain":
+            return functional.dropout(inputs_TBH, share)
+        return inputs_TBH * self._mask(inputs_TBH, (1, *inputs_TBH.shape[1:]), share)
+
+    def embed(self, ids_TB: Tensor) -> Tensor:
+        """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
+        embedded_TBE: Tensor = self.embedding(ids_TB)
+        share = self.config.dropout_words
+        if not self.training or share == 0.0:
+            return embedded_TBE
+        kept_V = self._mask(embedded_TBE, (self.embedding.num_embeddings,), share)
+        return embedded_TBE * kept_V[ids_TB][..., None]
+
+    def forward(
+        self, ids_TB: Tensor, state: Sequence[CellState]
+    ) -> tuple[Tensor, list[CellState]]:
+        """Return what the softmax reads, (T, B, H), and the state of every layer after it."""
+        config = self.config
+        below = self.embed(ids_TB)
+        states: list[CellState] = []
+        for layer, cell in enumerate(self._cells()):
+            mask_BH = None
+            if self.training and config.dropout_state:
+                mask_BH = self._mask(
+                    self.softmax.bias, (ids_TB.shape[1], config.hidden_size), config.dropout_state
+                )
+            outputs_TBH, after = cell(
+                self._drop(below, config.dropout_input), state[layer], mask_BH
+            )
+            states.append(after)
+            if config.connection == "dense" and layer + 1 < config.layers:
+                below = torch.cat([below, outputs_TBH], dim=2)
+            elif str(layer) in self.highways:
+                below = self.highways[str(layer)](below, outputs_TBH)
+            elif config.connection == "residual" and below.shape == outputs_TBH.shape:
+                below = below + outputs_TBH
+            else:
+                below = outputs_TBH
+        return self._drop(below, config.dropout_output), states
+
+
+def detach(state: Sequence[CellState]) -> list[CellState]:
+    """Cut the history of a state: truncated back-propagation stops here."""
+    return [tuple(part.detach() for part in layer) for layer in state]
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """State of generation: cell states and what the softmax reads next, (num, H)."""
+
+    cells: list[CellState]
+    hidden: Tensor
+
+
+class NeuralLanguageModel:
+    """A trained network with its tokenizer: see `seqtool.language_model.LanguageModel`.
+
+    The text is read as one stream: `</s>` stands before its first token, and the state is carried
+    over sentence ends unless it is reset.
+    """
+
+    kind = "neural-lm"
+
+    def __init__(
+        self, network: NeuralNetwork, tokenizer: Tokenizer, *, device: str = "cpu"
+    ) -> None:
+        self.network = network.to(device).eval()
+        self.tokenizer = tokenizer
+        self.device = device
+
+    def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
+        return torch.from_numpy(ids.astype(np.int64)).to(self.device)
+
+    @torch.inference_mode()
+    def score(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Yield the log-probabilities (nats) of each block of whole sentences."""
+        state = self.network.initial_state(1)
+        for block in blocks:
+            if reset_state:
+                yield TokenScores(self._score_sentences(block))
+                continue
+            inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
+            parts = []
+            for start in range(0, len(block), SCORE_WINDOW):
+                window = slice(start, start + SCORE_WINDOW)
+                hidden_T1H, state = self.network(self._tensor(inputs[window])[:, None], state)
+                parts.append(
+                    self.network.softmax.target_log_probs(
+                        hidden_T1H[:, 0], self._tensor(block[window])
+                    )
+                )
+            scores = torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
+            yield TokenScores(scores)
+
+    def _score_sentences(self, block: Ids) -> npt.NDArray[np.float64]:
+        """Score each sentence from the zero state, many of similar length at once."""
+        ends = np.flatnonzero(block == EOS_ID) + 1
+        starts = np.concatenate(([0], ends[:-1]))
+        scores = np.zeros(len(block))
+        by_length = np.argsort(ends - starts, kind="stable")
+        for first in range(0, len(by_length), RESET_BATCH):
+            chosen = by_length[first : first + RESET_BATCH]
+            longest = int((ends - starts)[chosen].max())
+            ids_TB = np.full((longest + 1, len(chosen)), EOS_ID, dtype=np.int64)
+            for column, sentence in enumerate(chosen):
+                length = ends[sentence] - starts[sentence]
+                ids_TB[1 : length + 1, column] = block[starts[sentence] : ends[sentence]]
+            state = self.network.initial_state(len(chosen))
+            logs: list[Tensor] = []
+            for start in range(0, longest, SCORE_WINDOW):
+                inputs_TB = self._tensor(ids_TB[start : min(start + SCORE_WINDOW, longest)])
+                targets_TB = self._tensor(ids_TB[start + 1 : start + 1 + len(inputs_TB)])
+                hidden_TBH, state = self.network(inputs_TB, state)
+                logs.append(
+                    self.network.softmax.target_log_probs(
+                        hidden_TBH.flatten(0, 1), targets_TB.flatten()
+                    ).view(targets_TB.shape)
+                )
+            logs_TB = torch.cat(logs).double().cpu().numpy()
+            for column, sentence in enumerate(chosen):
+                length = ends[sentence] - starts[sentence]
+                scores[starts[sentence] : ends[sentence]] = logs_TB[:length, column]
+        return scores
+
+    @torch.inference_mode()
+    def start(self, num: int) -> Hypotheses:
+        """Return `num` hypotheses at the beginning of the text."""
+        state = self.network.initial_state(num)
+        return self._advance(state, np.full(num, EOS_ID, dtype=np.int32))
+
+    @torch.inference_mode()
+    def advance(self, state: Hypotheses, tokens: Ids) -> Hypotheses:
+        """Read one token per hypothesis."""
+        return self._advance(state.cells, tokens)
+
+    def _advance(self, cells: Sequence[CellState], tokens: Ids) -> Hypotheses:
+        hidden_1BH, after = self.network(self._tensor(tokens)[None], cells)
+        return Hypotheses(after, hidden_1BH[0])
+
+    @torch.inference_mode()
+    def next_log_probs(self, state: Hypotheses) -> npt.NDArray[np.float64]:
+        """Return natural-log probabilities of the next token, (num, V)."""
+        softmax = self.network.softmax
+        logits = functional.linear(state.hidden, softmax.weight, softmax.bias)
+        log_probs: npt.NDArray[np.float64] = (
+            functional.log_softmax(logits.double(), dim=1).cpu().numpy()
+        )
+        return log_probs
+
+    @torch.inference_mode()
+    def select(self, state: Hypotheses, rows: npt.NDArray[np.integer]) -> Hypotheses:
+        """Keep, repeat or reorder hypotheses."""
+        index = self._tensor(rows)
+        cells = [tuple(part[index] for part in layer) for layer in state.cells]
+        return Hypotheses(cells, state.hidden[index])
+
+
+def load_model(
+    directory: Path, header: checkpoint.Header, *, device: str = "cpu"
+) -> NeuralLanguageModel:
+    """Open a neural language model.
+
+    Raises:
+        ModelError: a file is damaged, or vocabulary, configuration and weights do not fit.
+    """
+    tokenizer = load_tokenizer(directory, header.tokenizer)
+    weights = directory / checkpoint.WEIGHTS
+    hint = "copy the model again, or train it again"
+    try:
+        config = from_dict(ModelConfig, header.config.get("model", {}))
+        rows = _stored_rows(weights)
+        if rows != len(tokenizer.vocabulary):
+            raise ModelError(
+                f"the vocabulary has {len(tokenizer.vocabulary):,} symbols, "
+                f"but the weights have {rows:,} rows",
+                hint="use the vocabulary that the model was trained with",
+                path=directory,
+            )
+        checkpoint.verify(directory, header)
+        network = NeuralNetwork(config, rows)
+        load_weights(network, weights)
+    except ConfigError as error:
+        raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise ModelError("damaged weights", hint=hint, path=weights) from error
+    return NeuralLanguageModel(network, tokenizer, device=device)
+
+
+def _stored_rows(weights: Path) -> int:
+    """Return V as the weights have it, reading only the file's header."""
+    from safetensors import safe_open
+
+    with safe_open(weights, framework="pt") as file:
+        for name in ("embedding.weight", "softmax.weight"):
+            if name in file.keys():  # noqa: SIM118 - not a dictionary
+                return int(file.get_slice(name).get_shape()[0])
+    raise SafetensorError("no embedding")

@@ -1,0 +1,69 @@
+"""Recipes: settings by name, and how they combine with what the user typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from seqtool.config import apply_overrides, from_dict, load_yaml, set_value, to_dict
+from seqtool.errors import ConfigError
+from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.registry import did_you_mean
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the shipped recipes."""
+    folder = resources.files("seqtool") / "recipes"
+    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """Return the settings of a recipe by name, or of a YAML file by path.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    if name in recipe_names():
+        with resources.as_file(resources.files("seqtool") / "recipes" / f"{name}.yaml") as path:
+            return load_yaml(path)
+    if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
+        return load_yaml(name)
+    raise ConfigError(f"no recipe is called {name!r}", hint=did_you_mean(name, recipe_names()))
+
+
+def resolve(
+    recipe: str | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> NeuralLMConfig:
+    """Combine a recipe (or the settings of a run that is resumed), options and overrides.
+
+    Args:
+        recipe: a recipe's name or a YAML file; None for the defaults.
+        values: dotted setting -> value, from the options of the command.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown recipe or setting, or an impossible value.
+    """
+    base: dict[str, Any] = {}
+    if run is not None:
+        from seqtool.neural_lm.train import read_run
+
+        base = to_dict(read_run(run)[0])
+    if recipe is not None:
+        base = load_recipe(recipe)
+    for name, value in values.items():
+        set_value(NeuralLMConfig, base, name, value)
+    apply_overrides(NeuralLMConfig, base, overrides)
+    try:
+        return from_dict(NeuralLMConfig, base)
+    except ConfigError as error:
+        if recipe is None or values or error.path is not None:
+            raise
+        raise ConfigError(error.message, hint=error.hint, path=recipe) from error

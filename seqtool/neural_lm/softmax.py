@@ -1,0 +1,122 @@
+"""The output layer: projection to the vocabulary and cross-entropy, fused.
+
+Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from seqtool.corpora.batching import IGNORED
+
+# elements of one chunk of logits: some 16 MB of float32, so that it is still near when reread
+CHUNK_ELEMENTS = 4_000_000
+
+
+class FullSoftmax(nn.Module):
+    """Softmax over the whole vocabulary.
+
+    Args:
+        hidden_size: H.
+        vocabulary_size: V.
+        weight: the embedding's weight (V, H), when tied.
+    """
+
+    def __init__(
+        self, hidden_size: int, vocabulary_size: int, weight: nn.Parameter | None = None
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size)) if (
+            weight is None
+        ) else weight
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        if hidden_NH.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            loss: Tensor = _FusedCrossEntropy.apply(hidden_NH, self.weight, self.bias, targets_N)
+            return loss
+        logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
+        return functional.cross_entropy(logits_NV.float(), targets_N, ignore_index=IGNORED)
+
+    def log_probs(self, hidden_NH: Tensor) -> Tensor:
+        """Return natural-log probabilities of every symbol, (N, V)."""
+        logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
+        return functional.log_softmax(logits_NV, dim=1)
+
+    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+        parts = []
+        rows = max(1, CHUNK_ELEMENTS // len(self.weight))
+        for hidden_RH, targets_R in zip(
+            hidden_NH.split(rows), targets_N.split(rows), strict=True
+        ):
+            logits_RV = functional.linear(hidden_RH, self.weight, self.bias)
+            parts.append(
+                -functional.cross_entropy(
+                    logits_RV, targets_R, ignore_index=IGNORED, reduction="none"
+                )
+            )
+        return torch.cat(parts)
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
+
+    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
+    with p = softmax(logits), d loss / d logits = (p - onehot(target)) / number of targets.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor
+    ) -> Tensor:
+        """Return the mean loss in nats."""
+        needs_grad = any(ctx.needs_input_grad)
+        num_targets = int((targets_N != IGNORED).sum())
+        rows = max(16, CHUNK_ELEMENTS // len(weight_VH))
+        total = hidden_NH.new_zeros((), dtype=torch.float64)
+        grad_hidden = torch.empty_like(hidden_NH) if needs_grad else None
+        grad_weight: Tensor | None = None
+        grad_bias = torch.zeros_like(bias_V) if needs_grad else None
+        buffer = hidden_NH.new_empty(min(rows, len(hidden_NH)), len(weight_VH))
+        transposed_HV = weight_VH.t()
+        for start in range(0, len(hidden_NH), rows):
+            hidden_RH = hidden_NH[start : start + rows]
+            targets_R1 = targets_N[start : start + rows, None]
+            kept_R1 = targets_R1 != IGNORED
+            targets_R1 = targets_R1.clamp(min=0)
+            logits_RV = buffer[: len(hidden_RH)]
+            torch.addmm(bias_V, hidden_RH, transposed_HV, out=logits_RV)
+            logits_RV -= logits_RV.amax(dim=1, keepdim=True)
+            target_logits_R1 = logits_RV.gather(1, targets_R1)
+            sums_R1 = logits_RV.exp_().sum(dim=1, keepdim=True)
+            losses_R1 = (sums_R1.log() - target_logits_R1) * kept_R1
+            total += losses_R1.sum(dtype=torch.float64)
+            if grad_hidden is None or grad_bias is None:
+                continue
+            scale_R1 = kept_R1 / num_targets
+            logits_RV *= scale_R1 / sums_R1
+            logits_RV.scatter_add_(1, targets_R1, -scale_R1.to(logits_RV.dtype))
+            torch.mm(logits_RV, weight_VH, out=grad_hidden[start : start + rows])
+            if grad_weight is None:
+                grad_weight = logits_RV.t() @ hidden_RH
+            else:
+                grad_weight.addmm_(logits_RV.t(), hidden_RH)
+            grad_bias += logits_RV.sum(dim=0)
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        return (total / max(1, num_targets)).to(hidden_NH.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the hidden states, the weight and the bias."""
+        grads: tuple[Tensor, ...] = ctx.saved_tensors
+        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
+            grads = tuple(part * grad for part in grads)
+        return *grads, None

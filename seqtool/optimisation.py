@@ -1,0 +1,158 @@
+"""How a model is trained: the settings, the table of optimisers and the table of schedules.
+
+A schedule is a pure function of where training stands, so resuming needs no state of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seqtool.config import Config, setting
+from seqtool.errors import ConfigError
+from seqtool.registry import Registry
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Config):
+    """Settings of the training loop."""
+
+    epochs: int = setting(10, "passes over the training part", minimum=1)
+    optimiser: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "asgd"] = setting(
+        "adam", "sgd, adagrad, rmsprop, adam, adamw or asgd (averaged SGD)"
+    )
+    learning_rate: float = setting(0.002, "learning rate before the schedule acts", above=0)
+    momentum: float = setting(0.0, "momentum of sgd and rmsprop", minimum=0, below=1)
+    beta1: float = setting(0.9, "decay of Adam's first moment", minimum=0, below=1)
+    beta2: float = setting(0.999, "decay of Adam's second moment", minimum=0, below=1)
+    weight_decay: float = setting(0.0, "weight decay (L2; decoupled for adamw)", minimum=0)
+    average_after: int = setting(0, "asgd: epochs before averaging begins", minimum=0)
+    embedding_optimiser: Literal["same", "sparse-adam"] = setting(
+        "same", "sparse-adam updates only the embedding rows that a batch uses"
+    )
+    clip_norm: float = setting(5.0, "clip the gradient to this norm; 0 is off", minimum=0)
+    schedule: Literal["constant", "divide", "plateau", "cyclic", "one-cycle", "cosine"] = setting(
+        "constant", "how the learning rate changes"
+    )
+    schedule_factor: float = setting(
+        2.0, "divide: divisor per epoch; plateau: divisor at each plateau", above=1
+    )
+    schedule_after: int = setting(0, "divide: epochs before dividing begins", minimum=0)
+    schedule_minimum: float = setting(
+        0.0, "lowest learning rate, as a share of the highest", minimum=0, maximum=1
+    )
+    schedule_cycle: float = setting(2.0, "cyclic: epochs per cycle", above=0)
+    schedule_warmup: float = setting(
+        0.0, "cosine and one-cycle: share of all steps spent rising", minimum=0, below=1
+    )
+    plateau_patience: int = setting(
+        1, "plateau: epochs without improvement before the rate is divided", minimum=1
+    )
+    patience: int = setting(0, "stop after this many epochs without improvement; 0 is off", minimum=0)
+    precision: Literal["auto", "float32", "bf16"] = setting(
+        "auto", "products in float32 or bfloat16; auto is bf16 on a GPU that has it"
+    )
+    seed: int = setting(1, "seed of everything random", minimum=0)
+    save_minutes: float = setting(5.0, "minutes between saves of the state", above=0)
+
+    def check(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.optimiser == "asgd" and self.average_after >= self.epochs:
+            raise ConfigError(
+                f"average_after is {self.average_after}, but training has {self.epochs} epochs",
+                hint="make average_after smaller than epochs",
+            )
+        if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
+            raise ConfigError(
+                f"momentum is set, but {self.optimiser} has none", hint="use sgd or rmsprop"
+            )
+
+
+OPTIMISERS: Registry[Callable[..., Any]] = Registry(
+    "optimiser",
+    {
+        "sgd": "torch.optim:SGD",
+        "adagrad": "torch.optim:Adagrad",
+        "rmsprop": "torch.optim:RMSprop",
+        "adam": "torch.optim:Adam",
+        "adamw": "torch.optim:AdamW",
+        "asgd": "torch.optim:ASGD",
+        "sparse-adam": "torch.optim:SparseAdam",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where training stands, for a schedule.
+
+    Attributes:
+        step: optimiser steps made so far.
+        total_steps: steps of the whole run.
+        epoch: epochs completed, with the fraction of the running one.
+        num_plateaus: how often the plateau rule has fired.
+    """
+
+    step: int
+    total_steps: int
+    epoch: float
+    num_plateaus: int = 0
+
+
+def constant(config: TrainingConfig, at: Position) -> float:
+    """The same rate throughout."""
+    return 1.0
+
+
+def divide(config: TrainingConfig, at: Position) -> float:
+    """Divide by the factor once per epoch after the first `schedule_after` epochs."""
+    return float(config.schedule_factor ** -max(0, math.floor(at.epoch) + 1 - config.schedule_after))
+
+
+def plateau(config: TrainingConfig, at: Position) -> float:
+    """Divide by the factor whenever validation has stopped improving."""
+    return float(config.schedule_factor**-at.num_plateaus)
+
+
+def cyclic(config: TrainingConfig, at: Position) -> float:
+    """Triangle between the lowest and the highest rate (Smith 2017)."""
+    phase = (at.epoch / config.schedule_cycle) % 1.0
+    height = 1.0 - abs(2.0 * phase - 1.0)
+    return config.schedule_minimum + (1.0 - config.schedule_minimum) * height
+
+
+def _warm_cosine(config: TrainingConfig, at: Position, warmup: float, start: float) -> float:
+    done = at.step / at.total_steps
+    lowest = config.schedule_minimum
+    if done < warmup:  # counted from the step's end, so that the first step moves too
+        return start + (1.0 - start) * min(1.0, (at.step + 1) / at.total_steps / warmup)
+    rest = min(1.0, (done - warmup) / (1.0 - warmup))
+    return lowest + (1.0 - lowest) * 0.5 * (1.0 + math.cos(math.pi * rest))
+
+
+def one_cycle(config: TrainingConfig, at: Position) -> float:
+    """Rise from 1/25 for 30% of the steps (or `schedule_warmup`), then a cosine down."""
+    return _warm_cosine(config, at, config.schedule_warmup or 0.3, 1 / 25)
+
+
+def cosine(config: TrainingConfig, at: Position) -> float:
+    """Cosine from the highest to the lowest rate, after an optional linear warm-up."""
+    return _warm_cosine(config, at, config.schedule_warmup, 0.0)
+
+
+SCHEDULES: dict[str, Callable[[TrainingConfig, Position], float]] = {
+    "constant": constant,
+    "divide": divide,
+    "plateau": plateau,
+    "cyclic": cyclic,
+    "one-cycle": one_cycle,
+    "cosine": cosine,
+}
+
+
+def learning_rate(config: TrainingConfig, at: Position) -> float:
+    """Return the learning rate at a position of the run."""
+    rate = config.learning_rate * SCHEDULES[config.schedule](config, at)
+    return max(rate, config.learning_rate * config.schedule_minimum)

@@ -1,0 +1,347 @@
+"""Events of a training run, and how they are shown: Rich on a terminal, plain lines elsewhere.
+
+Training yields events and never prints; `Display` shows them and `EventLog` writes them to
+`log.jsonl`. Losses are nats per token.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from seqtool.errors import ConfigError
+
+OnProgress = Callable[[int, int | None], None]
+PLAIN_LINE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """Training begins, or continues at `step`."""
+
+    step: int
+    total_steps: int
+    epochs: int
+    num_parameters: int
+    machine: Mapping[str, str]
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """Some optimiser steps were made; loss and speed are over these steps."""
+
+    epoch: int
+    step: int
+    loss: float
+    items_per_second: float
+    learning_rate: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """An epoch ended and was validated; `scores` are those of the validation part."""
+
+    epoch: int
+    step: int
+    loss: float
+    scores: Mapping[str, float]
+    is_best: bool
+    items_per_second: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """Training ended; reason is "finished", "stopped early" or "interrupted"."""
+
+    reason: str
+    epoch: int
+    step: int
+    best_epoch: int
+    best_scores: Mapping[str, float]
+    seconds: float
+
+
+Event = RunStarted | StepDone | EpochDone | RunFinished
+_EVENT_NAMES = {
+    RunStarted: "run_started",
+    StepDone: "step",
+    EpochDone: "epoch",
+    RunFinished: "run_finished",
+}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """Return an event as one line of `log.jsonl` holds it; numbers that are not finite are null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        if isinstance(value, Mapping):
+            return {key: plain(item) for key, item in value.items()}
+        return value
+
+    return {"event": _EVENT_NAMES[type(event)], **plain(dataclasses.asdict(event))}
+
+
+class EventLog:
+    """`log.jsonl`: one event a line, flushed at once.
+
+    Args:
+        path: the file; appended to.
+        keep_bytes: cut the file to this size first: what came after a saved state is run again.
+    """
+
+    def __init__(self, path: Path, *, keep_bytes: int | None = None) -> None:
+        self._stream = path.open("ab")
+        if keep_bytes is not None:
+            self._stream.truncate(min(keep_bytes, self._stream.tell()))
+            self._stream.seek(0, io.SEEK_END)
+
+    def write(self, event: Event) -> None:
+        """Append one event."""
+        line = json.dumps({"time": round(time.time(), 3), **to_json(event)}, ensure_ascii=False)
+        self._stream.write(line.encode("utf-8") + b"\n")
+        self._stream.flush()
+
+    def size(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._stream.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as people read it: 42s, 3:07, 1:02:03."""
+    if not math.isfinite(seconds):
+        return "?"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def format_scores(scores: Mapping[str, float]) -> str:
+    """Return scores as `valid perplexity 92.31`."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
+
+
+def perplexity_of(loss: float) -> float:
+    """Return exp(loss), infinite where a float cannot hold it."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _describe_step(event: StepDone) -> str:
+    return (
+        f"loss {event.loss:.3f}  perplexity {perplexity_of(event.loss):,.1f}  "
+        f"{event.items_per_second:,.0f} tokens/s"
+    )
+
+
+def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
+    """Return an event as one plain line."""
+    match event:
+        case RunStarted():
+            machine = event.machine
+            verb = f"continuing at step {event.step:,} of" if event.resumed else "training for"
+            return (
+                f"{verb} {event.total_steps:,} steps ({event.epochs} epochs), "
+                f"{event.num_parameters:,} parameters, on {machine.get('device', '?')} "
+                f"with {machine.get('threads', '?')} threads"
+            )
+        case StepDone():
+            return (
+                f"epoch {event.epoch}/{epochs}  step {event.step:,}/{total_steps:,}  "
+                f"{_describe_step(event)}  {format_seconds(event.seconds_left)} left"
+            )
+        case EpochDone():
+            best = "  (best so far)" if event.is_best else ""
+            return (
+                f"epoch {event.epoch}/{epochs}  train perplexity "
+                f"{perplexity_of(event.loss):,.1f}  {format_scores(event.scores)}  "
+                f"{event.items_per_second:,.0f} tokens/s  lr {event.learning_rate:.4g}  "
+                f"{format_seconds(event.seconds)}{best}"
+            )
+        case RunFinished():
+            scores = f", {format_scores(event.best_scores)}" if event.best_scores else ""
+            best = f": best epoch {event.best_epoch}{scores}" if event.best_epoch else ""
+            return f"{event.reason} after {format_seconds(event.seconds)}{best}"
+
+
+class Display:
+    """Shows the events of one run on stderr; a context manager.
+
+    On a terminal a live bar with the epoch, step, loss, perplexity, tokens per second and the time
+    left; elsewhere a line per epoch and one every ten seconds between.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._total_steps = 0
+        self._epochs = 0
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        if isinstance(event, RunStarted):
+            self._total_steps, self._epochs = event.total_steps, event.epochs
+            self._line(event)
+            if self._console.is_terminal:
+                self._start_bar(event)
+        elif isinstance(event, StepDone):
+            self._step(event)
+        else:
+            if isinstance(event, RunFinished) and self._progress is not None:
+                self._progress.stop()
+            self._line(event)
+
+    def _line(self, event: Event) -> None:
+        text = describe(event, total_steps=self._total_steps, epochs=self._epochs)
+        self._console.print(text, markup=False, soft_wrap=True)
+        self._last_line = time.monotonic()
+
+    def _start_bar(self, event: RunStarted) -> None:
+        self._progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._progress.add_task(
+            "", total=event.total_steps, completed=event.step, epoch="1", state=""
+        )
+        self._progress.start()
+
+    def _step(self, event: StepDone) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(
+                self._task,
+                completed=event.step,
+                epoch=f"{event.epoch}/{self._epochs}",
+                state=f"{_describe_step(event)}  {format_seconds(event.seconds_left)} left",
+            )
+        elif time.monotonic() - self._last_line >= PLAIN_LINE_SECONDS:
+            self._line(event)
+
+
+@contextmanager
+def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProgress]:
+    """Show a bar on stderr while a long command works, and give its `on_progress(done, total)`.
+
+    Nothing is shown when stderr is no terminal: the command's summary says what was done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    amounts: list[ProgressColumn] = (
+        [DownloadColumn(), TransferSpeedColumn()] if is_bytes else [MofNCompleteColumn()]
+    )
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        *amounts,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(description, total=None)
+
+        def on_progress(done: int, total: int | None) -> None:
+            progress.update(task, completed=done, total=total)
+
+        yield on_progress
+
+
+class TensorBoard:
+    """Writes the scalars of a run for TensorBoard; a context manager.
+
+    Args:
+        directory: where the event files go; made with the first event.
+
+    Raises:
+        ConfigError: the extra `tensorboard` is not installed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
+            ) from error
+        self._make = lambda: SummaryWriter(str(directory))
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def show(self, event: Event) -> None:
+        """Write the numbers of one event."""
+        if self._writer is None:  # not before the run directory is known to be ours
+            self._writer = self._make()
+        scalars: dict[str, float] = {}
+        if isinstance(event, StepDone):
+            scalars = {
+                "train/loss": event.loss,
+                "train/tokens_per_second": event.items_per_second,
+                "train/learning_rate": event.learning_rate,
+            }
+        elif isinstance(event, EpochDone):
+            scalars = {f"valid/{name}": value for name, value in event.scores.items()}
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, event.step)
