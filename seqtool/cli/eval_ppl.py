@@ -1,0 +1,160 @@
+"""`seqtool eval-ppl`: the perplexity of a language model on a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqtool.cli.options import (
+    DeviceOption,
+    JsonOption,
+    ThreadsOption,
+    default_model,
+    emit,
+    note,
+)
+
+if TYPE_CHECKING:
+    from seqtool.language_model import LMEvaluation
+
+SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
+
+
+def eval_ppl(
+    text: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[TEXT]...",
+            help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
+            "stdin, or one prepared corpus. The shipped sample's English test text if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "-m", "--model", metavar="MODEL", help="A language model; runs/lm by default."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Split of a prepared corpus: test, else valid."),
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
+    ] = None,
+    per_token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a TSV: sentence, token, surprisal in bits, oov (- is stdout).",
+        ),
+    ] = None,
+    per_sentence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a TSV: sentence, tokens, oov, log10_probability, perplexity (- is stdout).",
+        ),
+    ] = None,
+    reset_state: Annotated[
+        bool,
+        typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how well a language model predicts a text.
+
+    The perplexity counts every token and the end of each sentence, unknown words included; it is
+    given without them too. Compare models of different units by their bits per byte.
+    """
+    from seqtool.cli.models import open_language_model
+    from seqtool.errors import ConfigError
+    from seqtool.language_model import evaluate_lm
+    from seqtool.progress import progress_bar
+
+    table_on_stdout = "-" in (per_token, per_sentence)
+    if as_json and table_on_stdout:
+        raise ConfigError(
+            "--json and a table both write to stdout", hint="give the table a file name"
+        )
+    paths = [str(path) for path in text] if text else [_sample_text()]
+    model_path = model or default_model("lm")
+    language_model = open_language_model(model_path, device=device, threads=threads)
+    with progress_bar("scoring", is_bytes=True) as on_progress:
+        result = evaluate_lm(
+            language_model,
+            paths,
+            reset_state=reset_state,
+            split=split,
+            per_token=per_token,
+            per_sentence=per_sentence,
+            field=field,
+            on_progress=on_progress,
+        )
+    if as_json:
+        emit(result.to_json())
+    else:
+        name = f"{model_path} ({language_model.kind})"
+        _show(result, name, " ".join(paths), to_stderr=table_on_stdout)
+    for remark in _remarks(result):
+        note(f"note: {remark}")
+
+
+def _sample_text() -> str:
+    from seqtool.corpora import sample
+
+    path = sample.text_path("en", "test")
+    note(f"no TEXT given: using the shipped sample, {path}")
+    return str(path)
+
+
+def _show(result: LMEvaluation, model: str, text: str, *, to_stderr: bool) -> None:
+    """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
+    symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
+    words = result.tokens - result.sentences
+    rows = [
+        ("text", f"{text}: {result.sentences:,} sentences, {result.tokens:,} tokens with </s>"),
+        ("model", model),
+        ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
+        (f"unknown {symbols}", f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"),
+        ("perplexity", f"{result.perplexity:,.2f}"),
+    ]
+    if result.oov and result.perplexity_without_oov is not None:
+        rows.append(("  without unknown", f"{result.perplexity_without_oov:,.2f}"))
+    if result.true_perplexity is not None:
+        rows.append(("  of the grammar", f"{result.true_perplexity:,.2f}"))
+    rows.append(("bits per token", f"{result.bits_per_token:.4f}"))
+    if result.bits_per_byte is not None:
+        rows.append(("bits per byte", f"{result.bits_per_byte:.4f}"))
+    if result.true_bits_per_byte is not None:
+        rows.append(("  of the grammar", f"{result.true_bits_per_byte:.4f}"))
+    rows.append(("log10 probability", f"{result.log10_probability:,.2f}"))
+    rows.append(("seconds", f"{result.seconds:.1f}"))
+    width = 2 + max(len(label) for label, _ in rows)
+    for label, value in rows:
+        typer.secho(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
+
+
+def _remarks(result: LMEvaluation) -> list[str]:
+    remarks = []
+    if result.impossible:
+        remarks.append(
+            f"{result.impossible:,} tokens have no probability at all under this model, so the "
+            "perplexity is infinite (null in JSON)"
+        )
+    if result.true_perplexity is not None:
+        if result.oov:
+            remarks.append(
+                "the grammar's figures are for the words themselves; this model reads some as "
+                "<unk>, which is easier, so the two do not compare"
+            )
+        elif result.perplexity < result.true_perplexity:
+            remarks.append(
+                "better than the grammar that wrote the text: the model has seen this text before"
+            )
+    return remarks

@@ -1,0 +1,35 @@
+"""Opening a language model for a command, without torch where the model needs none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from seqtool.language_model import LanguageModel
+
+NEURAL = "neural-lm"
+
+
+def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
+    """Open the model at `path` on a device ("auto" chooses one).
+
+    Raises:
+        ModelError: there is no model, it is damaged, or it is no language model.
+        ConfigError: there is no such device, or an impossible number of threads.
+    """
+    from seqtool import checkpoint
+    from seqtool.errors import ModelError
+
+    if checkpoint.read_header(path).kind == NEURAL:
+        from seqtool import runtime
+
+        device = runtime.choose_device(device)
+        runtime.set_threads(threads)
+        runtime.prepare_device(device)
+    model = checkpoint.load(path, device=device)
+    if not hasattr(model, "next_log_probs"):
+        raise ModelError(
+            "is no language model", hint="choose one that train-lm made, with -m", path=path
+        )
+    return cast("LanguageModel", model)

@@ -1,0 +1,402 @@
+"""What every language model answers, and its perplexity.
+
+A sentence is its tokens and `</s>`; `<s>` conditions and is never scored. `<unk>` is a word of the
+model, so unknown words count in the perplexity; the perplexity without them drops both their
+log-probability and their number (as KenLM does). Log-probabilities are natural logs ("nats") in
+here; what people read is in log10 or bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.corpora.text import BlockReader, read_blocks
+from seqtool.corpora.tokenizers import Tokenizer
+from seqtool.errors import ConfigError, DataError, ModelError
+from seqtool.score_tables import (
+    LN_2,
+    LN_10,
+    Target,
+    check_targets,
+    open_table,
+    perplexity_of,
+    write_sentences,
+    write_tokens,
+)
+from seqtool.vocabulary import EOS_ID, UNK_ID, Ids
+
+if TYPE_CHECKING:
+    from seqtool.corpora.prepared import PreparedCorpus
+
+IDS_PER_BLOCK = 1 << 18
+MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
+
+Floats = npt.NDArray[np.floating[Any]]
+State = Any
+ScoredInput = tuple[Ids, bytes | None]
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """The scores of N tokens in the order of the text, `</s>` included.
+
+    Attributes:
+        log_probs: float64 [N], nats; -inf where the model gives no probability.
+        columns: further values per token, name -> [N], such as the n-gram order that was matched.
+    """
+
+    log_probs: npt.NDArray[np.float64]
+    columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
+
+
+class LanguageModel(Protocol):
+    """A model that scores text and goes through it token by token.
+
+    A `State` stands for H hypotheses, each a text read so far; it is opaque and never changed in
+    place. V is the size of the vocabulary (`<unk>` and `</s>` in, `<s>` out).
+    """
+
+    kind: str
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer whose ids the model reads."""
+        ...
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Score blocks of whole sentences, `EOS_ID` after each; one result per block, in order.
+
+        Args:
+            blocks: flat ids; read no faster than results are given, up to a small look-ahead.
+            reset_state: forget the text before each sentence, for models that carry it on.
+        """
+        ...
+
+    def start(self, num: int) -> State:
+        """Return `num` hypotheses that stand at the beginning of a sentence."""
+        ...
+
+    def advance(self, state: State, tokens: Ids) -> State:
+        """Read one token per hypothesis, [H]; `EOS_ID` begins the next sentence."""
+        ...
+
+    def next_log_probs(self, state: State) -> Floats:
+        """Return [H, V] nats for the next token of each hypothesis; exp of a row sums to one."""
+        ...
+
+    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
+        """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
+        ...
+
+
+@dataclass(frozen=True)
+class LMEvaluation:
+    """How well a model predicts a text.
+
+    Attributes:
+        unit: what a token is (word, char, byte, bpe, unigram).
+        vocabulary_size: symbols that the model can predict, `<unk>` and `</s>` included.
+        sentences: lines of the text, empty ones too.
+        tokens: scored tokens, one `</s>` per sentence included.
+        oov: tokens outside the vocabulary.
+        num_bytes: UTF-8 bytes of the text, one newline per line; None when not known.
+        known_nats: summed log-probability of the tokens of the vocabulary, `</s>` included.
+        unknown_nats: summed log-probability of `<unk>` where it stands for a token.
+        impossible: tokens that have no probability at all; the perplexity is then infinite.
+        seconds: wall time.
+        true_log10_probability: what the grammar of the shipped sample gives the text, when it is
+            one of the sample's; no model can be expected to do better.
+    """
+
+    unit: str
+    vocabulary_size: int
+    sentences: int
+    tokens: int
+    oov: int
+    num_bytes: int | None
+    known_nats: float
+    unknown_nats: float
+    impossible: int
+    seconds: float
+    true_log10_probability: float | None = None
+
+    @property
+    def nats(self) -> float:
+        """The log-probability of the text in nats."""
+        return self.known_nats + self.unknown_nats
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean nats per token, `</s>` and unknown words counted."""
+        return perplexity_of(self.nats, self.tokens)
+
+    @property
+    def perplexity_without_oov(self) -> float | None:
+        """The same with unknown words dropped from the sum and from the number."""
+        known = self.tokens - self.oov
+        return perplexity_of(self.known_nats, known) if known else None
+
+    @property
+    def log10_probability(self) -> float:
+        """The log-probability of the text to the base of ten."""
+        return self.nats / LN_10
+
+    @property
+    def bits_per_token(self) -> float:
+        """The mean surprisal of a token in bits, `</s>` counted."""
+        return -self.nats / LN_2 / self.tokens
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits for the whole text over its bytes: comparable between units."""
+        return -self.nats / LN_2 / self.num_bytes if self.num_bytes else None
+
+    @property
+    def oov_rate(self) -> float:
+        """The share of unknown tokens among all tokens but `</s>`."""
+        return self.oov / max(1, self.tokens - self.sentences)
+
+    @property
+    def true_perplexity(self) -> float | None:
+        """The perplexity per token of this model's unit of the grammar behind the text."""
+        if self.true_log10_probability is None:
+            return None
+        return perplexity_of(self.true_log10_probability * LN_10, self.tokens)
+
+    @property
+    def true_bits_per_byte(self) -> float | None:
+        """The bits per byte of the grammar behind the text."""
+        if self.true_log10_probability is None or not self.num_bytes:
+            return None
+        return -self.true_log10_probability * LN_10 / LN_2 / self.num_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints.
+
+        JSON knows no infinity: when the model gives a token no probability, the figures that are
+        infinite are null, and `zero_probability_tokens` says how many tokens are to blame.
+        """
+        result: dict[str, Any] = {
+            "perplexity": _finite(self.perplexity),
+            "perplexity_without_oov": _finite(self.perplexity_without_oov),
+            "tokens": self.tokens,
+            "sentences": self.sentences,
+            "oov": self.oov,
+            "vocabulary_size": self.vocabulary_size,
+            "log10_probability": _finite(self.log10_probability),
+            "bits_per_token": _finite(self.bits_per_token),
+            "bits_per_byte": _finite(self.bits_per_byte),
+            "seconds": self.seconds,
+            "unit": self.unit,
+        }
+        if self.true_log10_probability is not None:
+            result["true_perplexity"] = self.true_perplexity
+            result["true_log10_probability"] = self.true_log10_probability
+            result["true_bits_per_byte"] = self.true_bits_per_byte
+        if self.impossible:
+            result["zero_probability_tokens"] = self.impossible
+        return result
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def evaluate_lm(
+    model: LanguageModel,
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    reset_state: bool = False,
+    split: str | None = None,
+    per_token: Target | None = None,
+    per_sentence: Target | None = None,
+    field: str | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> LMEvaluation:
+    r"""Measure a model on text; memory does not grow with it.
+
+    Args:
+        model: any language model.
+        inputs: files, directories or "-" (standard input), one sentence per line; or one prepared
+            corpus of the model's own vocabulary.
+        reset_state: forget the text before each sentence, for models that carry it on.
+        split: which split of a prepared corpus; its test split, else valid, when not given.
+        per_token: where a TSV goes ("-" is standard output) with the columns sentence (1-based),
+            token (as written), surprisal (bits), oov (0 or 1), then the model's own. In units other
+            than words, tab, newline and backslash are written as \t, \n and \\.
+        per_sentence: where a TSV goes with sentence, tokens (with `</s>`), oov, log10_probability
+            and perplexity.
+        field: which field of .jsonl files holds the text.
+        on_progress: called with bytes done and in all (None when not known).
+
+    Raises:
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+        ModelError: the model gives something that is no probability.
+    """
+    began = time.perf_counter()
+    check_targets(per_token, per_sentence)
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    tokenizer = model.tokenizer
+    corpus = _prepared_corpus(paths, tokenizer)
+    digests: dict[str, str] = {}
+    source: Iterator[ScoredInput]
+    if corpus is not None:
+        split = _choose_split(corpus, split)
+        source = _cut_sentences(corpus.ids(split), on_progress)
+    elif split is not None:
+        raise ConfigError(
+            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
+        )
+    else:
+        blocks = read_blocks(paths, field=field, on_progress=on_progress, digests=digests)
+        source = _encode(blocks, tokenizer)
+
+    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
+
+    def feed() -> Iterator[Ids]:
+        for ids, text in source:
+            pending.append((ids, text))
+            yield ids
+
+    sums = _Sums()
+    with ExitStack() as stack:
+        token_table = stack.enter_context(open_table(per_token))
+        sentence_table = stack.enter_context(open_table(per_sentence))
+        for scores in model.score(feed(), reset_state=reset_state):
+            ids, text = pending.popleft()
+            log_probs = np.asarray(scores.log_probs, dtype=np.float64)
+            first = sums.sentences + 1
+            sums.add(ids, log_probs, text)
+            if token_table is not None:
+                write_tokens(token_table, first, tokenizer, ids, text, log_probs, scores.columns)
+            if sentence_table is not None:
+                write_sentences(sentence_table, first, ids, log_probs)
+        if not sums.tokens:
+            raise DataError("the text is empty", hint="give a text with at least one line")
+    return LMEvaluation(
+        unit=tokenizer.unit,
+        vocabulary_size=len(tokenizer.vocabulary),
+        sentences=sums.sentences,
+        tokens=sums.tokens,
+        oov=sums.oov,
+        num_bytes=sums.num_bytes if corpus is None else corpus.info["splits"][split].get("bytes"),
+        known_nats=math.fsum(sums.known_nats),
+        unknown_nats=math.fsum(sums.unknown_nats),
+        impossible=sums.impossible,
+        seconds=time.perf_counter() - began,
+        true_log10_probability=_true_log10_probability(digests.values()),
+    )
+
+
+@dataclass
+class _Sums:
+    """What is counted block by block; `LMEvaluation` says what each is."""
+
+    sentences: int = 0
+    tokens: int = 0
+    oov: int = 0
+    num_bytes: int = 0
+    impossible: int = 0
+    known_nats: list[float] = dataclasses.field(default_factory=list)  # one per block, for fsum
+    unknown_nats: list[float] = dataclasses.field(default_factory=list)
+
+    def add(self, ids: Ids, log_probs: npt.NDArray[np.float64], text: bytes | None) -> None:
+        if log_probs.shape != ids.shape:
+            raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
+        sound = log_probs < MAX_LOG_PROB  # False for NaN
+        if not sound.all():
+            token = self.tokens + int(np.argmin(sound)) + 1
+            raise ModelError(
+                f"the model's score of token {token} is no probability",
+                hint="train the model again: its weights are not sound",
+            )
+        unknown = ids == UNK_ID
+        self.sentences += int((ids == EOS_ID).sum())
+        self.tokens += len(ids)
+        self.oov += int(unknown.sum())
+        self.num_bytes += 0 if text is None else len(text)
+        self.impossible += int(np.isneginf(log_probs).sum())
+        self.known_nats.append(float(log_probs[~unknown].sum()))
+        self.unknown_nats.append(float(log_probs[unknown].sum()))
+
+
+def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
+    found = [path for path in paths if (Path(path) / "corpus.json").is_file()]
+    if not found:
+        return None
+    if len(paths) > 1:
+        raise ConfigError(
+            "a prepared corpus cannot be mixed with other texts", hint="evaluate it by itself"
+        )
+    from seqtool.corpora.prepared import PreparedCorpus
+
+    corpus = PreparedCorpus.open(found[0])
+    theirs = corpus.tokenizer
+    if theirs.unit != tokenizer.unit or theirs.vocabulary != tokenizer.vocabulary:
+        raise DataError(
+            "was prepared with another vocabulary than the model's",
+            hint="evaluate the text itself: the model brings its own tokenizer",
+            path=found[0],
+        )
+    return corpus
+
+
+def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
+    splits = list(corpus.splits())
+    if split is None:
+        return next((name for name in ("test", "valid") if name in splits), splits[0])
+    if split not in splits:
+        raise DataError(
+            f"has no {split} split", hint=f"choose one of: {', '.join(splits)}", path=corpus.path
+        )
+    return split
+
+
+def _encode(blocks: BlockReader, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
+    for block in blocks:
+        try:
+            ids = tokenizer.encode_block(block)
+        except DataError as error:
+            if error.path is not None or error.line is None:
+                raise
+            path, line = blocks.locate(error.line)
+            raise DataError(error.message, hint=error.hint, path=path, line=line) from error
+        yield ids, block
+
+
+def _cut_sentences(
+    ids: npt.NDArray[Any], on_progress: Callable[[int, int | None], None] | None
+) -> Iterator[ScoredInput]:
+    """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""
+    begin = 0
+    while begin < len(ids):
+        end, cut = begin + IDS_PER_BLOCK, 0
+        while not cut:
+            block = np.asarray(ids[begin:end], dtype=np.int32)
+            ends = np.flatnonzero(block == EOS_ID)
+            cut = int(ends[-1]) + 1 if len(ends) else len(block) * (end >= len(ids))
+            end += IDS_PER_BLOCK
+        yield block[:cut], None
+        begin += cut
+        if on_progress is not None:
+            on_progress(begin * ids.itemsize, len(ids) * ids.itemsize)
+
+
+def _true_log10_probability(digests: Iterable[str]) -> float | None:
+    """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
+    from seqtool.corpora import sample
+
+    truths = [sample.true_perplexity(digest) for digest in digests]
+    known = [truth.log10_probability for truth in truths if truth is not None]
+    return math.fsum(known) if known and len(known) == len(truths) else None

@@ -1,0 +1,113 @@
+"""Small language models in NumPy whose every probability is written down."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.corpora.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
+from seqtool.language_model import TokenScores
+from seqtool.vocabulary import EOS, EOS_ID, UNK, Ids, Vocabulary
+
+
+class BigramModel:
+    """A table of P(next | previous).
+
+    Row and column i are the symbol with id i; a last row, V, stands for `<s>`. Like a neural model
+    it reads a text as one stream: after the first sentence the row of `</s>` is used. With
+    `reset_state`, and at the beginning, it is the row of `<s>`.
+
+        table [V + 1, V]     columns  <unk>  </s>  word 2 ...
+        rows: <unk>, </s>, word 2, ..., <s>
+    """
+
+    kind = "toy-bigram"
+
+    def __init__(self, tokenizer: Tokenizer, table: npt.ArrayLike) -> None:
+        self.tokenizer = tokenizer
+        self.table = np.asarray(table, dtype=np.float64)
+        size = len(tokenizer.vocabulary)
+        assert self.table.shape == (size + 1, size)
+        np.testing.assert_allclose(self.table.sum(axis=1), 1.0, atol=1e-12)
+        with np.errstate(divide="ignore"):
+            self.log_table = np.log(self.table)
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Score blocks of ids; the extra column is the id that conditions the token."""
+        bos_id = len(self.tokenizer.vocabulary)
+        previous_id = bos_id
+        for ids in blocks:
+            previous = np.concatenate(([previous_id], ids[:-1]))
+            if reset_state:
+                previous[previous == EOS_ID] = bos_id
+            yield TokenScores(self.log_table[previous, ids], {"previous": previous})
+            previous_id = int(ids[-1])
+
+    def start(self, num: int) -> Ids:
+        """Return the state: the last token of each hypothesis."""
+        return np.full(num, len(self.tokenizer.vocabulary), dtype=np.int32)
+
+    def advance(self, state: Ids, tokens: Ids) -> Ids:
+        """Read a token per hypothesis."""
+        assert tokens.shape == state.shape
+        return tokens.copy()
+
+    def next_log_probs(self, state: Ids) -> npt.NDArray[np.float64]:
+        """Return [N, V] nats."""
+        return self.log_table[state]
+
+    def select(self, state: Ids, rows: npt.NDArray[np.intp]) -> Ids:
+        """Choose hypotheses."""
+        return state[rows]
+
+
+def word_tokenizer(words: Sequence[str]) -> WordTokenizer:
+    """Return a tokenizer of these words, in this order from id 2 on."""
+    return WordTokenizer(Vocabulary([UNK, EOS, *words]))
+
+
+def char_tokenizer(characters: str) -> CharTokenizer:
+    """Return a tokenizer of these characters, in this order from id 2 on."""
+    return CharTokenizer(Vocabulary([UNK, EOS, *characters]))
+
+
+def byte_tokenizer() -> ByteTokenizer:
+    """Return the tokenizer of the 256 bytes."""
+    return ByteTokenizer(Vocabulary(ByteTokenizer.symbols()))
+
+
+def two_words() -> BigramModel:
+    """Return the model of the worked examples: the words a (2) and b (3).
+
+    previous    <unk>  </s>   a     b
+    """
+    table = [
+        [1 / 4, 1 / 4, 1 / 4, 1 / 4],  # <unk>
+        [1 / 2, 1 / 8, 1 / 8, 1 / 4],  # </s>
+        [1 / 8, 1 / 4, 1 / 8, 1 / 2],  # a
+        [1 / 16, 1 / 2, 3 / 8, 1 / 16],  # b
+        [1 / 8, 1 / 8, 1 / 2, 1 / 4],  # <s>
+    ]
+    return BigramModel(word_tokenizer("ab"), table)
+
+
+def random_bigrams(tokenizer: Tokenizer, seed: int, *, sharpness: float = 1.0) -> BigramModel:
+    """Return a table drawn at random; a high sharpness makes rows of few likely symbols."""
+    size = len(tokenizer.vocabulary)
+    scores = np.random.default_rng(seed).normal(scale=sharpness, size=(size + 1, size))
+    table = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return BigramModel(tokenizer, table / table.sum(axis=1, keepdims=True))
+
+
+def chain(tokenizer: Tokenizer, text: str) -> BigramModel:
+    """Return a byte-like model that writes `text` with certainty, if no token in it comes twice."""
+    size = len(tokenizer.vocabulary)
+    table = np.full((size + 1, size), 1.0 / size)
+    ids = [size, *tokenizer.encode(text).tolist(), EOS_ID]
+    assert len(set(ids)) == len(ids)
+    for previous, current in itertools.pairwise(ids):
+        table[previous] = np.eye(size)[current]
+    return BigramModel(tokenizer, table)
