@@ -44,6 +44,9 @@ class Learner(ABC):
         spool: a temporary file for what the second pass needs; the caller removes it.
     """
 
+    learnt_from: dict[str, int] | None = None
+    """How many lines were sampled ("lines"), and from how many ("of"), where it was a sample."""
+
     def __init__(self, spool: Path) -> None:
         self._spool_path = spool
         self._spool: IO[bytes] = spool.open("wb")
@@ -205,6 +208,7 @@ class SubwordLearner(Learner):
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
         from seqtool.corpora.subwords import train_subwords
 
+        self.learnt_from = {"lines": len(self.sample.lines), "of": self.sample.num_seen}
         tokenizer = train_subwords(
             self.sample.lines,
             unit=self._unit,

@@ -20,7 +20,7 @@ from seqtool.corpora.learners import (
     SubwordLearner,
     WordLearner,
 )
-from seqtool.corpora.splits import SPLITS, SplitPlan, draw_splits
+from seqtool.corpora.splits import SPLITS, SplitPlan, check_shares, draw_splits
 from seqtool.corpora.text import Progress, read_blocks, total_size
 from seqtool.corpora.tokenizers import (
     ByteTokenizer,
@@ -71,7 +71,7 @@ class PrepareConfig(Config):
     def check(self) -> None:
         """Refuse settings that contradict one another."""
         if self.split is not None:
-            self._check_split(self.split)
+            object.__setattr__(self, "split", check_shares(self.split))
         is_subword = self.unit in ("bpe", "unigram")
         for name, is_set, allowed in (
             ("vocab-size", self.vocab_size is not None, self.unit != "byte"),
@@ -89,16 +89,6 @@ class PrepareConfig(Config):
                 "vocab gives all words, so vocab-size and min-count have nothing to choose",
                 hint="leave --vocab-size and --min-count out",
             )
-
-    def _check_split(self, split: tuple[float, ...]) -> None:
-        text = ",".join(f"{share:g}" for share in split)
-        hint = "give percentages of train, valid and test, as in --split 90,5,5"
-        if not 1 <= len(split) <= len(SPLITS) or min(split) < 0 or split[0] <= 0:
-            raise ConfigError(f"split is {text}", hint=hint)
-        if abs(sum(split) - 100) > 1e-6:
-            raise ConfigError(f"split is {text}, which sums to {sum(split):g}, not 100", hint=hint)
-        padded = (*split, *[0.0] * (len(SPLITS) - len(split)))
-        object.__setattr__(self, "split", padded)
 
 
 @dataclass
@@ -145,6 +135,7 @@ class Preparation:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(config.seed).spawn(2)
         )
         self._sources: list[dict[str, Any]] = []
+        self._learnt_from: dict[str, int] | None = None
         self._bytes_read = 0
         sizes = [total_size(files) for files in plan.files.values()]
         self._total = None if None in sizes else sum(size for size in sizes if size is not None)
@@ -167,6 +158,7 @@ class Preparation:
                     path=self.plan.files["train"][0],
                 )
             tokenizer, blocks = learner.finish()
+            self._learnt_from = learner.learnt_from
             with self._writer("train", tokenizer) as writer:
                 for ids in blocks:
                     writer.write(ids)
@@ -267,6 +259,7 @@ class Preparation:
                 split: asdict(self.counts[split]) for split in SPLITS if split in self.counts
             },
             "shares": self.plan.shares,
+            "learnt_from": self._learnt_from,
             "sources": self._sources,
             "config": to_dict(self.config),
         }

@@ -19,6 +19,7 @@ from seqtool.errors import ConfigError
 
 SPLITS = ("train", "valid", "test")
 DEFAULT_SHARES = (90.0, 5.0, 5.0)
+SHARES_HINT = "give percentages of train, valid and test, as in --split 90,5,5"
 _NAMES = {
     "train": "train",
     "training": "train",
@@ -41,6 +42,36 @@ class SplitPlan:
 
     files: dict[str, list[str]]
     shares: tuple[float, ...] | None
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Read percentages as `--split` takes them: "90,5,5".
+
+    Raises:
+        ConfigError: not numbers.
+    """
+    try:
+        return tuple(float(share) for share in text.split(","))
+    except ValueError as error:
+        raise ConfigError(
+            f"split is {text!r}, which is no list of numbers", hint=SHARES_HINT
+        ) from (error)
+
+
+def check_shares(shares: Sequence[float]) -> tuple[float, ...]:
+    """Return percentages of train, valid and test; those left out are 0.
+
+    Raises:
+        ConfigError: they are not that.
+    """
+    text = ",".join(f"{share:g}" for share in shares)
+    if not 1 <= len(shares) <= len(SPLITS) or min(shares) < 0 or shares[0] <= 0:
+        raise ConfigError(f"split is {text}", hint=SHARES_HINT)
+    if not abs(sum(shares) - 100) < 1e-6:
+        raise ConfigError(
+            f"split is {text}, which sums to {sum(shares):g}, not 100", hint=SHARES_HINT
+        )
+    return (*shares, *[0.0] * (len(SPLITS) - len(shares)))
 
 
 def plan_splits(

@@ -1,0 +1,160 @@
+"""`seqtool prepare`: text to a prepared corpus."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqtool.cli.options import ForceOption, JsonOption, OutputOption, SeedOption, emit, note
+
+if TYPE_CHECKING:
+    from seqtool.corpora.prepared import PreparedCorpus
+
+DEFAULT_OUTPUT = Path("runs/corpus")
+
+
+def prepare(
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
+            "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
+            "files gives the splits.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = DEFAULT_OUTPUT,
+    unit: Annotated[
+        str, typer.Option(metavar="word|char|byte|bpe|unigram", help="What a token is.")
+    ] = "word",
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Size of the vocabulary, <unk> and </s> included. Words and characters: all if "
+            "not given; bpe and unigram: 8000, or fewer where the text has no more.",
+            show_default=False,
+        ),
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(metavar="N", help="Words or characters rarer than this become <unk>.")
+    ] = 1,
+    vocab: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The vocabulary, one word a line.", show_default=False),
+    ] = None,
+    valid: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The validation text.", show_default=False),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The test text.", show_default=False)
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENTAGES",
+            help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
+            show_default=False,
+        ),
+    ] = None,
+    field: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read JSON Lines and take the text from this field; of .jsonl files: text.",
+            show_default=False,
+        ),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
+    skip_empty_lines: Annotated[
+        bool, typer.Option("--skip-empty-lines", help="Leave out lines of nothing but blanks.")
+    ] = False,
+    special_tokens: Annotated[
+        str,
+        typer.Option(
+            metavar="refuse|unknown|skip", help="What a literal <s> or </s> among words becomes."
+        ),
+    ] = "refuse",
+    character_coverage: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Share of characters that bpe and unigram cover."),
+    ] = 1.0,
+    byte_fallback: Annotated[
+        bool,
+        typer.Option(
+            "--byte-fallback", help="Let bpe and unigram spell other characters by their bytes."
+        ),
+    ] = False,
+    seed: SeedOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
+
+    Memory does not grow with the text. The corpus's path is printed.
+    """
+    from seqtool.config import from_dict
+    from seqtool.corpora import prepared
+    from seqtool.corpora.splits import parse_shares, plan_splits
+    from seqtool.progress import progress_bar
+
+    values = {
+        "unit": unit,
+        "vocab_size": vocab_size,
+        "min_count": min_count,
+        "vocab": None if vocab is None else str(vocab),
+        "lowercase": lowercase,
+        "field": field,
+        "split": None if split is None else parse_shares(split),
+        "seed": seed or 0,
+        "skip_empty_lines": skip_empty_lines,
+        "special_tokens": special_tokens,
+        "character_coverage": character_coverage,
+        "byte_fallback": byte_fallback,
+    }
+    config = from_dict(prepared.PrepareConfig, values)
+    sources: list[str | Path] = [*(inputs or ())]
+    if not sources:
+        from seqtool.corpora.sample import sample_text
+
+        note("no INPUT given: using the shipped English sample")
+        sources = [sample_text("en", "train")]
+        if config.split is None:
+            valid = valid or sample_text("en", "valid")
+            test = test or sample_text("en", "test")
+    plan = plan_splits(sources, valid=valid, test=test, shares=config.split)
+    if plan.shares is not None and config.split is None:
+        shares = ", ".join(
+            f"{share:g}% {name}" for name, share in zip(prepared.SPLITS, plan.shares, strict=True)
+        )
+        note(f"no split given: drawing {shares} by line, with seed {config.seed}")
+    start = time.perf_counter()
+    with progress_bar("prepare", is_bytes=True) as on_progress:
+        corpus = prepared.prepare(
+            sources, output, config, valid=valid, test=test, force=force, on_progress=on_progress
+        )
+    seconds = time.perf_counter() - start
+    if as_json:
+        emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
+        return
+    _summarise(corpus, seconds)
+    typer.echo(corpus.path)
+
+
+def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
+    """Say on stderr what the corpus holds."""
+    info = corpus.info
+    learnt = info["learnt_from"]
+    from_lines = "" if learnt is None else f", learnt from {learnt['lines']:,} of its lines"
+    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{from_lines}")
+    columns = ("sentences", "tokens", "unknown")
+    for name, part in info["splits"].items():
+        amounts = "  ".join(f"{part[column]:>12,} {column}" for column in columns)
+        note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
+    num_bytes = sum(part["bytes"] for part in info["splits"].values())
+    note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s, {num_bytes / 1e6 / seconds:.0f} MB/s")
