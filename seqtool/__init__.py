@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from seqtool.checkpoint import load as load
+    from seqtool.corpora.prepared import PrepareConfig as PrepareConfig
+    from seqtool.corpora.prepared import prepare as prepare
     from seqtool.errors import ConfigError as ConfigError
     from seqtool.errors import DataError as DataError
     from seqtool.errors import DownloadError as DownloadError
@@ -20,19 +23,38 @@ if TYPE_CHECKING:
     from seqtool.errors import PromptError as PromptError
     from seqtool.errors import SeqtoolError as SeqtoolError
     from seqtool.errors import TrainingError as TrainingError
+    from seqtool.language_model import evaluate_lm as evaluate_lm
+    from seqtool.neural_lm.config import DataConfig as DataConfig
+    from seqtool.neural_lm.config import ModelConfig as ModelConfig
+    from seqtool.neural_lm.config import NeuralLMConfig as NeuralLMConfig
+    from seqtool.neural_lm.train import train_lm as train_lm
+    from seqtool.optimisation import TrainingConfig as TrainingConfig
+    from seqtool.sampling import GenerateConfig as GenerateConfig
+    from seqtool.sampling import generate as generate
     from seqtool.vocabulary import Vocabulary as Vocabulary
 
 _PUBLIC = {
     "ConfigError": "seqtool.errors",
+    "DataConfig": "seqtool.neural_lm.config",
     "DataError": "seqtool.errors",
     "DownloadError": "seqtool.errors",
+    "GenerateConfig": "seqtool.sampling",
     "Interrupted": "seqtool.errors",
+    "ModelConfig": "seqtool.neural_lm.config",
     "ModelError": "seqtool.errors",
+    "NeuralLMConfig": "seqtool.neural_lm.config",
     "OutputError": "seqtool.errors",
+    "PrepareConfig": "seqtool.corpora.prepared",
     "PromptError": "seqtool.errors",
     "SeqtoolError": "seqtool.errors",
+    "TrainingConfig": "seqtool.optimisation",
     "TrainingError": "seqtool.errors",
     "Vocabulary": "seqtool.vocabulary",
+    "evaluate_lm": "seqtool.language_model",
+    "generate": "seqtool.sampling",
+    "load": "seqtool.checkpoint",
+    "prepare": "seqtool.corpora.prepared",
+    "train_lm": "seqtool.neural_lm.train",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -95,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Interrupted as error:
-        _report(str(error), error.hint, word="stopped")
+        _report(str(error), error.hint, word="interrupted")
         return error.exit_code
     except SeqtoolError as error:
         _report(str(error), error.hint)

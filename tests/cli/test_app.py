@@ -86,7 +86,7 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
         (
             Interrupted("the state is in runs/lm/last", hint="continue with --resume"),
             130,
-            ["stopped: the state is in runs/lm/last", "hint: continue with --resume"],
+            ["interrupted: the state is in runs/lm/last", "hint: continue with --resume"],
         ),
         (
             OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/lm/log.jsonl"),
