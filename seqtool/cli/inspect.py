@@ -80,25 +80,19 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
 
     corpus = PreparedCorpus.open(path)
     if as_json:
-        emit({"path": str(path), "vocabulary_size": len(corpus.vocabulary), **corpus.info})
+        emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
         return
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     typer.echo(path)
-    _show_pairs(
-        "",
-        {
-            "kind": "prepared corpus",
-            "vocabulary size": len(corpus.vocabulary),
-            "size": _megabytes(size),
-        },
-    )
+    _show_pairs("", {"kind": "prepared corpus", "size": _megabytes(size)})
     _show_data(corpus.info)
 
 
 def _show_data(data: Mapping[str, Any]) -> None:
-    """Show what a corpus counts: a table with one line per split, then everything else."""
-    splits = data.get("splits")
-    if isinstance(splits, Mapping) and splits:
+    """Show what a corpus is: one line per split, one per source, then everything else."""
+    rest = dict(data)
+    splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
+    if splits:
         names = [name for name, value in next(iter(splits.values())).items() if _is_count(value)]
         rows = [
             [split, *(_text(counts.get(name, "")) for name in names)]
@@ -106,10 +100,17 @@ def _show_data(data: Mapping[str, Any]) -> None:
         ]
         typer.echo()
         show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
-        data = {key: value for key, value in data.items() if key != "splits"}
-        _show_pairs("", data)
-    else:
-        _show_pairs("Data", data)
+    if sources:
+        columns = list(sources[0])
+        typer.echo()
+        show_table(
+            "Sources",
+            columns,
+            [[_text(source.get(column, "")) for column in columns] for source in sources],
+        )
+    _show_pairs("About the data", rest)
+    if config:
+        _show_pairs("How it was prepared", config)
 
 
 def _is_count(value: object) -> bool:
@@ -132,9 +133,6 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif isinstance(value, list) and value and all(isinstance(i, Mapping) for i in value):
-            for number, item in enumerate(value, start=1):
-                yield from _leaves(item, f"{prefix}{name}.{number}.")
         else:
             yield f"{prefix}{name}", value
 

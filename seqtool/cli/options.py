@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -125,7 +126,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def _is_number(cell: str) -> bool:
-    return cell[:1].isdigit() or cell in ("", "-") or (cell[:1] in "+-" and cell[1:2].isdigit())
+    """Whether a cell reads as a number, perhaps with a unit: 1,234  -0.5  3:07  12%  2.5 MB."""
+    return cell in ("", "-") or re.fullmatch(r"[+-]?\d[\d.,:]*( ?[^\d ]{1,5})?", cell) is not None
 
 
 def _show_rich_table(

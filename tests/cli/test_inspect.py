@@ -53,7 +53,7 @@ def test_model_is_shown(seqtool: Run, model: Path) -> None:
         "split sentences tokens",
         "train 1,000 23,456",
         "valid 50 1,170",
-        "sources.1.path 뉴스.txt",
+        "뉴스.txt abc",
         "unit word",
         "lowercase no",
         "model.cell rhn",
@@ -111,3 +111,31 @@ def test_no_model_is_two_lines(seqtool: Run, tmp_path: Path, name: str) -> None:
     error, hint = result.stderr.splitlines()
     assert error.startswith(f"error: {tmp_path / name}: ")
     assert hint.startswith("hint: ")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    from seqtool.corpora.prepared import PrepareConfig, prepare
+
+    (tmp_path / "text.txt").write_text("a b a\nb\n" * 50, encoding="utf-8")
+    text, output = tmp_path / "text.txt", tmp_path / "corpus"
+    prepare([text], output, PrepareConfig(lowercase=True), valid=text)
+    return output
+
+
+def test_prepared_corpus_is_shown(seqtool: Run, corpus: Path) -> None:
+    result = seqtool("inspect", corpus)
+    assert (result.code, result.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    # 50 times "a b a </s> b </s>": 6 tokens, 2 sentences, 8 bytes
+    assert "train 300 100 400 0" in lines
+    assert "kind prepared corpus" in lines
+    assert "vocabulary_size 4" in lines
+    assert "lowercase yes" in lines
+
+
+def test_prepared_corpus_as_json(seqtool: Run, corpus: Path) -> None:
+    shown = json.loads(seqtool("inspect", corpus, "--json").stdout)
+    assert shown["kind"] == "prepared corpus"
+    assert shown["vocabulary_size"] == 4  # a, b, <unk>, </s>
+    assert shown["splits"]["train"]["tokens"] == 300

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtool.cli.options import default_model, emit, note, show_table
+from seqtool.cli.options import _is_number, default_model, emit, note, show_table
 from seqtool.errors import ModelError
 
 
@@ -99,3 +99,22 @@ def test_no_model_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ModelError) as caught:
         default_model("lm", "ngram")
     assert caught.value.hint == "train one with `seqtool train-lm` or `seqtool ngram train`"
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_number"),
+    [
+        ("1,234", True),
+        ("-0.5", True),
+        ("3:07", True),
+        ("12%", True),
+        ("2.5 MB", True),
+        ("42s", True),
+        ("-", True),
+        ("8b4b4d9604c0", False),
+        ("3 little pigs", False),
+        ("lstm", False),
+    ],
+)
+def test_columns_of_numbers_are_recognised(cell: str, is_number: bool) -> None:
+    assert _is_number(cell) is is_number
