@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.corpora.prepared import PreparedCorpus, prepare
 from seqtool.corpora.text import read_blocks
 from seqtool.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.language_model import LMEvaluation, TokenScores, evaluate_lm
@@ -339,3 +342,83 @@ def test_tables_need_places_of_their_own(text_path: Path, tmp_path: Path) -> Non
 def test_a_split_needs_a_prepared_corpus(text_path: Path) -> None:
     with pytest.raises(ConfigError, match="prepared corpus"):
         evaluate_lm(two_words(), text_path, split="test")
+
+
+def prepare_corpus(directory: Path) -> PreparedCorpus:
+    """Prepare TEXT as the test split of a corpus whose vocabulary is that of two_words."""
+    texts = {"train": "b b\nb a\n", "valid": "a\n", "test": TEXT}
+    for name, text in texts.items():
+        (directory / f"{name}.txt").write_text(text)
+    return prepare(
+        [directory / "train.txt"],
+        directory / "corpus",
+        valid=directory / "valid.txt",
+        test=directory / "test.txt",
+    )
+
+
+def model_of(corpus: PreparedCorpus) -> BigramModel:
+    """Return two_words with the ids that the corpus has."""
+    model = two_words()
+    symbols = [*corpus.vocabulary.symbols, "<s>"]
+    order = [[*model.tokenizer.vocabulary.symbols, "<s>"].index(symbol) for symbol in symbols]
+    return BigramModel(corpus.tokenizer, model.table[np.ix_(order, order[:-1])])
+
+
+def test_a_prepared_corpus_gives_what_its_text_gives(tmp_path: Path) -> None:
+    corpus = prepare_corpus(tmp_path)
+    model = model_of(corpus)
+    tables = io.StringIO(), io.StringIO()
+    from_text = evaluate_lm(model, tmp_path / "test.txt", per_token=tables[0])
+    from_ids = evaluate_lm(model, corpus.path, per_token=tables[1])
+    assert from_ids.bits_per_token == pytest.approx(1.8, rel=1e-14)
+    assert {**from_ids.to_json(), "seconds": 0} == {**from_text.to_json(), "seconds": 0}
+    # a corpus keeps no unknown words
+    assert tables[1].getvalue() == tables[0].getvalue().replace("\tz\t", "\t<unk>\t")
+    # valid is a </s>: 1 + 2 bits
+    valid = evaluate_lm(model, corpus.path, split="valid")
+    assert valid.log10_probability == pytest.approx(-3 * math.log10(2))
+
+
+def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = prepare_corpus(tmp_path)
+    model = model_of(corpus)
+    whole = io.StringIO()
+    evaluate_lm(model, corpus.path, per_token=whole)
+    for size in range(1, 12):  # smaller than a sentence, too
+        monkeypatch.setattr("seqtool.language_model.IDS_PER_BLOCK", size)
+        cut, done = io.StringIO(), [0]
+        evaluate_lm(
+            model, corpus.path, per_token=cut, on_progress=lambda n, _, done=done: done.append(n)
+        )
+        assert cut.getvalue() == whole.getvalue()
+        assert done == sorted(done)
+
+
+def test_a_prepared_corpus_of_another_vocabulary(tmp_path: Path) -> None:
+    corpus = prepare_corpus(tmp_path)
+    with pytest.raises(DataError, match="another vocabulary"):
+        evaluate_lm(random_bigrams(word_tokenizer("abc"), 0), corpus.path)
+    with pytest.raises(DataError, match="has no dev split") as caught:
+        evaluate_lm(model_of(corpus), corpus.path, split="dev")
+    assert "train, valid, test" in caught.value.hint
+    with pytest.raises(ConfigError, match="cannot be mixed"):
+        evaluate_lm(model_of(corpus), [corpus.path, tmp_path / "test.txt"])
+
+
+def test_the_samples_true_probability_is_found_by_its_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other = tmp_path / "known.txt", tmp_path / "other.txt"
+    known.write_text(TEXT)
+    other.write_text("a\n")
+    truth = SimpleNamespace(log10_probability=-4.0)
+    digest = hashlib.sha256(TEXT.encode()).hexdigest()
+    monkeypatch.setattr(
+        "seqtool.corpora.sample.true_perplexity", lambda key: truth if key == digest else None
+    )
+    result = evaluate_lm(two_words(), known)
+    assert result.true_log10_probability == -4.0
+    assert result.true_perplexity == pytest.approx(10**0.4)
+    assert evaluate_lm(two_words(), other).true_perplexity is None
+    assert evaluate_lm(two_words(), [known, other]).true_perplexity is None

@@ -108,7 +108,7 @@ def eval_ppl(
 def _sample_text() -> str:
     from seqtool.corpora import sample
 
-    path = sample.text_path("en", "test")
+    path = sample.sample_text("en", "test")
     note(f"no TEXT given: using the shipped sample, {path}")
     return str(path)
 
