@@ -83,6 +83,7 @@ def verb(category: str, entry: str) -> Iterator[tuple[str, Word]]:
     finite = "Mood=Ind|{}VerbForm=Fin"
     forms = {
         "base": (base, "VB", "VerbForm=Inf"),
+        "imp": (base, "VB", "Mood=Imp|VerbForm=Fin"),
         "pres": (base, "VBP", finite.format("Tense=Pres|")),
         "pres3": (plural(base), "VBZ", finite.format("Number=Sing|Person=3|Tense=Pres|")),
         "past": (preterite, "VBD", finite.format("Tense=Past|")),
