@@ -1,0 +1,177 @@
+"""The README is a promise: its commands exist, its quick start runs as written, its links lead on.
+
+The quick start's fenced `sh` and `python` blocks run in order in an empty folder, `seqtool` lines
+only, with two differences from a reader's shell: training is made short (`SHORTER`), and every text
+file that it names holds `BROUGHT`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.main import get_params_from_function
+
+from seqtool.cli.app import COMMANDS, build_app
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+QUICK_START = "Quick start"
+
+# a later --set wins, so these hold whatever the README says
+SHORTER = {
+    "train-lm": "--set training.epochs=1 --set model.hidden_size=8 --set model.embedding_size=null "
+    "--set model.layers=1 --set model.depth=2"
+}
+BROUGHT = "the old dog sleeps .\na cat saw the dog .\nthe cat that the dog saw sleeps .\n" * 60
+
+
+class Block(NamedTuple):
+    """A fenced block: the heading it stands under, its language, its text, its line in the file."""
+
+    heading: str
+    language: str
+    text: str
+    line: int
+
+
+def fenced_blocks(text: str) -> Iterator[Block]:
+    heading, language, start, inside = "", "", 0, []
+    in_block = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("```"):
+            if in_block:
+                yield Block(heading, language, "\n".join(inside), start)
+            in_block, language, start, inside = not in_block, line[3:].strip(), number + 1, []
+        elif in_block:
+            inside.append(line)
+        elif line.startswith("#"):
+            heading = line.lstrip("# ")
+
+
+def seqtool_commands(block: str) -> Iterator[str]:
+    """The `seqtool ...` commands of a block, `$ ` prompts dropped, continued lines joined."""
+    for line in re.sub(r"\\\n\s*", "", block).splitlines():
+        command = line.strip().removeprefix("$ ")
+        if command.startswith("seqtool "):
+            yield command
+
+
+BLOCKS = list(fenced_blocks(README.read_text(encoding="utf-8")))
+SHELL = ("sh", "console", "bash")
+
+
+def promised_commands() -> list[str]:
+    fenced = [
+        command
+        for block in BLOCKS
+        if block.language in (*SHELL, "")
+        for command in seqtool_commands(block.text)
+    ]
+    prose = re.sub(r"^```.*?^```", "", README.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return fenced + re.findall(r"`(seqtool [a-z][^`]*)`", prose)
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """Command -> its options, long and short."""
+    found = {}
+    for command in build_app().registered_commands:
+        assert command.callback is not None
+        names = {"--help", "-h"}
+        for parameter in get_params_from_function(command.callback).values():
+            declared = getattr(parameter.default, "param_decls", None) or (
+                "--" + parameter.name.replace("_", "-"),
+            )
+            names.update(part for name in declared for part in name.split("/"))
+        found[str(command.name)] = names
+    return found
+
+
+def test_there_is_a_quick_start() -> None:
+    commands = [
+        command
+        for block in BLOCKS
+        if block.heading == QUICK_START and block.language in SHELL
+        for command in seqtool_commands(block.text)
+    ]
+    assert {"train-lm", "eval-ppl", "generate"} <= {shlex.split(line)[1] for line in commands}
+
+
+@pytest.mark.parametrize("command", promised_commands())
+def test_every_command_and_option_exists(command: str, options: dict[str, set[str]]) -> None:
+    words = shlex.split(re.split(r"[|>&;]", command)[0], comments=True)
+    name = words[1]
+    if name.startswith("-"):
+        assert name in ("--help", "--version", "-h")
+        return
+    assert name in COMMANDS
+    flags = [word.partition("=")[0] for word in words[2:] if re.match(r"--?[a-z]", word)]
+    assert [flag for flag in flags if flag not in options[name]] == []
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    text = README.read_text(encoding="utf-8")
+    promised = set(re.findall(r"(?:^|`)make ([a-z0-9]+)", text, flags=re.M))
+    assert {"demo", "test"} <= promised <= targets
+
+
+def test_every_link_leads_to_a_file() -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README.read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_quick_start_runs_as_written(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": f"{make_wrapper(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    bring_files(folder)
+    for block in BLOCKS:
+        if block.heading != QUICK_START:
+            continue
+        if block.language in SHELL:
+            script = "set -eu\n" + "\n".join(seqtool_commands(block.text))
+            command = ["bash", "-c", script]
+        elif block.language == "python":
+            command = [sys.executable, "-W", "error", "-c", block.text]
+        else:
+            continue
+        run = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, f"README.md:{block.line}:\n{block.text}\n{run.stderr}"
+        assert re.search(r"^(error:|Traceback)", run.stderr, flags=re.M) is None, run.stderr
+
+
+def make_wrapper(folder: Path) -> Path:
+    """Make a `seqtool` command that adds the shortening settings; return its folder."""
+    folder.mkdir()
+    cases = "".join(f'  {name}) set -- "$@" {extra} ;;\n' for name, extra in SHORTER.items())
+    script = folder / "seqtool"
+    script.write_text(
+        f'#!/bin/sh\ncase "$1" in\n{cases}esac\nexec "{sys.executable}" -m seqtool "$@"\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+def bring_files(folder: Path) -> None:
+    """Write each `*.txt` that the quick start names before it makes it."""
+    quick_start = "\n".join(block.text for block in BLOCKS if block.heading == QUICK_START)
+    for name in sorted(set(re.findall(r"[\w/-]+\.txt\b", quick_start))):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(BROUGHT, encoding="utf-8")
