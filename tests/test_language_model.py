@@ -387,10 +387,15 @@ def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     evaluate_lm(model, corpus.path, per_token=whole)
     for size in range(1, 12):  # smaller than a sentence, too
         monkeypatch.setattr("seqtool.language_model.IDS_PER_BLOCK", size)
-        cut, done = io.StringIO(), [0]
-        evaluate_lm(
-            model, corpus.path, per_token=cut, on_progress=lambda n, _, done=done: done.append(n)
-        )
+        cut = io.StringIO()
+        done: list[int] = []
+
+        def watch(num: int, total: int | None, done: list[int] = done) -> None:
+            done.append(num)
+            assert total is not None
+            assert num <= total
+
+        evaluate_lm(model, corpus.path, per_token=cut, on_progress=watch)
         assert cut.getvalue() == whole.getvalue()
         assert done == sorted(done)
 

@@ -101,12 +101,14 @@ def generate(
     language_model = open_language_model(
         model or default_model("lm"), device=device, threads=threads
     )
-    if seed is None and beam is None and temperature > 0:
+    is_new_seed = seed is None and beam is None and temperature > 0
+    if is_new_seed:
         seed = secrets.randbelow(1 << 32)
-        note(f"--seed {seed} writes the same again")
     pieces = sampling.generate(
         language_model, prompt, seed=seed, allow_unknown=allow_unknown, **options
     )
+    if is_new_seed:
+        note(f"--seed {seed} writes the same again")
     if num == 1 and not as_json:
         _stream(pieces)
         return
