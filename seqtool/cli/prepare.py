@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ def prepare(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INPUT]...",
+            metavar="INPUT",
             help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
             "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
             "files gives the splits.",
@@ -100,7 +100,7 @@ def prepare(
     """
     from seqtool.config import from_dict
     from seqtool.corpora import prepared
-    from seqtool.corpora.splits import parse_shares, plan_splits
+    from seqtool.corpora.splits import parse_shares
     from seqtool.progress import progress_bar
 
     values = {
@@ -127,12 +127,6 @@ def prepare(
         if config.split is None:
             valid = valid or sample_text("en", "valid")
             test = test or sample_text("en", "test")
-    plan = plan_splits(sources, valid=valid, test=test, shares=config.split)
-    if plan.shares is not None and config.split is None:
-        shares = ", ".join(
-            f"{share:g}% {name}" for name, share in zip(prepared.SPLITS, plan.shares, strict=True)
-        )
-        note(f"no split given: drawing {shares} by line, with seed {config.seed}")
     start = time.perf_counter()
     with progress_bar("prepare", is_bytes=True) as on_progress:
         corpus = prepared.prepare(
@@ -149,12 +143,26 @@ def prepare(
 def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
     """Say on stderr what the corpus holds."""
     info = corpus.info
-    learnt = info["learnt_from"]
-    from_lines = "" if learnt is None else f", learnt from {learnt['lines']:,} of its lines"
-    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{from_lines}")
+    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{_sample(info)}")
     columns = ("sentences", "tokens", "unknown")
     for name, part in info["splits"].items():
         amounts = "  ".join(f"{part[column]:>12,} {column}" for column in columns)
         note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
+    if info["shares"] is not None and info["config"]["split"] is None:
+        shares = zip(info["shares"], ("train", "valid", "test"), strict=True)
+        drawn = ", ".join(f"{share:g}% {name}" for share, name in shares)
+        note(
+            f"no splits were given: each line was drawn for {drawn}, seed {info['config']['seed']}"
+        )
     num_bytes = sum(part["bytes"] for part in info["splits"].values())
     note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s, {num_bytes / 1e6 / seconds:.0f} MB/s")
+
+
+def _sample(info: dict[str, Any]) -> str:
+    """Say how much of the text a subword vocabulary was learnt from."""
+    learnt = info["learnt_from"]
+    if learnt is None:
+        return ""
+    if learnt["lines"] == learnt["of"]:
+        return ", learnt from all training lines"
+    return f", learnt from {learnt['lines'] / learnt['of']:.1%} of the training lines, drawn"

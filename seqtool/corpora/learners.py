@@ -130,25 +130,24 @@ class CharLearner(Learner):
         rank_symbols(np.zeros(0, np.int64), max_size=max_size)
         super().__init__(spool)
         self._max_size, self._min_count, self._lowercase = max_size, min_count, lowercase
-        self._counts: dict[int, int] = {}  # in order of first occurrence
+        self._counts = np.zeros(NUM_CODE_POINTS, np.int64)
+        self._order = [np.zeros(0, np.int64)]  # code points in order of first occurrence
 
     def _read(self, block: bytes) -> memoryview:
         text = block.decode()
         points = code_points(text.lower() if self._lowercase else text).astype(np.int32)
-        counts = np.bincount(points)
-        present = np.flatnonzero(counts)
-        new = [point for point in present.tolist() if point not in self._counts]
-        if new:
-            first = {point: int(np.argmax(points == point)) for point in new}
-            self._counts.update(dict.fromkeys(sorted(new, key=first.__getitem__), 0))
-        for point in present.tolist():
-            self._counts[point] += int(counts[point])
+        for start in range(0, len(points), BLOCK_SIZE):  # bounds the copies for a very long line
+            part = points[start : start + BLOCK_SIZE]
+            values, first = np.unique(part[self._counts[part] == 0], return_index=True)
+            self._order.append(values[np.argsort(first)])
+            counts = np.bincount(part)
+            self._counts[: len(counts)] += counts
         return points.data
 
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        self._counts.pop(ord("\n"), None)
-        points = np.array(list(self._counts), np.int64)
-        counts = np.array(list(self._counts.values()), np.int64)
+        points = np.concatenate(self._order)
+        points = points[points != ord("\n")]
+        counts = self._counts[points]
         kept = rank_symbols(counts, max_size=self._max_size, min_count=self._min_count)
         unknown = int(counts.sum() - counts[kept].sum())
         symbols = [chr(point) for point in points[kept].tolist()]

@@ -321,7 +321,7 @@ def learner_of(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> 
             rng=rng,
         )
     if config.vocab is not None:
-        vocabulary = read_word_list(config.vocab, config.unit)
+        vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
         if config.unit == "char":
             return ClosedLearner(spool, CharTokenizer(vocabulary, lowercase=lowercase))
         return ClosedLearner(
@@ -341,7 +341,7 @@ def learner_of(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> 
     )
 
 
-def read_word_list(path: str | Path, unit: str) -> Vocabulary:
+def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
     """Read a vocabulary, one word (or character) a line; `<unk>`, `</s>` and `<s>` may be there.
 
     Raises:
@@ -352,6 +352,8 @@ def read_word_list(path: str | Path, unit: str) -> Vocabulary:
     for block in reader:
         for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
             symbol = line if unit == "char" else line.strip(_BLANKS)
+            if lowercase:
+                symbol = symbol.lower()
             problem = None
             if symbol in (UNK, EOS, BOS):
                 continue
@@ -361,7 +363,7 @@ def read_word_list(path: str | Path, unit: str) -> Vocabulary:
                 problem = f"{symbol!r} is not one character"
             elif unit == "word" and any(blank in symbol for blank in _BLANKS):
                 problem = f"{symbol!r} holds a blank, so no text has it as a word"
-            elif symbol in symbols:
+            elif symbol in symbols and not lowercase:
                 problem = f"{symbol!r} is listed twice"
             if problem is not None:
                 source, place = reader.locate(number)

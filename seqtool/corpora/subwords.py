@@ -26,6 +26,7 @@ MODEL_FILE = "tokenizer.model"
 DEFAULT_SIZE = 8000
 SAMPLE_CHARACTERS = 1000  # of one training sentence; longer lines are cut
 _SEGMENT_CHARACTERS = 10_000  # encoded at a time: SentencePiece needs 100 bytes per character
+_END = np.array([EOS_ID], np.int32)
 _SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"
 # what SentencePiece's trainer keeps for itself: text with it would not be learnt from at all, or
 # would become a piece that looks like a special symbol; sample lines are cut there
@@ -96,10 +97,9 @@ class SubwordTokenizer(_Decoding):
         """Return the ids of whole lines, `EOS_ID` after each."""
         lines = self._case(block.decode()).split("\n")
         lines.pop()
-        if len(block) <= _SEGMENT_CHARACTERS or max(map(len, lines)) <= _SEGMENT_CHARACTERS:
+        if max(map(len, lines), default=0) <= _SEGMENT_CHARACTERS:
             return _flat(self._pieces.Encode(lines, out_type=int, add_eos=True, num_threads=1))
-        parts = (chain(self.encode(line).tolist(), (EOS_ID,)) for line in lines)
-        return _flat(parts)
+        return np.concatenate([ids for line in lines for ids in (self.encode(line), _END)])
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder; what is unknown is shown as U+FFFD."""

@@ -274,7 +274,7 @@ class BlockReader(Iterator[bytes]):
             else:
                 pending.append(chunk)
         last = b"".join(pending)
-        if last:
+        if last not in (b"", _BOM):
             yield last if last.endswith(b"\n") else last + b"\n"
 
     def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from numba import types
 
 from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
+from seqtool.errors import ModelError
 from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
@@ -46,7 +47,7 @@ def _compiled(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(signature, cache=True, nogil=True)(function)
-        except (RuntimeError, OSError):  # no writable place for the cache
+        except Exception:  # no writable place for the cache, a full disk, a damaged cache
             return numba.njit(signature, nogil=True)(function)
 
     return decorate
@@ -187,17 +188,20 @@ class WordTable:
         self.bos_id = len(words) - 1
         self._policy = _POLICIES[special_tokens]
         capacity = 1 << max(12, (2 * len(words)).bit_length())
-        text = "\n".join(words).encode()
+        text = "\n".join(words).encode(errors="surrogatepass")
         self._slots = np.zeros(capacity, np.uint64)
         self._hashes = np.empty(capacity // 2, np.uint64)
         self._starts = np.zeros(capacity // 2 + 1, np.int64)
         self._arena = np.empty(max(len(text), 1 << 16), np.uint8)
         self._counts = np.zeros(capacity // 2, np.int64)
         self._num_words = self._used = 0
-        # unusual but right: nothing is special yet, so that the special symbols get their ids
+        # no table holds `</s>` yet, so that here it is inserted as any word
         self._encode(text, insert=True, bos_id=-1, policy=_UNKNOWN)
         self._counts[:] = 0
-        assert self._num_words == len(words)
+        if self._num_words != len(words) or text.translate(None, b" \t\r") != text:
+            raise ModelError(
+                "the vocabulary holds words with blanks in them", hint="prepare the text again"
+            )
 
     def __len__(self) -> int:
         return self._num_words

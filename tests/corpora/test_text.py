@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtool.corpora.text import find_files, read_blocks, total_size
+from seqtool.errors import DataError
+
+TEXT = "The cat sat .\n\nDas Mädchen 웃었다 𝒳\n".encode()
+
+
+def read(path: Path | str, **options: object) -> bytes:
+    return b"".join(read_blocks([path], **options))  # type: ignore[arg-type]
+
+
+def pack_zst(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "a.txt": lambda data: data,
+    "a.txt.gz": gzip.compress,
+    "a.txt.zst": pack_zst,
+    "named-otherwise": gzip.compress,
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("block_size", [1, 5, 1 << 20])
+def test_packed_files_are_unpacked(tmp_path: Path, name: str, block_size: int) -> None:
+    path = tmp_path / name
+    path.write_bytes(PACKED[name](TEXT))
+    assert read(path, block_size=block_size) == TEXT
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zst])
+def test_packed_files_may_be_several_joined(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "shards"
+    path.write_bytes(pack(b"one\n") + pack(b"") + pack(b"two\n"))
+    assert read(path) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"a", b"a\n"),
+        (b"a\r\nb\r\n", b"a\nb\n"),
+        (b"a\rb\n", b"a\rb\n"),
+        (b"\xef\xbb\xbfa\n", b"a\n"),
+        (b"a\n\xef\xbb\xbfb\n", b"a\n\xef\xbb\xbfb\n"),
+        (b"\n\n", b"\n\n"),
+        (b"nul\0\x0b\x0c\xc2\xa0\n", b"nul\0\x0b\x0c\xc2\xa0\n"),
+    ],
+)
+def test_lines_end_with_lf(tmp_path: Path, raw: bytes, expected: bytes) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(raw)
+    for block_size in (1, 2, 3, 100):
+        assert read(path, block_size=block_size) == expected
+
+
+@given(
+    lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"))),
+    block_size=st.integers(1, 40),
+)
+def test_blocks_are_whole_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], block_size: int
+) -> None:
+    text = "".join(f"{line}\n" for line in ["x", *lines]).encode()
+    path = tmp_path_factory.mktemp("text") / "a"
+    path.write_bytes(text)
+    blocks = list(read_blocks([path], block_size=block_size))
+    assert b"".join(blocks) == text
+    assert all(block.endswith(b"\n") for block in blocks)
+    # no more than one read beyond the block size or the longest line
+    longest = max(map(len, text.split(b"\n"))) + 1
+    assert max(map(len, blocks)) <= max(longest, block_size) + block_size
+
+
+def test_one_line_of_50_megabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"word " * 10_000_000)
+    blocks = list(read_blocks([path]))
+    assert [len(block) for block in blocks] == [50_000_001]
+
+
+def test_lowercase_is_of_whole_lines(tmp_path: Path) -> None:
+    # the lower case of a capital sigma depends on its place in the word
+    path = tmp_path / "a"
+    path.write_text("ΟΔΟΣ\nİ\n", encoding="utf-8")
+    assert read(path, lowercase=True, block_size=2).decode() == "οδος\ni̇\n"
+
+
+def test_directories_are_read_sorted_and_recursively(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    for name, text in (("c.txt", "3"), ("a.txt", "1"), ("b/x.txt", "2"), (".hidden/y", "no")):
+        (tmp_path / name).write_text(text)
+    assert read(tmp_path) == b"1\n2\n3\n"
+    assert total_size([tmp_path]) == 3
+
+
+def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(gzip.compress(b"a b"))
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    digests: dict[str, str] = {}
+    blocks = list(read_blocks("-", digests=digests))
+    assert blocks == [b"a b\n"]
+    assert digests == {"<stdin>": hashlib.sha256(Stdin.buffer.getvalue()).hexdigest()}
+    assert total_size(["-"]) is None
+
+
+def test_progress_and_digests(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    data = gzip.compress(TEXT)
+    path.write_bytes(data)
+    seen: list[tuple[int, int | None]] = []
+    digests: dict[str, str] = {}
+    list(read_blocks(path, on_progress=lambda *at: seen.append(at), digests=digests, block_size=9))
+    assert seen[-1] == (len(data), len(data))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert digests == {str(path): hashlib.sha256(data).hexdigest()}
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    records = [{"text": "a\r\nb", "body": "x"}, {"text": "", "body": "é\n"}]
+    content = "\n\n".join(json.dumps(record) for record in records)
+    path, packed, other = (tmp_path / name for name in ("a.jsonl", "a.jsonl.gz", "a.txt"))
+    path.write_text(content)
+    packed.write_bytes(gzip.compress(content.encode()))
+    other.write_text(content)
+    for block_size in (1, 1000):
+        assert read(path, block_size=block_size) == b"a\nb\n\n"
+        assert read(packed, block_size=block_size) == b"a\nb\n\n"
+        assert read(other, field="body", block_size=block_size) == "x\né\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("{nope", "not JSON", "one JSON object"),
+        ("[1]", "no field 'text'", "--field"),
+        ('{"body": "x"}', "no field 'text'", "one of: body"),
+        ('{"text": 3}', "the field 'text' is not a text", "--field"),
+        ('{"text": "\\ud800"}', "half a surrogate pair", "whole"),
+        ("[" * 100_000, "not JSON", "one JSON object"),
+    ],
+)
+def test_bad_json_lines_are_located(tmp_path: Path, line: str, message: str, hint: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "fine\\nand two"}\n\n' + line + "\n")
+    with pytest.raises(DataError, match=message) as error:
+        read(path)
+    assert (error.value.path, error.value.line) == (str(path), 3)
+    assert hint in error.value.hint
+
+
+def test_lines_are_located(tmp_path: Path) -> None:
+    text, records = tmp_path / "a.txt", tmp_path / "b.jsonl"
+    text.write_text("".join(f"{i}\n" for i in range(1, 30)))
+    records.write_text('{"text": "x"}\n\n{"text": "1\\n2"}\n{"text": "3"}\n')
+    reader = read_blocks([text, records], block_size=8)
+    places = {
+        line: reader.locate(number)
+        for block in reader
+        for number, line in enumerate(block.decode().splitlines(), start=1)
+        if reader.locate(number)[0] == str(text)
+    }
+    assert places == {str(i): (str(text), i) for i in range(1, 30)}
+    reader = read_blocks(records)
+    next(reader)
+    assert [reader.locate(i)[1] for i in range(1, 5)] == [1, 3, 3, 4]
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 1000])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_invalid_utf8_is_located(tmp_path: Path, name: str, block_size: int) -> None:
+    path = tmp_path / name
+    path.write_bytes(PACKED[name]("ä\n\nok".encode() + b"\xe4\n"))
+    with pytest.raises(DataError, match="not UTF-8 at byte 6") as error:
+        read(path, block_size=block_size)
+    assert (error.value.path, error.value.line) == (str(path), 3)
+    assert ("of the unpacked text" in error.value.message) == name.endswith(".gz")
+
+
+def test_utf16_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("hello\n".encode("utf-16"))
+    with pytest.raises(DataError, match="byte 0") as error:
+        read(path)
+    assert "UTF-16" in error.value.hint
+
+
+@pytest.mark.parametrize("cut", [3, 15, -9, -1])
+@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
+    packed = {"a.gz": gzip.compress, "a.zst": pack_zst}[name](bytes(range(33, 120)) * 50)
+    path = tmp_path / name
+    path.write_bytes(packed[:cut])
+    with pytest.raises(DataError, match="damaged|is not a"):
+        read(path)
+
+
+def test_flipped_bit_in_gzip_is_found(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-6] ^= 1  # in the check sum
+    path = tmp_path / "a.gz"
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match="damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+def test_text_named_as_packed(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(TEXT)
+    with pytest.raises(DataError, match="is not a (gzip|Zstandard) file"):
+        read(path)
+
+
+def test_no_such_file_nothing_in_it_and_treebanks(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        read(tmp_path / "missing")
+    with pytest.raises(DataError, match="holds no files"):
+        read(tmp_path)
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(DataError, match="the file is empty") as error:
+        read(tmp_path / "empty.txt")
+    assert error.value.path == str(tmp_path / "empty.txt")
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbf")
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(DataError, match="all the files are empty"):
+        read(tmp_path)
+    (tmp_path / "x.conllu.gz").touch()
+    with pytest.raises(DataError, match="treebank"):
+        read(tmp_path)
+    with pytest.raises(DataError, match="stdin is named twice"):
+        find_files(["-", "-"])
+
+
+def test_an_empty_file_among_others_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").write_text("x")
+    assert read(tmp_path) == b"x\n"
+
+
+def test_errors_of_the_system_are_data_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("x")
+
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(DataError, match="cannot be read: Permission denied"):
+        read(path)
+
+
+def test_a_prepared_corpus_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "corpus.json").write_text("{}")
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(DataError, match="is a prepared corpus"):
+        read(tmp_path / "c")
+    assert read(tmp_path) == b"x\n"

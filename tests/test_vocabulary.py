@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtool.errors import ConfigError, ModelError
+from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary, rank_symbols
+
+
+def test_ids_follow_counts_and_ties_their_first_occurrence() -> None:
+    vocabulary = Vocabulary.from_counts({"b": 2, "a": 2, "c": 5, "d": 1}, num_sentences=4)
+    assert vocabulary.symbols == [UNK, EOS, "c", "b", "a", "d"]
+    assert vocabulary.counts == [0, 4, 5, 2, 2, 1]
+    assert len(vocabulary) == vocabulary.bos_id == 6
+    assert vocabulary.id("c") == 2
+    assert vocabulary.id("nowhere") == UNK_ID
+    assert vocabulary.id(BOS) == UNK_ID
+    assert "c" in vocabulary
+    assert BOS not in vocabulary
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "unknown"),
+    [
+        ({"max_size": 3}, ["c"], 5),
+        ({"max_size": 100}, ["c", "b", "a", "d"], 0),
+        ({"min_count": 2}, ["c", "b", "a"], 1),
+        ({"min_count": 2, "max_size": 4}, ["c", "b"], 3),
+        ({"min_count": 99}, [], 10),
+    ],
+)
+def test_cut_offs(options: dict[str, int], kept: list[str], unknown: int) -> None:
+    vocabulary = Vocabulary.from_counts({"b": 2, "a": 2, "c": 5, "d": 1}, **options)
+    assert vocabulary.symbols[2:] == kept
+    assert vocabulary.counts[UNK_ID] == unknown
+
+
+def test_special_symbols_among_the_counts() -> None:
+    # a literal <unk> adds to the unknown mass, </s> to the sentences, <s> to nothing
+    counts = {"a": 3, UNK: 7, BOS: 5, EOS: 2, "b": 1}
+    vocabulary = Vocabulary.from_counts(counts, min_count=2, num_sentences=10)
+    assert vocabulary.symbols == [UNK, EOS, "a"]
+    assert vocabulary.counts == [8, 12, 3]
+
+
+@given(st.lists(st.sampled_from("abcdefgh")), st.integers(3, 12), st.integers(1, 4))
+def test_from_counts_equals_sorting(words: list[str], max_size: int, min_count: int) -> None:
+    counts = Counter(words)
+    first = {word: i for i, word in reversed(list(enumerate(words)))}
+    kept = sorted(
+        (word for word in counts if counts[word] >= min_count),
+        key=lambda word: (-counts[word], first[word]),
+    )[: max_size - 2]
+    vocabulary = Vocabulary.from_counts(counts, max_size=max_size, min_count=min_count)
+    assert vocabulary.symbols == [UNK, EOS, *kept]
+    assert sum(vocabulary.counts) == len(words)
+
+
+def test_no_room() -> None:
+    with pytest.raises(ConfigError, match="vocab-size is 2") as error:
+        rank_symbols(np.array([1]), max_size=2)
+    assert "3" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("symbols", "counts"),
+    [
+        ([], None),
+        ([EOS, UNK], None),
+        ([UNK, EOS, "a", "a"], None),
+        ([UNK, EOS, BOS], None),
+        ([UNK, EOS, "a"], [1, 2]),
+    ],
+)
+def test_impossible_vocabularies(symbols: list[str], counts: list[int] | None) -> None:
+    with pytest.raises(ConfigError):
+        Vocabulary(symbols, counts)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8")), unique=True))
+def test_encode_decode_and_files(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    words = [word for word in words if word not in (UNK, EOS, BOS)]
+    vocabulary = Vocabulary([UNK, EOS, *words], range(len(words) + 2))
+    ids = vocabulary.encode([*words, EOS])
+    assert ids.dtype == np.int32
+    assert ids.tolist() == [*range(2, len(words) + 2), EOS_ID]
+    assert vocabulary.decode(ids) == [*words, EOS]
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.json"
+    vocabulary.save(path)
+    loaded = Vocabulary.load(path)
+    assert loaded == vocabulary
+    assert hash(loaded) == hash(vocabulary)
+    assert loaded.counts == vocabulary.counts
+
+
+def test_decode_knows_bos() -> None:
+    assert Vocabulary([UNK, EOS, "a"]).decode([3, 2, 1, 0]) == [BOS, "a", EOS, UNK]
+
+
+def test_nearest() -> None:
+    vocabulary = Vocabulary([UNK, EOS, "house", "mouse", "tree"])
+    assert vocabulary.nearest("houes")[0] == "house"
+    assert vocabulary.nearest("xyz") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not a vocabulary"),
+        ("{", "not a vocabulary"),
+        ("[]", "not a vocabulary"),
+        ('{"format_version": 1, "symbols": ["<unk>", "</s>"]}', "not a vocabulary"),
+        ('{"format_version": 1, "symbols": "abc", "counts": []}', "not a vocabulary"),
+        ('{"format_version": 1, "symbols": ["<unk>", 1], "counts": [0, 0]}', "not a vocabulary"),
+        ('{"format_version": 1, "symbols": ["a"], "counts": [0]}', "not a vocabulary"),
+        ('{"format_version": 1, "symbols": ["<unk>", "</s>"], "counts": 3}', "not a vocabulary"),
+        ('{"format_version": 99, "symbols": [], "counts": []}', "newer"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content)
+    with pytest.raises(ModelError, match=message) as error:
+        Vocabulary.load(path)
+    assert error.value.path == str(path)
+
+
+def test_missing_and_undecodable_files(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    with pytest.raises(ModelError, match="missing"):
+        Vocabulary.load(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ModelError, match="not a vocabulary"):
+        Vocabulary.load(path)
+
+
+def test_the_file_is_plain_json(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    Vocabulary([UNK, EOS, "집"], [0, 1, 2]).save(path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "format_version": 1,
+        "symbols": [UNK, EOS, "집"],
+        "counts": [0, 1, 2],
+    }
