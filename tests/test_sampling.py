@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import (
     BigramModel,
+    TrigramModel,
     byte_tokenizer,
     chain,
     char_tokenizer,
@@ -185,7 +186,7 @@ def test_a_seed_gives_the_same_and_another_gives_other_samples() -> None:
 
 
 def test_a_sample_does_not_depend_on_how_many_there_are() -> None:
-    model = random_bigrams(FIVE, 0)
+    model = TrigramModel(FIVE, 0)
     many = generate_samples(model, num=9, seed=1)
     assert generate_samples(model, num=4, seed=1) == many[:4]
     assert len({sample.text for sample in many}) > 4
@@ -219,11 +220,20 @@ def test_log_probability_is_what_evaluation_gives(tmp_path: Path) -> None:
     assert result.log10_probability == pytest.approx(total, rel=1e-12)
 
 
+def test_log_probability_is_that_of_the_tokens_after_the_prompt() -> None:
+    model = TrigramModel(FIVE, 1)
+    begun = FIVE.encode("b a").tolist()
+    for sample in generate_samples(model, "b a", num=20, top_k=3, seed=0, max_tokens=10):
+        ids = [FIVE.vocabulary.symbols.index(token) for token in sample.tokens]
+        expected = model.log_prob([*begun, *ids]) - model.log_prob(begun)
+        assert sample.log10_probability == pytest.approx(expected / math.log(10), rel=1e-12)
+
+
 # search
 
 
 def every_continuation(
-    model: BigramModel, max_tokens: int, *, stop: bool, unk: bool
+    model: TrigramModel, max_tokens: int, *, stop: bool, unk: bool
 ) -> dict[tuple[int, ...], float]:
     """Return the log-probability of every continuation that a search may end with."""
     size = len(model.tokenizer.vocabulary)
@@ -234,8 +244,7 @@ def every_continuation(
             inner_end = EOS_ID in tokens[:-1]
             is_whole = length == max_tokens or (stop and tokens[-1] == EOS_ID)
             if is_whole and not (stop and inner_end):
-                before = (size, *tokens[:-1])
-                found[tokens] = math.fsum(model.log_table[before, tokens])
+                found[tokens] = model.log_prob(tokens)
     return found
 
 
@@ -244,7 +253,7 @@ def every_continuation(
 @pytest.mark.parametrize("unk", [True, False])
 def test_an_unbounded_beam_is_exhaustive(length_penalty: float, stop: bool, unk: bool) -> None:
     for seed in range(5):
-        model = random_bigrams(FIVE, seed, sharpness=1.5)
+        model = TrigramModel(FIVE, seed)
         found = every_continuation(model, 4, stop=stop, unk=unk)
         ranked = sorted(found, key=lambda tokens: -found[tokens] / len(tokens) ** length_penalty)
         best = beam_search(
@@ -267,14 +276,14 @@ def test_an_unbounded_beam_is_exhaustive(length_penalty: float, stop: bool, unk:
 def test_a_narrow_beam_against_lists(beam: int, length_penalty: float) -> None:
     """A search over plain lists that never stops early finds the same."""
     for seed in range(20):
-        model = random_bigrams(FIVE, seed)
+        model = TrigramModel(FIVE, seed)
         size = len(model.tokenizer.vocabulary)
         live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         finished = []
         for _ in range(12):
             grown = [
-                (total + float(model.log_table[tokens[-1] if tokens else size, i]), (*tokens, i))
-                for total, tokens in live
+                (model.log_prob((*tokens, i)), (*tokens, i))
+                for _, tokens in live
                 for i in range(1, size)
             ]
             grown.sort(reverse=True)
@@ -294,7 +303,7 @@ def test_a_narrow_beam_against_lists(beam: int, length_penalty: float) -> None:
 
 def test_greedy_in_three_ways() -> None:
     for seed in range(30):
-        model = random_bigrams(FIVE, seed)
+        model = TrigramModel(FIVE, seed)
         (greedy,) = generate_samples(model, temperature=0, max_tokens=9)
         assert generate_samples(model, top_k=1, max_tokens=9) == [greedy]
         assert generate_samples(model, beam=1, max_tokens=9) == [greedy]

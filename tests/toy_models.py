@@ -64,6 +64,50 @@ class BigramModel:
         return state[rows]
 
 
+class TrigramModel:
+    """A random table of P(next | the last two), so that a state is more than its last token.
+
+    A text begins after two `<s>`; nothing is forgotten at the end of a sentence.
+    """
+
+    kind = "toy-trigram"
+
+    def __init__(self, tokenizer: Tokenizer, seed: int) -> None:
+        self.tokenizer = tokenizer
+        size = len(tokenizer.vocabulary)
+        scores = np.random.default_rng(seed).normal(size=(size + 1, size + 1, size))
+        self.log_table: npt.NDArray[np.float64] = scores - np.log(
+            np.exp(scores).sum(axis=2, keepdims=True)
+        )
+
+    def log_prob(self, tokens: Sequence[int]) -> float:
+        """Return the log-probability of the beginning of a text, by its definition."""
+        bos_id = len(self.tokenizer.vocabulary)
+        history = (bos_id, bos_id, *tokens)
+        return float(sum(self.log_table[history[i : i + 3]] for i in range(len(tokens))))
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Not needed where text is generated."""
+        raise NotImplementedError
+
+    def start(self, num: int) -> Ids:
+        """Return the state: the last two tokens of each hypothesis, [N, 2]."""
+        return np.full((num, 2), len(self.tokenizer.vocabulary), dtype=np.int32)
+
+    def advance(self, state: Ids, tokens: Ids) -> Ids:
+        """Read a token per hypothesis."""
+        return np.stack([state[:, 1], tokens], axis=1)
+
+    def next_log_probs(self, state: Ids) -> npt.NDArray[np.float64]:
+        """Return [N, V] nats."""
+        log_probs: npt.NDArray[np.float64] = self.log_table[state[:, 0], state[:, 1]]
+        return log_probs
+
+    def select(self, state: Ids, rows: npt.NDArray[np.intp]) -> Ids:
+        """Choose hypotheses."""
+        return state[rows]
+
+
 def word_tokenizer(words: Sequence[str]) -> WordTokenizer:
     """Return a tokenizer of these words, in this order from id 2 on."""
     return WordTokenizer(Vocabulary([UNK, EOS, *words]))

@@ -121,9 +121,10 @@ def _show(result: LMEvaluation, model: str, text: str, *, to_stderr: bool) -> No
         ("text", f"{text}: {result.sentences:,} sentences, {result.tokens:,} tokens with </s>"),
         ("model", model),
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
-        (f"unknown {symbols}", f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"),
-        ("perplexity", f"{result.perplexity:,.2f}"),
     ]
+    if result.unit != "byte":  # where nothing can be unknown
+        rows.append((f"unknown {symbols}", f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"))
+    rows.append(("perplexity", f"{result.perplexity:,.2f}"))
     if result.oov and result.perplexity_without_oov is not None:
         rows.append(("  without unknown", f"{result.perplexity_without_oov:,.2f}"))
     if result.true_perplexity is not None:
