@@ -395,8 +395,8 @@ def _cut_sentences(
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:
     """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
-    from seqtool.corpora import sample
+    from seqtool.corpora.sample import true_perplexity
 
-    truths = [sample.true_perplexity(digest) for digest in digests]
+    truths = [true_perplexity(digest) for digest in digests]
     known = [truth.log10_probability for truth in truths if truth is not None]
     return math.fsum(known) if known and len(known) == len(truths) else None

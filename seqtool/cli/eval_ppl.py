@@ -106,9 +106,9 @@ def eval_ppl(
 
 
 def _sample_text() -> str:
-    from seqtool.corpora import sample
+    from seqtool.corpora.sample import sample_text
 
-    path = sample.sample_text("en", "test")
+    path = sample_text("en", "test")
     note(f"no TEXT given: using the shipped sample, {path}")
     return str(path)
 
