@@ -29,7 +29,7 @@ _SEGMENT_CHARACTERS = 10_000  # encoded at a time: SentencePiece needs 100 bytes
 _END = np.array([EOS_ID], np.int32)
 _SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"
 # what SentencePiece's trainer keeps for itself: text with it would not be learnt from at all, or
-# would become a piece that looks like a special symbol; sample lines are cut there
+# would become a piece that looks like a special symbol; lines are cut there
 _RESERVED = re.compile(r"(?<=<)(?=unk>|/?s>|0x[0-9A-F]{2}>)|[\0\N{LOWER FIVE EIGHTHS BLOCK}]")
 _TOO_LARGE = re.compile(r"value <= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars. \d+ vs (\d+)")
@@ -162,7 +162,7 @@ class LineSample:
         """Read whole lines; empty ones are left out, long ones cut."""
         lines = [
             segment
-            for line in _RESERVED.sub("\n", text).split("\n")
+            for line in text.split("\n")
             if line
             for segment in segments_of(line, SAMPLE_CHARACTERS)
         ]
@@ -203,7 +203,7 @@ def train_subwords(
     def train(size: int) -> bytes:
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=(part for line in lines for part in _RESERVED.split(line) if part),
             model_writer=model,
             model_type=unit,
             vocab_size=size,

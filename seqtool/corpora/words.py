@@ -198,7 +198,9 @@ class WordTable:
         # no table holds `</s>` yet, so that here it is inserted as any word
         self._encode(text, insert=True, bos_id=-1, policy=_UNKNOWN)
         self._counts[:] = 0
-        if self._num_words != len(words) or text.translate(None, b" \t\r") != text:
+        num_lines = text.count(b"\n") + 1
+        has_blanks = num_lines != len(words) or len(text.translate(None, b" \t\r")) < len(text)
+        if has_blanks or self._num_words != len(words):
             raise ModelError(
                 "the vocabulary holds words with blanks in them", hint="prepare the text again"
             )

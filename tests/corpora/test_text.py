@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from seqtool.corpora.text import find_files, read_blocks, total_size
 from seqtool.errors import DataError
 
-TEXT = "The cat sat .\n\nDas Mädchen 웃었다 𝒳\n".encode()
+TEXT = "The cat sat .\n\nDas Mädchen 웃었다 😀\n".encode()
 
 
 def read(path: Path | str, **options: object) -> bytes:
@@ -208,7 +208,7 @@ def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
     packed = {"a.gz": gzip.compress, "a.zst": pack_zst}[name](bytes(range(33, 120)) * 50)
     path = tmp_path / name
     path.write_bytes(packed[:cut])
-    with pytest.raises(DataError, match="damaged|is not a"):
+    with pytest.raises(DataError, match=r"damaged|is not a"):
         read(path)
 
 
@@ -225,7 +225,7 @@ def test_flipped_bit_in_gzip_is_found(tmp_path: Path) -> None:
 def test_text_named_as_packed(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(TEXT)
-    with pytest.raises(DataError, match="is not a (gzip|Zstandard) file"):
+    with pytest.raises(DataError, match=r"is not a (gzip|Zstandard) file"):
         read(path)
 
 

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqtool.corpora.subwords import SubwordTokenizer, segments_of, train_subwords
+from seqtool.corpora.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    load_tokenizer,
+)
+from seqtool.corpora.words import WordTable
+from seqtool.errors import ConfigError, DataError, ModelError
+from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+
+WORDS = ["the", "cat", "no\N{NO-BREAK SPACE}break", "a\x0bb", "고양이", "nul\0", "😀"]
+LETTERS = "abcdefghij ㄱ가각é\N{NO-BREAK SPACE}\t\r\x0b\x0c<>/s😀"
+PROSE = [
+    "the cat sat on the mat , and a bad dad had a cab",
+    "  two  spaces , a tab\tand 가각 고양이 éé 😀 <s> </s> <unk> s/s",
+    "each dish is a fish : jig , big , high\rthe end ",
+]
+
+lines_of_text = st.text(st.characters(codec="utf-8", exclude_characters="\n"))
+covered_lines = st.text(st.sampled_from(sorted(set("".join(PROSE)))))
+
+
+@cache
+def tokenizer_of(unit: str) -> Tokenizer:
+    """A tokenizer that covers every character of LETTERS or PROSE."""
+    if unit == "word":
+        return WordTokenizer(Vocabulary([UNK, EOS, *WORDS]), special_tokens="unknown")
+    if unit == "char":
+        return CharTokenizer(Vocabulary([UNK, EOS, *LETTERS]))
+    if unit == "byte":
+        return ByteTokenizer(Vocabulary(ByteTokenizer.symbols()))
+    kind, _, fallback = unit.partition("+")
+    size = None if kind == "unigram" else 400 if fallback else 60
+    return train_subwords(
+        PROSE * 20,
+        unit=kind,  # type: ignore[arg-type]
+        vocab_size=size,
+        byte_fallback=bool(fallback),
+    )
+
+
+UNITS = ["word", "char", "byte", "bpe", "unigram", "bpe+bytes", "unigram+bytes"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@given(lines=st.lists(lines_of_text | covered_lines | st.sampled_from(WORDS)))
+def test_encode_block_is_encode_line_by_line(unit: str, lines: list[str]) -> None:
+    tokenizer = tokenizer_of(unit)
+    block = "".join(f"{line}\n" for line in lines).encode()
+    expected = [token for line in lines for token in (*tokenizer.encode(line).tolist(), EOS_ID)]
+    ids = tokenizer.encode_block(block)
+    assert ids.dtype == np.int32
+    assert ids.tolist() == expected
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@given(line=lines_of_text | covered_lines)
+def test_tokens_match_ids(unit: str, line: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    tokens, ids = tokenizer.tokens(line), tokenizer.encode(line)
+    assert len(tokens) == len(ids)
+    for token, number in zip(tokens, ids.tolist(), strict=True):
+        if number != UNK_ID:
+            assert tokenizer.vocabulary.symbols[number] == token
+    assert EOS_ID not in ids
+
+
+@given(line=lines_of_text)
+def test_bytes_round_trip(line: str) -> None:
+    tokenizer = tokenizer_of("byte")
+    assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+@given(line=st.text(st.sampled_from(LETTERS)))
+def test_characters_round_trip(line: str) -> None:
+    tokenizer = tokenizer_of("char")
+    assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+@given(words=st.lists(st.sampled_from(WORDS)), blanks=st.text(" \t\r", min_size=1))
+def test_words_round_trip(words: list[str], blanks: str) -> None:
+    tokenizer = tokenizer_of("word")
+    ids = tokenizer.encode(blanks.join(words))
+    assert tokenizer.decode(ids) == " ".join(words)
+
+
+@pytest.mark.parametrize("unit", ["bpe", "unigram"])
+@given(line=covered_lines)
+def test_subwords_round_trip(unit: str, line: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+@pytest.mark.parametrize("unit", ["bpe+bytes", "unigram+bytes"])
+@given(line=lines_of_text)
+def test_subwords_with_bytes_round_trip_any_text(unit: str, line: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    assert tokenizer.decode(tokenizer.encode(line)) == line.replace("▁", " ")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@given(data=st.data())
+def test_stream_decoder_gives_the_same_text(unit: str, data: st.DataObject) -> None:
+    tokenizer = tokenizer_of(unit)
+    ids = data.draw(st.lists(st.integers(0, len(tokenizer.vocabulary))))
+    decoder = tokenizer.decoder()
+    parts = [decoder.push(token) for token in ids]
+    assert "".join([*parts, decoder.flush()]) == tokenizer.decode(ids)
+
+
+def test_partial_utf8_is_held_back() -> None:
+    tokenizer = tokenizer_of("byte")
+    decoder = tokenizer.decoder()
+    syllable = tokenizer.encode("집").tolist()
+    assert [decoder.push(token) for token in syllable] == ["", "", "집"]
+    assert decoder.push(syllable[0]) == ""
+    assert decoder.push(EOS_ID) == "\N{REPLACEMENT CHARACTER}\n"
+    assert decoder.push(syllable[0]) == ""
+    assert decoder.flush() == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_words_are_separated_within_a_line_only() -> None:
+    tokenizer = tokenizer_of("word")
+    assert tokenizer.decode([2, 3, EOS_ID, 2, UNK_ID, len(tokenizer.vocabulary), 3]) == (
+        "the cat\nthe <unk> cat"
+    )
+
+
+def test_unknown_characters_and_pieces_are_marked() -> None:
+    for unit in ("char", "bpe", "unigram"):
+        tokenizer = tokenizer_of(unit)
+        ids = tokenizer.encode("aЖb")
+        assert tokenizer.decode(ids) == "a\N{REPLACEMENT CHARACTER}b"
+        assert (ids == UNK_ID).sum() == 1
+        assert "Ж" in tokenizer.tokens("aЖb")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_lowercase(unit: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    tokenizer.lowercase = True
+    try:
+        assert tokenizer.encode("THE Cat É").tolist() == tokenizer.encode("the cat é").tolist()
+        block = "THE Cat É\n".encode()
+        assert tokenizer.encode_block(block)[:-1].tolist() == tokenizer.encode("the cat é").tolist()
+        assert "".join(tokenizer.tokens("CAT")) in ("cat", "<0x63><0x61><0x74>")
+    finally:
+        tokenizer.lowercase = False
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_save_and_load(unit: str, tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(unit)
+    names = tokenizer.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    description = json.loads(json.dumps(tokenizer.describe()))
+    loaded = load_tokenizer(tmp_path, description)
+    assert loaded.describe() == tokenizer.describe()
+    assert loaded.vocabulary == tokenizer.vocabulary
+    for line in PROSE[:1]:
+        assert loaded.encode(line).tolist() == tokenizer.encode(line).tolist()
+
+
+def test_loading_what_is_not_there_or_damaged(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="unit is 'syllable'"):
+        load_tokenizer(tmp_path, {"unit": "syllable"})
+    with pytest.raises(ModelError, match="unit is None"):
+        load_tokenizer(tmp_path, {})
+    for unit in ("word", "bpe"):
+        with pytest.raises(ModelError, match="missing"):
+            load_tokenizer(tmp_path, {"unit": unit})
+    (tmp_path / "tokenizer.model").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="not a SentencePiece model"):
+        load_tokenizer(tmp_path, {"unit": "bpe"})
+    tokenizer_of("word").save(tmp_path)
+    with pytest.raises(ModelError, match="special_tokens"):
+        load_tokenizer(tmp_path, {"unit": "word", "special_tokens": "perhaps"})
+    with pytest.raises(ModelError, match="single characters"):
+        load_tokenizer(tmp_path, {"unit": "char"}).encode("a")
+    Vocabulary([UNK, EOS, "a b"]).save(tmp_path / "vocabulary.json")
+    with pytest.raises(ModelError, match="blanks"):
+        load_tokenizer(tmp_path, {"unit": "word"}).encode_block(b"a b\n")
+
+
+@pytest.mark.parametrize("symbol", [BOS, EOS])
+@pytest.mark.parametrize("blank", [" ", "\t", "\r"])
+def test_special_symbols_among_words(symbol: str, blank: str) -> None:
+    vocabulary = Vocabulary([UNK, EOS, "a", "b"])
+    line = f"a{blank}{symbol}{blank}b"
+    block = f"x\n{symbol}s s{symbol}\n{line}\n".encode()
+    refusing = WordTokenizer(vocabulary)
+    with pytest.raises(DataError, match=f"special symbol {symbol}") as error:
+        refusing.encode_block(block)
+    assert error.value.line == 3
+    with pytest.raises(DataError, match=f"special symbol {symbol}"):
+        refusing.encode(line)
+    unknown = WordTokenizer(vocabulary, special_tokens="unknown")
+    assert unknown.encode(line).tolist() == [2, UNK_ID, 3]
+    assert unknown.encode_block(f"{line}\n".encode()).tolist() == [2, UNK_ID, 3, EOS_ID]
+    skipping = WordTokenizer(vocabulary, special_tokens="skip")
+    assert skipping.encode(line).tolist() == [2, 3]
+    assert skipping.tokens(line) == ["a", "b"]
+    assert skipping.encode_block(f"{line}\n".encode()).tolist() == [2, 3, EOS_ID]
+
+
+def test_a_literal_unk_is_the_unknown_word() -> None:
+    tokenizer = WordTokenizer(Vocabulary([UNK, EOS, "a"]))
+    assert tokenizer.encode("a <unk> <UNK>").tolist() == [2, UNK_ID, UNK_ID]
+    assert tokenizer.encode_block(b"a <unk>\n").tolist() == [2, UNK_ID, EOS_ID]
+
+
+# --- the compiled word table, against a dictionary
+
+
+def reference(block: bytes, numbers: dict[bytes, int], *, insert: bool) -> list[int]:
+    """The ids of a block with regular expressions and a dictionary."""
+    ids = []
+    for line in block.split(b"\n")[:-1]:
+        for word in re.split(rb"[ \t\r\n]+", line):
+            if word and insert:
+                ids.append(numbers.setdefault(word, len(numbers)))
+            elif word:
+                ids.append(numbers.get(word, UNK_ID))
+        ids.append(EOS_ID)
+    return ids
+
+
+def new_numbers() -> dict[bytes, int]:
+    return {b"<unk>": 0, b"</s>": 1, b"<s>": 2}
+
+
+some_bytes = st.lists(
+    st.binary(max_size=40)
+    | st.sampled_from([b" ", b"\n", b"\t", b"\r", b"\0", b"\x0b", b"\xc2\xa0", b"<unk>"])
+    | st.sampled_from([b"a", b"ab", b"eight888", b"eight888nine9999", b"eight888nine9998"])
+).map(lambda parts: b"".join(parts).replace(b"s>", b"S>"))
+
+
+@given(first=some_bytes, second=some_bytes, other=some_bytes)
+def test_word_table_equals_a_dictionary(first: bytes, second: bytes, other: bytes) -> None:
+    table, numbers = WordTable(), new_numbers()
+    for block in (first + b"\n", second + b"\n"):
+        assert table.add(block).tolist() == reference(block, numbers, insert=True)
+    assert len(table) == len(numbers)
+    block = other + b"\n"
+    assert table.encode(block).tolist() == reference(block, numbers, insert=False)
+    assert len(table) == len(numbers)
+
+
+def test_word_table_grows() -> None:
+    rng = np.random.default_rng(0)
+    # 100,000 words of up to 30 bytes, many of them met again, and three very long ones
+    words = [str(number).encode() * int(size) for number, size in rng.integers(1, 6, (100_000, 2))]
+    words += [str(number).encode() for number in rng.integers(0, 10**9, 60_000)]
+    words += [b"x" * 300_000, b"x" * 299_999, b"y" * 300_000, b"x" * 300_000]
+    order = rng.permutation(len(words))
+    block = b" ".join(words[i] for i in order) + b"\n"
+    table, numbers = WordTable(), new_numbers()
+    expected = reference(block, numbers, insert=True)
+    assert table.add(block).tolist() == expected
+    assert table.counts[3:].tolist() == np.bincount(expected, minlength=len(numbers))[3:].tolist()
+    assert table.word(int(table.add(b"x" * 300_000 + b"\n")[0])) == "x" * 300_000
+    some = list(numbers)[3:50]
+    assert [table.word(numbers[word]).encode() for word in some] == some
+
+
+def test_words_of_the_same_hash_are_told_apart() -> None:
+    # the hash reads 8 bytes at a time: state = mix(state ^ chunk). For any two first chunks there
+    # are second chunks that lead to the same state
+    mask, multiplier, seed = (1 << 64) - 1, 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
+
+    def mix(state: int, chunk: bytes) -> int:
+        state = (state ^ int.from_bytes(chunk, "big")) * multiplier & mask
+        return state ^ state >> 32
+
+    blanks = set(b" \t\r\n")
+    one, found = b"aaaaaaaabbbbbbbb", []
+    for i in range(1000):
+        first = f"word{i:04d}".encode()
+        second = mix(seed, one[:8]) ^ mix(seed, first) ^ int.from_bytes(one[8:], "big")
+        word = first + second.to_bytes(8, "big")
+        assert mix(mix(seed, word[:8]), word[8:]) == mix(mix(seed, one[:8]), one[8:])
+        if not blanks & set(word):
+            found.append(word)
+    assert len(found) > 500
+    words = [one, *found]
+    table = WordTable()
+    ids = table.add(b" ".join(words * 2) + b"\n")
+    assert len(set(table._hashes[3 : len(table)].tolist())) == 1
+    assert ids.tolist() == [*range(3, 3 + len(words))] * 2 + [EOS_ID]
+
+
+def test_word_table_refuses_blanks_within_words() -> None:
+    for symbols in (["a b"], ["a\n"], [""], ["x\r", "y"]):
+        with pytest.raises(ModelError, match="blanks"):
+            WordTable([UNK, EOS, *symbols])
+
+
+def test_numba_without_a_cache() -> None:
+    program = """
+import numba.core.caching as caching
+def no_place(*args):
+    raise RuntimeError("cannot cache: no locator available")
+caching.FunctionCache.__init__ = no_place
+from seqtool.corpora.words import WordTable
+assert WordTable(["<unk>", "</s>", "a"]).encode(b"b a\\n").tolist() == [0, 2, 1]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# --- subwords
+
+
+def test_special_symbols_in_the_text_are_not_learnt() -> None:
+    lines = ["<s> a </s> <unk> <0x41>"] * 200
+    for unit in ("bpe", "unigram"):
+        tokenizer = train_subwords(lines, unit=unit, vocab_size=None)  # type: ignore[arg-type]
+        assert tokenizer.vocabulary.symbols[:2] == [UNK, EOS]
+        assert not {BOS, "<0x41>"} & set(tokenizer.vocabulary.symbols)
+        ids = tokenizer.encode(lines[0])
+        assert not {UNK_ID, EOS_ID} & set(ids.tolist())
+        assert tokenizer.decode(ids) == lines[0]
+
+
+@pytest.mark.parametrize("unit", ["bpe", "unigram"])
+def test_impossible_sizes_name_a_possible_one(unit: str) -> None:
+    for size, option in ((5000, "at most"), (5, "alone need")):
+        with pytest.raises(ConfigError, match=option) as error:
+            train_subwords(PROSE * 9, unit=unit, vocab_size=size)  # type: ignore[arg-type]
+        possible = int(re.findall(r"vocab-size (\d+)", error.value.hint)[0])
+        tokenizer = train_subwords(PROSE * 9, unit=unit, vocab_size=possible)  # type: ignore[arg-type]
+        assert len(tokenizer.vocabulary) == possible
+    largest = train_subwords(PROSE * 9, unit=unit, vocab_size=None)  # type: ignore[arg-type]
+    assert 40 < len(largest.vocabulary) < 5000
+
+
+@given(line=st.text(st.sampled_from("ab c")), size=st.integers(2, 9))
+def test_segments(line: str, size: int) -> None:
+    parts = list(segments_of(line, size))
+    assert "".join(parts) == line
+    assert all(0 < len(part) <= size for part in parts) or parts == [""]
+
+
+@settings(max_examples=30)
+@given(
+    words=st.lists(st.sampled_from(["the", "cat", "dad", "fish", "가각"]), min_size=1, max_size=60)
+)
+def test_cutting_long_lines_changes_no_piece(words: list[str]) -> None:
+    tokenizer = tokenizer_of("bpe")
+    assert isinstance(tokenizer, SubwordTokenizer)
+    line = " ".join(words)
+    whole = tokenizer.encode(line).tolist()
+    parts = [tokenizer.encode(part).tolist() for part in segments_of(line, 12)]
+    assert [token for part in parts for token in part] == whole
+
+
+def test_a_very_long_line_of_subwords() -> None:
+    tokenizer = tokenizer_of("bpe")
+    line = "the cat " * 20_000 + "x" * 30_000
+    ids = tokenizer.encode(line)
+    assert tokenizer.encode_block(f"a\n{line}\n".encode()).tolist() == [
+        *tokenizer.encode("a").tolist(),
+        EOS_ID,
+        *ids.tolist(),
+        EOS_ID,
+    ]
+    assert len(tokenizer.tokens(line)) == len(ids)
