@@ -154,7 +154,7 @@ class Preparation:
             if "train" not in self.counts:
                 raise DataError(
                     "no line is left for training",
-                    hint="give more text, or a larger first share in --split",
+                    hint="give more text, or use it all for training with --split 100",
                     path=self.plan.files["train"][0],
                 )
             tokenizer, blocks = learner.finish()

@@ -358,9 +358,7 @@ def test_segments(line: str, size: int) -> None:
 
 
 @settings(max_examples=30)
-@given(
-    words=st.lists(st.sampled_from(["the", "cat", "dad", "fish", "가각"]), min_size=1, max_size=60)
-)
+@given(words=st.lists(st.sampled_from(["the", "cat", "fish", "가각"]), min_size=1, max_size=60))
 def test_cutting_long_lines_changes_no_piece(words: list[str]) -> None:
     tokenizer = tokenizer_of("bpe")
     assert isinstance(tokenizer, SubwordTokenizer)
