@@ -38,8 +38,12 @@ class FullSoftmax(nn.Module):
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        if hidden_NH.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
-            loss: Tensor = _FusedCrossEntropy.apply(hidden_NH, self.weight, self.bias, targets_N)
+        if hidden_NH.device.type == "cpu":
+            half = torch.is_autocast_enabled("cpu")
+            with torch.autocast("cpu", enabled=False):
+                loss: Tensor = _FusedCrossEntropy.apply(
+                    hidden_NH.to(self.weight.dtype), self.weight, self.bias, targets_N, half
+                )
             return loss
         logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
         return functional.cross_entropy(logits_NV.float(), targets_N, ignore_index=IGNORED)
@@ -74,41 +78,53 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        half: bool,
     ) -> Tensor:
-        """Return the mean loss in nats."""
+        """Return the mean loss in nats; `half` makes the products in bfloat16, all else as given."""
         needs_grad = any(ctx.needs_input_grad)
         num_targets = int((targets_N != IGNORED).sum())
         rows = max(16, CHUNK_ELEMENTS // len(weight_VH))
         total = hidden_NH.new_zeros((), dtype=torch.float64)
-        grad_hidden = torch.empty_like(hidden_NH) if needs_grad else None
-        grad_weight: Tensor | None = None
-        grad_bias = torch.zeros_like(bias_V) if needs_grad else None
+        grad_hidden = torch.empty_like(hidden_NH)
+        grad_weight = torch.zeros_like(weight_VH) if needs_grad else None
+        grad_bias = torch.zeros_like(bias_V)
         buffer = hidden_NH.new_empty(min(rows, len(hidden_NH)), len(weight_VH))
-        transposed_HV = weight_VH.t()
+        product = torch.bfloat16 if half else hidden_NH.dtype
+        factor_VH, factor_NH = weight_VH.to(product), hidden_NH.to(product)
         for start in range(0, len(hidden_NH), rows):
-            hidden_RH = hidden_NH[start : start + rows]
-            targets_R1 = targets_N[start : start + rows, None]
+            chunk = slice(start, start + rows)
+            hidden_RH = factor_NH[chunk]
+            targets_R1 = targets_N[chunk, None]
             kept_R1 = targets_R1 != IGNORED
             targets_R1 = targets_R1.clamp(min=0)
             logits_RV = buffer[: len(hidden_RH)]
-            torch.addmm(bias_V, hidden_RH, transposed_HV, out=logits_RV)
+            if half:
+                torch.add(torch.mm(hidden_RH, factor_VH.t()), bias_V, out=logits_RV)
+            else:
+                torch.addmm(bias_V, hidden_RH, factor_VH.t(), out=logits_RV)
             logits_RV -= logits_RV.amax(dim=1, keepdim=True)
             target_logits_R1 = logits_RV.gather(1, targets_R1)
             sums_R1 = logits_RV.exp_().sum(dim=1, keepdim=True)
             losses_R1 = (sums_R1.log() - target_logits_R1) * kept_R1
             total += losses_R1.sum(dtype=torch.float64)
-            if grad_hidden is None or grad_bias is None:
+            if grad_weight is None:
                 continue
             scale_R1 = kept_R1 / num_targets
             logits_RV *= scale_R1 / sums_R1
             logits_RV.scatter_add_(1, targets_R1, -scale_R1.to(logits_RV.dtype))
-            torch.mm(logits_RV, weight_VH, out=grad_hidden[start : start + rows])
-            if grad_weight is None:
-                grad_weight = logits_RV.t() @ hidden_RH
-            else:
-                grad_weight.addmm_(logits_RV.t(), hidden_RH)
             grad_bias += logits_RV.sum(dim=0)
+            grads_RV = logits_RV.to(product)
+            if half:
+                grad_hidden[chunk] = torch.mm(grads_RV, factor_VH)
+                grad_weight += torch.mm(grads_RV.t(), hidden_RH)
+            else:
+                torch.mm(grads_RV, factor_VH, out=grad_hidden[chunk])
+                grad_weight.addmm_(grads_RV.t(), hidden_RH)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return (total / max(1, num_targets)).to(hidden_NH.dtype)
 
@@ -119,4 +135,4 @@ class _FusedCrossEntropy(torch.autograd.Function):
         grads: tuple[Tensor, ...] = ctx.saved_tensors
         if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
             grads = tuple(part * grad for part in grads)
-        return *grads, None
+        return *grads, None, None

@@ -283,7 +283,7 @@ def train_lm(
     assert finished is not None
     if finished.reason == "interrupted":
         raise Interrupted(
-            f"stopped at step {finished.step:,}; the state is saved",
+            f"the run was interrupted at step {finished.step:,}; the state is saved",
             hint=f"continue with: seqtool train-lm --resume -o {output}",
         )
     return _finish(output, opened, finished, speeds, device)
