@@ -60,7 +60,10 @@ def gerund(verb: str) -> str:
 def noun(category: str, entry: str) -> Iterator[tuple[str, Word]]:
     """`dog` or `mouse/mice`: singular and plural."""
     singular, _, irregular = entry.partition("/")
-    forms = {"s": (singular, "NN", "Number=Sing"), "p": (irregular or plural(singular), "NNS", "Number=Plur")}
+    forms = {
+        "s": (singular, "NN", "Number=Sing"),
+        "p": (irregular or plural(singular), "NNS", "Number=Plur"),
+    }
     for number, (form, tag, feats) in forms.items():
         sound = initial_sound(form)
         yield f"N[{category},{number},{sound}]", Word(form, singular, "NOUN", tag, feats)

@@ -119,11 +119,12 @@ class Pcfg:
                 pending = [(child_head, child.relation)]
             else:
                 continue
-            target = parts[child.target][0] if child.target >= 0 else head
-            if target is None:
+            above = parts[child.target][0] if child.target >= 0 else head
+            if above is None:
                 left_open += pending
-            for word, relation in pending if target is not None else []:
-                out.heads[word], out.relations[word] = target, relation
+                continue
+            for word, relation in pending:
+                out.heads[word], out.relations[word] = above, relation
         return head, left_open
 
 
@@ -154,11 +155,13 @@ Paradigm = Callable[[str, str], Iterator[tuple[str, Word]]]
 
 def zipf_weight(rank: int) -> float:
     """Weight of the word at a 0-based rank of its list (Zipf-Mandelbrot)."""
-    return 1.0 / (rank + 4.0) ** 0.75
+    return math.pow(rank + 5.0, -0.7)
 
 
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\[[^\]]*\])?")
-_CHILD = re.compile(r"([*^]?)([A-Za-z]\w*(?:\[[^\]]*\])?)(?::([a-z:]+))?(?:@([a-z:]+))?(?:\?([\d.]+))?")
+_CHILD = re.compile(
+    r"([*^]?)([A-Za-z]\w*(?:\[[^\]]*\])?)(?::([a-z:]+))?(?:@([a-z:]+))?(?:\?([\d.]+))?"
+)
 _VARIABLE = re.compile(r"[A-Z]\d?")
 _CALL = re.compile(r"(\w+)\(([^)]*)\)")
 
@@ -188,6 +191,7 @@ class GrammarReader:
         self._features: dict[str, list[str]] = {}
         self._tables: dict[str, dict[tuple[str, ...], float]] = {}
         self._weighted: dict[str, list[tuple[float, Rule]]] = defaultdict(list)
+        self._origins: dict[str, list[Rule]] = defaultdict(list)  # rule as written -> instances
 
     def read(self, text: str, start: str) -> Pcfg:
         """Compile a grammar.
@@ -276,6 +280,7 @@ class GrammarReader:
                         kept.remove(index)
                 rule = self._instance(left, [children[i] for i in kept], binding)
                 self._weighted[rule.left].append((share, rule))
+                self._origins[statement].append(rule)
 
     @staticmethod
     def _child(text: str) -> tuple[str, str, str, str, str | None]:
@@ -325,9 +330,7 @@ class GrammarReader:
             for rest in self._bindings(symbols, bound=binding):
                 yield {**binding, **rest}, value
 
-    def _bindings(
-        self, symbols: Iterable[str], bound: Iterable[str] = ()
-    ) -> Iterator[Bindings]:
+    def _bindings(self, symbols: Iterable[str], bound: Iterable[str] = ()) -> Iterator[Bindings]:
         """All values of the symbols' variables that are not bound yet."""
         found: dict[str, None] = {}
         for symbol in symbols:
@@ -358,6 +361,12 @@ class GrammarReader:
                 Rule(r.left, r.children, r.head, weight / total, r.word) for weight, r in usable
             ]
             agenda += [c.symbol for _, rule in usable for c in rule.children]
+        for statement, instances in self._origins.items():
+            if not any(
+                rule.left in rules and all(c.symbol in productive for c in rule.children)
+                for rule in instances
+            ):
+                raise GrammarError(f"no sentence can use: {statement}")
         _check_heads(rules)
         return Pcfg(start, rules)
 

@@ -170,10 +170,16 @@ def _conjugate(
     stem = Stem(plain)
     honorific = Stem(respectful) if respectful else stem.honorific()
     for ending, (lemma, tags, feats) in _ENDINGS.items():
-        is_verbal = verbal or (plain.startswith(("있", "없")) and ending == "adnpres")
+        is_verbal = verbal or (stem.plain.endswith(("있", "없")) and ending == "adnpres")
         yield (
             f"{symbol}[{category},{ending},p]",
-            Word(_form(stem, ending, is_verbal), f"{stem.plain}+{lemma}", upos, f"{tag}+{tags}", feats),
+            Word(
+                _form(stem, ending, is_verbal),
+                f"{stem.plain}+{lemma}",
+                upos,
+                f"{tag}+{tags}",
+                feats,
+            ),
         )
         base = honorific.plain if respectful else f"{stem.plain}+시"
         tag_h = tag if respectful else f"{tag}+EP"
@@ -184,7 +190,10 @@ def _conjugate(
             f"{symbol}[{category},{ending},h]",
             Word(
                 _form(honorific, ending, verbal or bool(respectful)),
-                f"{base}+{lemma}", upos, f"{tag_h}+{tags}", feats_h,
+                f"{base}+{lemma}",
+                upos,
+                f"{tag_h}+{tags}",
+                feats_h,
             ),
         )
 
@@ -240,7 +249,13 @@ def _decline(
             particle = _RESPECTFUL.get(case, particle)
         yield (
             symbol.replace("*", case),
-            Word(noun_form + particle, f"{noun_form}+{particle}", upos, f"{tag}+{particle_tag}", feats),
+            Word(
+                noun_form + particle,
+                f"{noun_form}+{particle}",
+                upos,
+                f"{tag}+{particle_tag}",
+                feats,
+            ),
         )
     bare = Word(noun_form, noun_form, upos, tag, "_")
     yield symbol.replace("*", "bare"), bare

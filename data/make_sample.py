@@ -44,14 +44,14 @@ class Language:
         return InsideParser(grammar, str.lower if self.lowercase else str)
 
 
-# The seeds are those, of the numbers from 0 up, that leave the fewest forms of valid and test
-# out of train (see README.md).
+# Of the seeds below 120 (English) and 150 (Korean), the ones that leave the fewest forms of valid
+# and test out of train.
 LANGUAGES = {
     "en": Language(
-        "en", english.PARADIGMS, 0, {"train": 9600, "valid": 1200, "test": 1200}, lowercase=True
+        "en", english.PARADIGMS, 17, {"train": 9600, "valid": 1200, "test": 1200}, lowercase=True
     ),
     "ko": Language(
-        "ko", korean.PARADIGMS, 0, {"train": 3600, "valid": 400, "test": 400}, lowercase=False
+        "ko", korean.PARADIGMS, 60, {"train": 3600, "valid": 400, "test": 400}, lowercase=False
     ),
 }
 
@@ -64,7 +64,7 @@ def splits(language: Language, grammar: Pcfg) -> Iterator[tuple[str, list[Deriva
 
 
 def log_probability_nats(parser: InsideParser, sentences: Sequence[Sequence[str]]) -> float:
-    """ln P of a text: the sum over its sentences, each with its end."""
+    """Ln P of a text: the sum over its sentences, each with its end."""
     return math.fsum(math.log(parser.probability(sentence)) for sentence in sentences)
 
 
@@ -77,6 +77,7 @@ def record(text: str, parser: InsideParser) -> dict[str, int | float | str]:
         "sentences": len(sentences),
         "tokens": tokens,
         "tokens_with_end": tokens + len(sentences),
+        "bytes": len(text.encode()),
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "log10_probability": nats / math.log(10),
         "perplexity": math.exp(-nats / (tokens + len(sentences))),
@@ -87,7 +88,8 @@ def contents(language: Language, derivations: list[Derivation], split: str) -> t
     """Text and treebank of one split."""
     lines = [" ".join(tokens_of(d, language.lowercase)) + "\n" for d in derivations]
     trees = [
-        conllu(d, f"{language.code}-{split}-{number:05d}") for number, d in enumerate(derivations, 1)
+        conllu(d, f"{language.code}-{split}-{number:05d}")
+        for number, d in enumerate(derivations, 1)
     ]
     return "".join(lines), "".join(trees)
 
