@@ -30,7 +30,7 @@ from seqtool.corpora.tokenizers import (
     refuse_special_words,
 )
 from seqtool.errors import ConfigError, DataError
-from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids, Vocabulary
+from seqtool.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 
 FORMAT_VERSION = 1
 INFO_FILE = "corpus.json"
@@ -44,32 +44,46 @@ class PrepareConfig(Config):
 
     unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting("word", "What a token is.")
     vocab_size: int | None = setting(
-        None, "Size of the vocabulary, with <unk> and </s>; all symbols if not given.", minimum=3
+        None, "Size of the vocabulary, with <unk> and </s>; all symbols if not given."
     )
-    min_count: int = setting(1, "Words or characters rarer than this become <unk>.", minimum=1)
+    min_count: int = setting(1, "Words or characters rarer than this become <unk>.")
     vocab: str | None = setting(None, "File with the vocabulary, one word or character a line.")
     lowercase: bool = setting(False, "Lower-case the text.")
     field: str | None = setting(None, "Field that holds the text of JSON Lines.")
     split: tuple[float, ...] | None = setting(
         None, "Percentages of train, valid and test to draw by line when no split is given."
     )
-    seed: int = setting(0, "Seed of the draws.", minimum=0)
+    seed: int = setting(0, "Seed of the draws.")
     skip_empty_lines: bool = setting(False, "Leave out lines of nothing but blanks.")
     special_tokens: Literal["refuse", "unknown", "skip"] = setting(
         "refuse", "What a literal <s> or </s> among words becomes."
     )
-    character_coverage: float = setting(
-        1.0, "Share of characters that bpe and unigram must cover.", minimum=0.9, maximum=1.0
-    )
+    character_coverage: float = setting(1.0, "Share of characters that bpe and unigram must cover.")
     byte_fallback: bool = setting(
         False, "Let bpe and unigram spell characters that are not covered by their bytes."
     )
     sample_lines: int = setting(
-        200_000, "Lines that bpe and unigram are learnt from, drawn from the text.", minimum=1
+        200_000, "Lines that bpe and unigram are learnt from, drawn from the text."
     )
 
     def check(self) -> None:
         """Refuse settings that contradict one another."""
+        for name, value, least in (
+            ("vocab-size", self.vocab_size, NUM_SPECIALS + 1),
+            ("min-count", self.min_count, 1),
+            ("sample-lines", self.sample_lines, 1),
+            ("seed", self.seed, 0),
+            ("character-coverage", self.character_coverage, 0.9),
+        ):
+            if value is not None and value < least:
+                raise ConfigError(
+                    f"{name} is {value}, but must be at least {least}", hint=f"change --{name}"
+                )
+        if self.character_coverage > 1:
+            raise ConfigError(
+                f"character-coverage is {self.character_coverage}, but must be at most 1",
+                hint="change --character-coverage",
+            )
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
         is_subword = self.unit in ("bpe", "unigram")

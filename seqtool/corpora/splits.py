@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import find_files
+from seqtool.corpora.text import find_files, is_treebank
 from seqtool.errors import ConfigError
 
 SPLITS = ("train", "valid", "test")
@@ -111,14 +111,18 @@ def plan_splits(
 
 
 def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
-    """Return the splits that the file names of a single directory tell, if there are several."""
+    """Return the splits that the file names of a single directory tell, if there are several.
+
+    Treebanks beside the texts are left alone.
+    """
     if len(inputs) != 1 or not Path(inputs[0]).is_dir():
         return {}
     found: dict[str, list[str]] = {}
     for path in sorted(Path(inputs[0]).iterdir()):
         parts = path.name.lower().split(".")
         names = {_NAMES[part] for part in parts if part in _NAMES}
-        if len(names) == 1 and parts[0] and path.is_file():  # wiki.train.tokens, train.txt.gz
+        is_text = path.is_file() and parts[0] and not is_treebank(path)
+        if is_text and len(names) == 1:  # wiki.train.tokens, train.txt.gz
             found.setdefault(names.pop(), []).append(str(path))
     return found if "train" in found and len(found) > 1 else {}
 

@@ -38,6 +38,11 @@ def unpacked_name(path: str | Path) -> str:
     return _PACKED.sub("", Path(path).name).lower()
 
 
+def is_treebank(path: str | Path) -> bool:
+    """Whether a file's name says that it is a treebank."""
+    return unpacked_name(path).endswith((".conllu", ".conll"))
+
+
 def find_files(inputs: Sequence[str | Path]) -> list[str]:
     """Return the files that inputs stand for: a directory gives all its files, sorted.
 
@@ -75,7 +80,7 @@ def find_files(inputs: Sequence[str | Path]) -> list[str]:
         else:
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
-        if unpacked_name(name).endswith((".conllu", ".conll")):
+        if is_treebank(name):
             raise DataError(
                 "is a treebank, not text",
                 hint="give a text file; treebanks are read by train-parser and parse",

@@ -208,6 +208,8 @@ def test_given_splits(tmp_path: Path) -> None:
         (folder / name).write_text(words + "\n")
     (folder / "test.txt.gz").write_bytes(gzip.compress(b"a\n"))
     (folder / "README.md").write_text("not a text")
+    (folder / "train.conllu").write_text("a treebank of the same sentences")
+    (folder / ".train.txt.swp").write_bytes(b"\xff")
     corpus = prepare([folder], tmp_path / "out")
     assert {split: corpus.ids(split).tolist() for split in corpus.splits()} == {
         "train": [2, 3, 1],
@@ -352,7 +354,11 @@ def test_bad_word_lists(tmp_path: Path, content: str, unit: str, message: str) -
     ("options", "message"),
     [
         ({"unit": "wrd"}, "unit is 'wrd'"),
-        ({"vocab_size": 2}, "vocab_size is 2"),
+        ({"vocab_size": 2}, "vocab-size is 2, but must be at least 3"),
+        ({"min_count": 0}, "min-count is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"unit": "bpe", "character_coverage": 0.5}, "character-coverage is 0.5"),
+        ({"unit": "bpe", "character_coverage": 1.5}, "character-coverage is 1.5"),
         ({"unit": "byte", "vocab_size": 300}, "vocab-size means nothing"),
         ({"unit": "bpe", "min_count": 2}, "min-count means nothing"),
         ({"unit": "bpe", "vocab": "x"}, "vocab means nothing"),

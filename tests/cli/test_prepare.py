@@ -1,0 +1,184 @@
+"""`seqtool prepare` as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seqtool.corpora.prepared import PreparedCorpus
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_with_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("".join(f"a b {i % 3}\n" for i in range(300)))
+    Path("valid.txt").write_text("a b c\n")
+
+
+def two_lines(result: Any) -> tuple[str, str]:
+    """The two lines of a user's error."""
+    assert result.code == 1
+    assert result.stdout == ""
+    error, hint = result.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    return error, hint
+
+
+def test_summary_and_path(seqtool: Run) -> None:
+    result = seqtool("prepare", "text.txt", "--valid", "valid.txt", "-o", "out")
+    assert (result.code, result.stdout) == (0, "out\n")
+    lines = [" ".join(line.split()) for line in result.stderr.splitlines()]
+    assert lines[:3] == [
+        "unit word, vocabulary of 7 symbols",
+        "train 300 sentences 1,200 tokens 0 unknown (0.00%)",
+        "valid 1 sentences 4 tokens 1 unknown (25.00%)",
+    ]
+    assert len(lines) == 4
+    assert "MB/s" in lines[3]
+    assert PreparedCorpus.open("out").splits() == ["train", "valid"]
+
+
+def test_drawn_splits_are_announced(seqtool: Run) -> None:
+    result = seqtool("prepare", "text.txt", "-o", "out", "--seed", "5")
+    notes = [line for line in result.stderr.splitlines() if "drawn" in line]
+    assert notes == [
+        "no splits were given: each line was drawn for 90% train, 5% valid, 5% test, seed 5"
+    ]
+    result = seqtool("prepare", "text.txt", "-o", "out", "--split", "80,20", "--force")
+    assert "drawn" not in result.stderr
+    assert PreparedCorpus.open("out").splits() == ["train", "valid"]
+
+
+def test_json(seqtool: Run) -> None:
+    result = seqtool("prepare", "text.txt", "--unit", "char", "-o", "out", "--json")
+    assert (result.code, result.stderr) == (0, "")
+    answer = json.loads(result.stdout)
+    assert answer.pop("seconds") > 0
+    assert answer.pop("corpus") == "out"
+    assert answer == PreparedCorpus.open("out").info
+    assert answer["unit"] == "char"
+    assert sum(part["sentences"] for part in answer["splits"].values()) == 300
+
+
+def test_stdin_and_all_options(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = gzip.compress(b'{"body": "A a <s>\\nB"}\n{"body": ""}\n')
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    options = "--field body --lowercase --skip-empty-lines --special-tokens unknown --split 100"
+    result = seqtool("prepare", "-", "-o", "out", *options.split(), "--min-count", "2")
+    assert result.code == 0
+    corpus = PreparedCorpus.open("out")
+    assert corpus.vocabulary.symbols == ["<unk>", "</s>", "a"]
+    assert corpus.ids("train").tolist() == [2, 2, 0, 1, 0, 1]
+
+
+def test_subwords_say_what_they_were_learnt_from(seqtool: Run) -> None:
+    options = ["--unit", "bpe", "--byte-fallback", "--vocab-size", "265"]
+    result = seqtool("prepare", "text.txt", "-o", "out", *options)
+    assert result.code == 0
+    assert "vocabulary of 265 symbols, learnt from all training lines" in result.stderr
+
+
+def test_no_input_is_the_sample(seqtool: Run) -> None:
+    result = seqtool("prepare", "--min-count", "2")
+    assert (result.code, result.stdout) == (0, "runs/corpus\n")
+    assert result.stderr.startswith("no INPUT given: using the shipped English sample\n")
+    assert "drawn" not in result.stderr
+    corpus = PreparedCorpus.open("runs/corpus")
+    assert corpus.splits() == ["train", "valid", "test"]
+    assert corpus.info["splits"]["train"]["sentences"] > 1000
+
+
+def write_bad_utf8(path: Path) -> None:
+    path.write_bytes(b"good\n" * 3 + b"b\xe4d\n")
+
+
+def write_bad_gzip(path: Path) -> None:
+    path.write_bytes(gzip.compress(b"text " * 1000)[:-20])
+
+
+def write_bad_json(path: Path) -> None:
+    path.write_text('{"text": "fine"}\n{"text": 1}\n')
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("missing.txt", lambda path: None, "missing.txt: no such file or directory"),
+        ("empty.txt", Path.touch, "empty.txt: the file is empty"),
+        ("bad.txt", write_bad_utf8, "bad.txt:4: not UTF-8 at byte 16"),
+        ("bad.gz", write_bad_gzip, "bad.gz: the gzip file is damaged: it ends too early"),
+        ("no.gz", write_bad_utf8, "no.gz: is not a gzip file"),
+        ("bad.jsonl", write_bad_json, "bad.jsonl:2: the field 'text' is not a text"),
+        ("x.conllu", Path.touch, "x.conllu: is a treebank, not text"),
+        ("s.txt", lambda path: path.write_text("a\nb <s>\n"), "s.txt:2: the text contains the spe"),
+    ],
+)
+def test_bad_input(
+    seqtool: Run, tmp_path: Path, name: str, write: Callable[[Path], object], message: str
+) -> None:
+    write(Path(name))
+    before = sorted(tmp_path.iterdir())
+    error, _ = two_lines(seqtool("prepare", name, "-o", "out"))
+    assert error.startswith(f"error: {message}")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (["--split", "50,40"], "split is 50,40, which sums to 90", "--split 90,5,5"),
+        (["--split", "most"], "split is 'most', which is no list", "--split 90,5,5"),
+        (["--split", "90,10", "--valid", "valid.txt"], "--valid gives one", "leave one"),
+        (["--vocab-size", "2"], "vocab-size is 2", "change --vocab-size"),
+        (["--unit", "words"], "unit is 'words'", "did you mean word?"),
+        (["--unit", "bpe", "--vocab-size", "4"], "alone need", "give --vocab-size"),
+        (["--unit", "bpe", "--vocab-size", "9999"], "at most", "or less"),
+        (["--unit", "byte", "--vocab-size", "300"], "means nothing", "leave --vocab-size out"),
+        (["--vocab", "none.txt"], "none.txt: no such file", "check the path"),
+        (["--valid", "none.txt"], "none.txt: no such file", "check the path"),
+    ],
+)
+def test_bad_options(
+    seqtool: Run, tmp_path: Path, options: list[str], message: str, hint: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    lines = two_lines(seqtool("prepare", "text.txt", "-o", "out", *options))
+    assert message in lines[0]
+    assert hint in lines[1]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_output_that_exists(seqtool: Run) -> None:
+    assert seqtool("prepare", "text.txt", "-o", "out").code == 0
+    error, hint = two_lines(seqtool("prepare", "text.txt", "-o", "out"))
+    assert error == "error: out: exists already"
+    assert "--force" in hint
+    assert seqtool("prepare", "text.txt", "-o", "out", "--force").code == 0
+    Path("mine").mkdir()
+    Path("mine/file").touch()
+    error, _ = two_lines(seqtool("prepare", "text.txt", "-o", "mine", "--force"))
+    assert "no prepared corpus" in error
+    assert Path("mine/file").exists()
+
+
+def test_interruption_leaves_nothing(
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("seqtool.corpora.preparation.write_json", interrupt)
+    assert seqtool("prepare", "text.txt", "-o", "out").code == 130
+    assert sorted(tmp_path.iterdir()) == before
