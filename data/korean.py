@@ -171,6 +171,8 @@ def _conjugate(
     honorific = Stem(respectful) if respectful else stem.honorific()
     for ending, (lemma, tags, feats) in _ENDINGS.items():
         is_verbal = verbal or (stem.plain.endswith(("있", "없")) and ending == "adnpres")
+        if ending == "adnpres" and not is_verbal:
+            lemma = "ㄴ"
         yield (
             f"{symbol}[{category},{ending},p]",
             Word(

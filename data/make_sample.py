@@ -18,8 +18,9 @@ from pathlib import Path
 
 import english
 import korean
-from grammar import Derivation, Paradigm, Pcfg, read_grammar
+from grammar import Derivation, Paradigm, Pcfg
 from inside import InsideParser
+from notation import read_grammar
 from trees import conllu, tokens_of
 
 HERE = Path(__file__).resolve().parent
@@ -44,11 +45,11 @@ class Language:
         return InsideParser(grammar, str.lower if self.lowercase else str)
 
 
-# Of the seeds below 120 (English) and 150 (Korean), the ones that leave the fewest forms of valid
+# Of the seeds below 80 (English) and 150 (Korean), the ones that leave the fewest forms of valid
 # and test out of train.
 LANGUAGES = {
     "en": Language(
-        "en", english.PARADIGMS, 17, {"train": 9600, "valid": 1200, "test": 1200}, lowercase=True
+        "en", english.PARADIGMS, 5, {"train": 9600, "valid": 1200, "test": 1200}, lowercase=True
     ),
     "ko": Language(
         "ko", korean.PARADIGMS, 60, {"train": 3600, "valid": 400, "test": 400}, lowercase=False

@@ -9,8 +9,9 @@ from collections import defaultdict
 
 import pytest
 from english import PARADIGMS
-from grammar import GrammarError, GrammarReader, Pcfg
+from grammar import GrammarError, Pcfg
 from inside import InsideParser, expected_length, spectral_radius
+from notation import GrammarReader
 
 # subcritical, ambiguous, with a chain of unary rules
 AMBIGUOUS = """
