@@ -194,6 +194,7 @@ class WordTable:
         self._starts = np.zeros(capacity // 2 + 1, np.int64)
         self._arena = np.empty(max(len(text), 1 << 16), np.uint8)
         self._counts = np.zeros(capacity // 2, np.int64)
+        self._out = np.empty(0, np.int32)  # kept between blocks: fresh pages cost time
         self._num_words = self._used = 0
         # no table holds `</s>` yet, so that here it is inserted as any word
         self._encode(text, insert=True, bos_id=-1, policy=_UNKNOWN)
@@ -231,7 +232,8 @@ class WordTable:
 
     def _encode(self, block: bytes, *, insert: bool, bos_id: int, policy: int) -> Ids:
         data = np.frombuffer(block, np.uint8)
-        out = np.empty(len(block), np.int32)
+        if len(self._out) < len(block):
+            self._out = np.empty(len(block), np.int32)
         state = np.array([0, 0, self._num_words, self._used], np.int64)
         while True:
             result = _scan(
@@ -242,14 +244,14 @@ class WordTable:
                 self._starts,
                 self._arena,
                 self._counts,
-                out,
+                self._out,
                 insert,
                 bos_id,
                 policy,
             )
             written, self._num_words, self._used = state[1:].tolist()
             if result == _DONE:
-                return out[:written].copy()
+                return self._out[:written].copy()
             if result == _SPECIAL:
                 refuse_special_words(block)
                 raise AssertionError("a special word was found, then not found")
