@@ -256,8 +256,7 @@ class Preparation:
             except DataError as error:
                 if error.path is not None or error.line is None:
                     raise
-                path, line = reader.locate(piece.source_line(error.line))
-                raise DataError(error.message, hint=error.hint, path=path, line=line) from error
+                raise reader.located(error, piece.source_line(error.line)) from error
         self._sources += [
             {"path": path, "split": source, "sha256": digest} for path, digest in digests.items()
         ]
@@ -380,9 +379,7 @@ def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> V
             elif symbol in symbols and not lowercase:
                 problem = f"{symbol!r} is listed twice"
             if problem is not None:
-                source, place = reader.locate(number)
-                raise DataError(
-                    problem, hint="list each symbol once, one a line", path=source, line=place
-                )
+                error = DataError(problem, hint="list each symbol once, one a line")
+                raise reader.located(error, number)
             symbols[symbol] = None
     return Vocabulary([UNK, EOS, *symbols])

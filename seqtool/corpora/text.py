@@ -163,6 +163,11 @@ class BlockReader(Iterator[bytes]):
             return self._path, self._source_lines[line - 1]
         return self._path, self._first_line + line - 1
 
+    def located(self, error: DataError, line: int) -> DataError:
+        """Return an error about a 1-based line of the block given last, with its file and line."""
+        path, source_line = self.locate(line)
+        return DataError(error.message, hint=error.hint, path=path, line=source_line)
+
     def _read(self) -> Iterator[bytes]:
         files = find_files(self._inputs)
         self._total = total_size(files)
