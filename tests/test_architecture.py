@@ -326,10 +326,12 @@ def test_wheel_carries_sample_and_recipes(tmp_path: Path) -> None:
     expected = {f"seqtool/recipes/{path.name}" for path in recipes()}
     expected |= {
         f"seqtool/sample_data/{path.relative_to(ROOT / 'data').as_posix()}"
-        for path in tracked_files()
-        if path.is_relative_to(ROOT / "data")
+        for path in [*(ROOT / "data").glob("*/*.*"), ROOT / "data" / "sample.json"]
+        if path.suffix in (".txt", ".conllu", ".gz", ".json")
     }
     expected |= {"seqtool/py.typed", "seqtool/cli/app.py"}
     assert expected - names == set()
-    stray = [name for name in names if "__pycache__" in name or name.startswith(("tests", "data"))]
-    assert stray == []
+    assert len([name for name in expected if name.endswith(".txt")]) >= 6
+    allowed = re.compile(r"seqtool/.+\.(py|typed|yaml|txt|conllu|conllu\.gz|json)|.+\.dist-info/.+")
+    assert [name for name in names if not allowed.fullmatch(name)] == []
+    assert [name for name in names if "sample_data" in name and name.endswith(".py")] == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -56,8 +56,6 @@ def build_app() -> typer.Typer:
     app.callback()(_seqtool)
     for name, reference in COMMANDS.items():
         module, _, function = reference.partition(":")
-        if find_spec(module) is None:
-            continue
         app.command(name)(getattr(import_module(module), function))
     return app
 
@@ -69,7 +67,7 @@ def _report(message: str, hint: str = "", word: str = "error") -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether PyTorch ran out of memory; it raises a RuntimeError then, and is not imported here."""
+    """Whether PyTorch, which is not imported here, ran out of memory: a RuntimeError then."""
     return type(error).__name__ == "OutOfMemoryError" or (
         isinstance(error, RuntimeError)
         and ("can't allocate memory" in str(error) or "not enough memory" in str(error))
@@ -88,6 +86,8 @@ def main(args: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a platform's default may be unable to print Korean
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    # read when torch is loaded: threads that spin while they wait make a busy machine crawl
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     out_of_memory = "out of memory"
     smaller = "use a smaller batch or model, or close other programs"
     try:

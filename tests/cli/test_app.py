@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -162,9 +162,13 @@ def test_closed_pipe_is_no_error() -> None:
 
 
 def test_help_is_quick() -> None:
+    def cpu_seconds() -> float:  # of the processes that ended; wall time depends on other work
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = cpu_seconds()
         subprocess.run([sys.executable, "-m", "seqtool", "--help"], check=True, capture_output=True)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(cpu_seconds() - before)
     assert min(seconds) < 0.4

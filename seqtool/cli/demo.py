@@ -1,0 +1,252 @@
+"""`seqtool demo`: the whole main job on the shipped sample, each step with its command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqtool.cli.options import JsonOption, ThreadsOption, emit, note, show_table
+
+if TYPE_CHECKING:
+    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.corpora.sample import Split
+    from seqtool.language_model import LMEvaluation
+    from seqtool.neural_lm.train import TrainedLM
+
+
+@dataclass(frozen=True)
+class DemoModel:
+    """A model of the demo: its directory's name, its language, its settings, a prompt for it."""
+
+    name: str
+    language: str
+    settings: Mapping[str, Any]
+    prompt: str = ""
+
+    @property
+    def cell(self) -> str:
+        """Its cell."""
+        return str(self.settings["model.cell"])
+
+
+LANGUAGES = {"en": "English", "ko": "Korean"}
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+
+# sizes for half a minute to a minute each on two cores
+MODELS = (
+    DemoModel(
+        "rhn",
+        "en",
+        {
+            "model.cell": "rhn",
+            "model.hidden_size": 128,
+            "model.depth": 3,
+            "training.epochs": 8,
+            "model.dropout_output": 0.2,
+        },
+        prompt="the old",
+    ),
+    DemoModel(
+        "lstm",
+        "en",
+        {
+            "model.cell": "lstm",
+            "model.hidden_size": 128,
+            "training.epochs": 8,
+            "model.dropout_output": 0.2,
+        },
+        prompt="the old",
+    ),
+    DemoModel(
+        "lstm-ko",
+        "ko",
+        {
+            "model.cell": "lstm",
+            "model.hidden_size": 128,
+            "training.epochs": 8,
+            "model.dropout_output": 0.2,
+        },
+    ),
+)
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What became of one model of the demo."""
+
+    model: DemoModel
+    path: Path
+    trained: TrainedLM
+    evaluation: LMEvaluation
+    samples: list[str]
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
+    ] = Path("runs/demo"),
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prepare, train, evaluate and generate on the shipped sample, in three minutes.
+
+    Every step is shown with the command that does the same. The sample was written by a grammar, so
+    the best perplexity that any model can reach is known, and stands beside the model's.
+    """
+    begin = time.perf_counter()
+    note("The shipped sample is text that a grammar wrote; see data/README.md.")
+    corpora = {language: _prepare(language, output) for language in LANGUAGES}
+    results = [_run(model, corpora[model.language], output, threads) for model in MODELS]
+    seconds = time.perf_counter() - begin
+    if as_json:
+        emit({"models": [_to_json(result) for result in results], "seconds": seconds})
+    else:
+        _show_results(results, seconds)
+
+
+def _prepare(language: str, output: Path) -> PreparedCorpus:
+    from seqtool.corpora.prepared import prepare
+    from seqtool.corpora.sample import sample_text
+
+    train, valid, test = (sample_text(language, split) for split in SPLITS)
+    directory = output / f"corpus-{language}"
+    splits = ["--valid", _short(valid), "--test", _short(test)]
+    _step(
+        f"Prepare the {LANGUAGES[language]} text: words to ids",
+        ["prepare", _short(train), *splits, "-o", str(directory), "--force"],
+    )
+    corpus = prepare([train], directory, valid=valid, test=test, force=True)
+    sizes = ", ".join(
+        f"{name} {counts['sentences']:,} sentences and {counts['tokens']:,} tokens"
+        for name, counts in corpus.info["splits"].items()
+    )
+    note(f"{len(corpus.vocabulary):,} symbols; {sizes}")
+    return corpus
+
+
+def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | None) -> DemoResult:
+    """Train, evaluate and sample from one model."""
+    from seqtool import checkpoint
+    from seqtool.corpora.sample import sample_text
+    from seqtool.language_model import evaluate_lm
+    from seqtool.sampling import generate_samples
+
+    path = output / model.name
+    trained = _train(model, corpus, path, threads)
+    text = sample_text(model.language, "test")
+    _step("Measure it on text that it has not seen", ["eval-ppl", _short(text), "-m", str(path)])
+    opened = checkpoint.load(path)
+    evaluation = evaluate_lm(opened, text)
+    note(
+        f"perplexity {evaluation.perplexity:.2f}; of the grammar itself "
+        f"{evaluation.true_perplexity or float('nan'):.2f}, and no model can be expected below that"
+    )
+    prompt = ["--prompt", model.prompt] if model.prompt else []
+    _step(
+        "Let it write",
+        ["generate", "-m", str(path), *prompt, "--num", "3", "--seed", "1"],
+    )
+    samples = [sample.text for sample in generate_samples(opened, model.prompt, num=3, seed=1)]
+    for text_written in samples:
+        note(f"  {text_written}")
+    return DemoResult(model, path, trained, evaluation, samples)
+
+
+def _train(model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None) -> TrainedLM:
+    from seqtool.neural_lm.recipes import resolve
+    from seqtool.neural_lm.train import train_lm
+    from seqtool.progress import Display
+
+    command = ["train-lm", str(corpus.path), *_options(model.settings), "-o", str(path), "--force"]
+    _step(f"Train a language model of the cell {model.cell} on it", command)
+    with Display() as display:
+        return train_lm(
+            corpus,
+            path,
+            resolve(None, model.settings, []),
+            force=True,
+            threads=threads,
+            on_event=display.show,
+            command=shlex.join(["seqtool", *command]),
+        )
+
+
+def _options(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as `train-lm` takes them: by an option where there is one, or by --set."""
+    from seqtool.cli.train_lm import SETTINGS
+
+    names = {setting: f"--{option.replace('_', '-')}" for option, setting in SETTINGS.items()}
+    words = []
+    for setting, value in settings.items():
+        words += (
+            [names[setting], str(value)] if setting in names else ["--set", f"{setting}={value}"]
+        )
+    return words
+
+
+def _step(title: str, command: list[str]) -> None:
+    """Say what comes, and the command that does it."""
+    typer.echo(err=True)
+    typer.secho(title, bold=True, err=True)
+    note(f"$ {shlex.join(['seqtool', *command])}")
+
+
+def _short(path: Path) -> str:
+    """Return a path as a user in this directory would type it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def _to_json(result: DemoResult) -> dict[str, Any]:
+    return {
+        "model": str(result.path),
+        "language": result.model.language,
+        "cell": result.model.cell,
+        "parameters": result.trained.num_parameters,
+        "test": result.evaluation.to_json(),
+        **result.trained.scores,
+        "seconds": result.trained.seconds,
+        "samples": result.samples,
+    }
+
+
+def _show_results(results: list[DemoResult], seconds: float) -> None:
+    columns = [
+        "model",
+        "text",
+        "cell",
+        "parameters",
+        "test perplexity",
+        "of the grammar",
+        "tokens/s",
+        "seconds",
+    ]
+    rows = [
+        [
+            str(result.path),
+            LANGUAGES[result.model.language],
+            result.model.cell,
+            f"{result.trained.num_parameters:,}",
+            f"{result.evaluation.perplexity:.2f}",
+            f"{result.evaluation.true_perplexity or float('nan'):.2f}",
+            f"{result.trained.scores.get('tokens_per_second', 0.0):,.0f}",
+            f"{result.trained.seconds:.0f}",
+        ]
+        for result in results
+    ]
+    typer.echo(err=True)
+    show_table(f"What was trained, and how well ({seconds:.0f} seconds in all)", columns, rows)
+    best = results[0].path
+    note(
+        "\nNow with your own text:\n"
+        "$ seqtool train-lm my.txt --cell rhn\n"
+        '$ seqtool generate --prompt "..."\n'
+        f"or look at a model of the demo: seqtool inspect {best}"
+    )
