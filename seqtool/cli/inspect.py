@@ -20,10 +20,16 @@ def inspect(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="A model or a prepared corpus; the default output of a training command "
             "if not given.",
             show_default=False,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the learning curve of a run (.png, .svg, .pdf) and stop."
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -34,6 +40,12 @@ def inspect(
     """
     if path is None:
         path = default_model("lm", "ngram", "parser")
+    if plot is not None:
+        from seqtool.analysis.plots import plot_learning_curve
+
+        plot_learning_curve(path / "log.jsonl", plot)
+        typer.echo(plot)
+        return
     if (path / CORPUS_HEADER).is_file():
         _inspect_corpus(path, as_json)
     else:
