@@ -73,8 +73,8 @@ def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
         f"{curve.valid[best]:.1f}",
         (curve.epochs[best], curve.valid[best]),
         textcoords="offset points",
-        xytext=(0, -12),
-        ha="center",
+        xytext=(0, 8),
+        ha="right",
     )
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ScalarFormatter())
