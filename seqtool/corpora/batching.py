@@ -67,7 +67,10 @@ class TokenStreams:
         return -(-self.length // self.window)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets of a window, int64 (T, B); padding targets are `IGNORED`."""
+        """Return inputs and targets of a window, int64 (T, B).
+
+        Where there is no text left, the input is `</s>` and the target `IGNORED`.
+        """
         start = index * self.window
         steps = min(self.window, self.length - start)
         if steps <= 0 or index < 0:
@@ -81,8 +84,9 @@ class TokenStreams:
             column = np.asarray(self._ids[max(first - 1, 0) : first + steps]).astype(np.int64)
             if first == 0:
                 column = np.concatenate(([EOS_ID], column))
-            inputs_TB[: len(column[:steps]), stream] = column[:steps]
-            targets_TB[: max(0, len(column) - 1), stream] = column[1:]
+            num = max(0, len(column) - 1)
+            inputs_TB[:num, stream] = column[:num]
+            targets_TB[:num, stream] = column[1:]
         return torch.from_numpy(inputs_TB), torch.from_numpy(targets_TB)
 
     def _gather(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
@@ -95,4 +99,4 @@ class TokenStreams:
         targets_TB = self._whole[at_TB.clamp(max=last)].long()
         targets_TB = targets_TB.masked_fill(at_TB > last, IGNORED)
         inputs_TB = self._whole[(at_TB - 1).clamp(min=0, max=last)].long()
-        return inputs_TB.masked_fill(at_TB == 0, EOS_ID), targets_TB
+        return inputs_TB.masked_fill((at_TB == 0) | (at_TB > last), EOS_ID), targets_TB

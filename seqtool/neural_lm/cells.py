@@ -61,8 +61,12 @@ class Cell(nn.Module):
         """Run over a window; return the outputs (T, B, H) and the state after it."""
         raise TypeError(f"{type(self).__name__} is an interface")
 
+    def input_blocks(self) -> list[Tensor]:
+        """Return views of the weights that read the inputs, one per gate, to initialise them."""
+        raise TypeError(f"{type(self).__name__} is an interface")
+
     def recurrent_blocks(self) -> list[Tensor]:
-        """Return views (H, H) of the recurrent weights, one per gate, for their initialisation."""
+        """Return views (H, H) of the recurrent weights, one per gate, to initialise them."""
         return []
 
     def initialise_biases(self, config: ModelConfig) -> None:
@@ -99,20 +103,28 @@ class _TorchCell(Cell):
         """Run over a window; return the outputs (T, B, H) and the state after it."""
         if mask_BH is None:
             return self._run(inputs_TBI, state)
-        weights = self.inner
-        projected_TBG = functional.linear(inputs_TBI, weights.weight_ih_l0, weights.bias_ih_l0)
+        weight_GI, _, bias_G, _ = self._weights()
+        projected_TBG = functional.linear(inputs_TBI, weight_GI, bias_G)
         outputs = []
         for projected_BG in projected_TBG.unbind(0):
             state = self._step(projected_BG, state[0] * mask_BH, state)
             outputs.append(state[0])
         return torch.stack(outputs), state
 
+    def input_blocks(self) -> list[Tensor]:
+        """Return views (H, I) of the input weights, one per gate."""
+        return list(torch.split(self._weights()[0], self.hidden_size))
+
     def recurrent_blocks(self) -> list[Tensor]:
         """Return views (H, H) of the recurrent weights, one per gate."""
-        return list(self.inner.weight_hh_l0.split(self.hidden_size))
+        return list(torch.split(self._weights()[1], self.hidden_size))
 
     def _recurrent(self, masked_BH: Tensor) -> Tensor:
-        return functional.linear(masked_BH, self.inner.weight_hh_l0, self.inner.bias_hh_l0)
+        _, weight_GH, _, bias_G = self._weights()
+        return functional.linear(masked_BH, weight_GH, bias_G)
+
+    def _weights(self) -> list[nn.Parameter]:
+        return self.inner.all_weights[0]
 
 
 class ElmanCell(_TorchCell):
@@ -151,7 +163,7 @@ class LSTMCell(_TorchCell):
         """Zero, but for the forget gate's."""
         super().initialise_biases(config)
         forget = slice(self.hidden_size, 2 * self.hidden_size)
-        nn.init.constant_(self.inner.bias_ih_l0[forget], config.forget_bias)
+        nn.init.constant_(self._weights()[2][forget], config.forget_bias)
 
 
 class GRUCell(_TorchCell):
@@ -196,17 +208,21 @@ class RecurrentHighwayCell(Cell):
         """Run over a window; return the outputs (T, B, H) and the state after it."""
         # the product with the inputs of all steps at once, out of the time loop
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
-        outputs_TBH = _RecurrentHighway.apply(
+        outputs_TBH: Tensor = _RecurrentHighway.apply(  # type: ignore[no-untyped-call]
             projected_TBG.to(state[0].dtype), state[0], self.weight_state, self.bias[1:], mask_BH
         )
         return outputs_TBH, (outputs_TBH[-1],)
+
+    def input_blocks(self) -> list[Tensor]:
+        """Return views (H, I) of the input weights, one per gate."""
+        return list(torch.split(self.weight_input, self.hidden_size))
 
     def recurrent_blocks(self) -> list[Tensor]:
         """Return views (H, H) of the recurrent weights, one per depth and gate."""
         return [
             block
             for weight_HG in self.weight_state
-            for block in weight_HG.split(self.hidden_size, dim=1)
+            for block in torch.split(weight_HG, self.hidden_size, dim=1)
         ]
 
     def initialise_biases(self, config: ModelConfig) -> None:
@@ -277,52 +293,62 @@ def _forward_loop(
             else:
                 torch.mul(source, squashed[:, size:], out=target)
                 target.addcmul_(candidate_BH, squashed[:, :size])
-    ctx.save_for_backward(gates_DTBG, states_DTBH, weight_DHG)
-    ctx.mask_BH = mask_BH
+    ctx.save_for_backward(gates_DTBG, states_DTBH, weight_DHG, mask_BH)
     return states_DTBH[0, 1:].clone()
 
 
 def _backward_loop(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
-    gates_DTBG, states_DTBH, weight_DHG = ctx.saved_tensors
-    mask_BH: Tensor | None = ctx.mask_BH
+    gates_DTBG, states_DTBH, weight_DHG, mask_BH = ctx.saved_tensors
     depth, num_steps, batch, width = gates_DTBG.shape
     size = states_DTBH.shape[-1]
     entering_DTBH = states_DTBH[:, :-1]
-    # everything elementwise is done for all steps at once: slopes = d target / d pre-activation
+    grads_DTBG = torch.empty_like(gates_DTBG)  # gradients of the pre-activations
     shape = (depth, num_steps, batch, width // size, size)
-    candidate, transform, *carries = gates_DTBG.view(shape).unbind(3)
-    slopes = torch.empty_like(gates_DTBG).view(shape)
-    torch.mul(1 - candidate * candidate, transform, out=slopes[..., 0, :])
-    opened = transform * (1 - transform)
-    if carries:
-        carry_DTBH = carries[0]
-        torch.mul(opened, candidate, out=slopes[..., 1, :])
-        torch.mul(carry_DTBH * (1 - carry_DTBH), entering_DTBH, out=slopes[..., 2, :])
-    else:
-        carry_DTBH = 1 - transform
-        torch.mul(opened, candidate - entering_DTBH, out=slopes[..., 1, :])
-    grads = torch.empty_like(slopes)  # gradients of the pre-activations
-    slope_views = [list(part.unbind(0)) for part in slopes.unbind(0)]
-    grad_views = [list(part.unbind(0)) for part in grads.unbind(0)]
-    flat_views = [list(part.unbind(0)) for part in grads.view(gates_DTBG.shape).unbind(0)]
-    carry_views = [list(part.unbind(0)) for part in carry_DTBH.unbind(0)]
-    transposed = [weight_HG.t() for weight_HG in weight_DHG.unbind(0)]
+    gates_views = gates_DTBG.view(shape).unbind(1)
+    grads_views = grads_DTBG.view(shape).unbind(1)
+    flat_views = [part.unbind(0) for part in grads_DTBG.unbind(1)]
+    # a product with a transposed view can be several times slower than with a copy of it
+    weight_DGH = weight_DHG.transpose(1, 2).contiguous().unbind(0)
     running_BH = torch.zeros_like(states_DTBH[0, 0])
     running_B1H = running_BH[:, None]
     for t in range(num_steps - 1, -1, -1):
+        # what is elementwise is done for all micro-steps at once, and small enough to stay near
+        carry_DBH = _slopes(gates_views[t], entering_DTBH[:, t], grads_views[t])
         running_BH += grad_TBH[t]
-        for d in range(depth - 1, -1, -1):
-            torch.mul(running_B1H, slope_views[d][t], out=grad_views[d][t])
-            running_BH *= carry_views[d][t]
+        for grads_B2H, grads_BG, weight_GH, carry_BH in reversed(
+            list(zip(grads_views[t], flat_views[t], weight_DGH, carry_DBH, strict=True))
+        ):
+            grads_B2H *= running_B1H
+            running_BH *= carry_BH
             if mask_BH is None:
-                running_BH.addmm_(flat_views[d][t], transposed[d])
+                running_BH.addmm_(grads_BG, weight_GH)
             else:
-                running_BH.addcmul_(flat_views[d][t] @ transposed[d], mask_BH)
-    grads_DNG = grads.view(depth, num_steps * batch, width)
+                running_BH.addcmul_(grads_BG @ weight_GH, mask_BH)
+    grads_DNG = grads_DTBG.view(depth, num_steps * batch, width)
     masked = entering_DTBH if mask_BH is None else entering_DTBH * mask_BH
     grad_weight_DHG = masked.reshape(depth, -1, size).transpose(1, 2) @ grads_DNG
-    grad_bias_EG = grads_DNG[1:].sum(dim=1)
-    return grads.view(gates_DTBG.shape)[0], running_BH, grad_weight_DHG, grad_bias_EG, None
+    return grads_DTBG[0], running_BH, grad_weight_DHG, grads_DNG[1:].sum(dim=1), None
+
+
+def _slopes(gates_DBXH: Tensor, entering_DBH: Tensor, slopes_DBXH: Tensor) -> Tensor:
+    """Write d target / d pre-activation of each of the X gates; return the carry gates."""
+    candidate_DBH, transform_DBH, *carries = gates_DBXH.unbind(2)
+    torch.addcmul(
+        transform_DBH,
+        transform_DBH * candidate_DBH,
+        candidate_DBH,
+        value=-1,
+        out=slopes_DBXH[:, :, 0],
+    )  # t (1 - h^2)
+    closed_DBH = 1 - transform_DBH
+    opened_DBH = transform_DBH * closed_DBH
+    if not carries:
+        torch.mul(opened_DBH, candidate_DBH - entering_DBH, out=slopes_DBXH[:, :, 1])
+        return closed_DBH
+    carry_DBH = carries[0]
+    torch.mul(opened_DBH, candidate_DBH, out=slopes_DBXH[:, :, 1])
+    torch.mul(carry_DBH * (1 - carry_DBH), entering_DBH, out=slopes_DBXH[:, :, 2])
+    return carry_DBH
 
 
 class WindowCell(Cell):
@@ -340,6 +366,10 @@ class WindowCell(Cell):
     def initial_state(self, batch: int) -> State:
         """Return N - 1 zero inputs per stream."""
         return (self.weight.new_zeros(batch, self.num_tokens - 1, self.input_size),)
+
+    def input_blocks(self) -> list[Tensor]:
+        """Return the weight (H, N x I)."""
+        return [self.weight]
 
     def forward(
         self, inputs_TBI: Tensor, state: State, mask_BH: Tensor | None = None

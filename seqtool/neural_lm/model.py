@@ -94,28 +94,33 @@ class NeuralNetwork(nn.Module):
         """Draw all weights as the configuration says."""
         config = self.config
         for parameter in self.parameters():
-            if config.init == "uniform" or parameter is self.embedding.weight:
-                nn.init.uniform_(parameter, -config.init_range, config.init_range)
-            elif parameter.dim() == 2:
-                nn.init.xavier_uniform_(parameter)
-            elif parameter.dim() == 3:  # one matrix per recurrence depth
-                for matrix in parameter:
-                    nn.init.xavier_uniform_(matrix)
+            nn.init.uniform_(parameter, -config.init_range, config.init_range)
+        if config.init == "xavier":
+            for matrix in self._matrices():
+                nn.init.xavier_uniform_(matrix)
         nn.init.zeros_(self.softmax.bias)
         for cell in self._cells():
             cell.initialise_biases(config)
-            if config.recurrent_init == "same":
-                continue
             for block in cell.recurrent_blocks():
-                fresh = torch.empty(block.shape)
                 if config.recurrent_init == "identity":
-                    nn.init.eye_(fresh)
-                else:
-                    nn.init.orthogonal_(fresh)
-                block.copy_(fresh)
-        for highway in self.highways.values():
-            assert isinstance(highway, Highway)
+                    nn.init.eye_(block)
+                elif config.recurrent_init == "orthogonal":
+                    nn.init.orthogonal_(block)
+        for highway in self._joints():
             highway.initialise_biases()
+
+    def _matrices(self) -> Iterator[Tensor]:
+        """Yield every linear map but the embedding: gates that are stored as one stand alone."""
+        for cell in self._cells():
+            yield from cell.input_blocks()
+            yield from cell.recurrent_blocks()
+        for highway in self._joints():
+            yield highway.gate.weight
+        if not self.config.tied:
+            yield self.softmax.weight
+
+    def _joints(self) -> Sequence[Highway]:
+        return [joint for joint in self.highways.values() if isinstance(joint, Highway)]
 
     def _cells(self) -> Sequence[Cell]:
         return [cell for cell in self.cells if isinstance(cell, Cell)]
@@ -126,9 +131,11 @@ class NeuralNetwork(nn.Module):
 
     def _mask(self, like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
         """Return a dropout mask of zeros and 1 / (1 - share)."""
-        return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(
-            1.0 - share
-        ).div_(1.0 - share)
+        return (
+            torch.empty(shape, dtype=like.dtype, device=like.device)
+            .bernoulli_(1.0 - share)
+            .div_(1.0 - share)
+        )
 
     def _drop(self, inputs_TBH: Tensor, share: float) -> Tensor:
         """Drop units: for each token anew (plain), or the same over the window (variational)."""
@@ -147,10 +154,14 @@ class NeuralNetwork(nn.Module):
         kept_V = self._mask(embedded_TBE, (self.embedding.num_embeddings,), share)
         return embedded_TBE * kept_V[ids_TB][..., None]
 
-    def forward(
-        self, ids_TB: Tensor, state: Sequence[CellState]
-    ) -> tuple[Tensor, list[CellState]]:
-        """Return what the softmax reads, (T, B, H), and the state of every layer after it."""
+    def forward(self, ids_TB: Tensor, state: Sequence[CellState]) -> tuple[Tensor, list[CellState]]:
+        """Return what the softmax reads, (T, B, H), and the state of every layer after it.
+
+        On a CPU the layers stay in float32 whatever the precision: bfloat16 pays in the softmax.
+        """
+        if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self.forward(ids_TB, state)
         config = self.config
         below = self.embed(ids_TB)
         states: list[CellState] = []
@@ -208,9 +219,7 @@ class NeuralLanguageModel:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
     @torch.inference_mode()
-    def score(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
         """Yield the log-probabilities (nats) of each block of whole sentences."""
         state = self.network.initial_state(1)
         for block in blocks:

@@ -16,7 +16,9 @@ from seqtool.registry import did_you_mean
 def recipe_names() -> list[str]:
     """Return the names of the shipped recipes."""
     folder = resources.files("seqtool") / "recipes"
-    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+    return sorted(
+        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
+    )
 
 
 def load_recipe(name: str) -> dict[str, Any]:
@@ -63,7 +65,15 @@ def resolve(
     apply_overrides(NeuralLMConfig, base, overrides)
     try:
         return from_dict(NeuralLMConfig, base)
+    except ConfigError:
+        if recipe is not None:
+            _check_recipe(recipe)
+        raise
+
+
+def _check_recipe(name: str) -> None:
+    """Raise the recipe's own mistake, if it is one, with its path."""
+    try:
+        from_dict(NeuralLMConfig, load_recipe(name))
     except ConfigError as error:
-        if recipe is None or values or error.path is not None:
-            raise
-        raise ConfigError(error.message, hint=error.hint, path=recipe) from error
+        raise ConfigError(error.message, hint=error.hint, path=name) from error

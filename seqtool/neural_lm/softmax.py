@@ -28,25 +28,31 @@ class FullSoftmax(nn.Module):
     """
 
     def __init__(
-        self, hidden_size: int, vocabulary_size: int, weight: nn.Parameter | None = None
+        self, hidden_size: int, vocabulary_size: int, weight: Tensor | None = None
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size)) if (
-            weight is None
-        ) else weight
+        if weight is None:
+            weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
+        self.weight = weight
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
-        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
+
+        Without any target it is zero.
+        """
         if hidden_NH.device.type == "cpu":
             half = torch.is_autocast_enabled("cpu")
             with torch.autocast("cpu", enabled=False):
-                loss: Tensor = _FusedCrossEntropy.apply(
+                loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
                     hidden_NH.to(self.weight.dtype), self.weight, self.bias, targets_N, half
                 )
             return loss
         logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
-        return functional.cross_entropy(logits_NV.float(), targets_N, ignore_index=IGNORED)
+        total = functional.cross_entropy(
+            logits_NV.float(), targets_N, ignore_index=IGNORED, reduction="sum"
+        )
+        return total / (targets_N != IGNORED).sum().clamp(min=1)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, (N, V)."""
@@ -58,7 +64,7 @@ class FullSoftmax(nn.Module):
         parts = []
         rows = max(1, CHUNK_ELEMENTS // len(self.weight))
         for hidden_RH, targets_R in zip(
-            hidden_NH.split(rows), targets_N.split(rows), strict=True
+            torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True
         ):
             logits_RV = functional.linear(hidden_RH, self.weight, self.bias)
             parts.append(
@@ -85,9 +91,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
         targets_N: Tensor,
         half: bool,
     ) -> Tensor:
-        """Return the mean loss in nats; `half` makes the products in bfloat16, all else as given."""
+        """Return the mean loss in nats; with `half`, products are made in bfloat16."""
         needs_grad = any(ctx.needs_input_grad)
-        num_targets = int((targets_N != IGNORED).sum())
+        num_targets = max(1, int((targets_N != IGNORED).sum()))
         rows = max(16, CHUNK_ELEMENTS // len(weight_VH))
         total = hidden_NH.new_zeros((), dtype=torch.float64)
         grad_hidden = torch.empty_like(hidden_NH)
@@ -114,9 +120,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
             total += losses_R1.sum(dtype=torch.float64)
             if grad_weight is None:
                 continue
-            scale_R1 = kept_R1 / num_targets
+            scale_R1 = kept_R1.to(logits_RV.dtype) / num_targets
             logits_RV *= scale_R1 / sums_R1
-            logits_RV.scatter_add_(1, targets_R1, -scale_R1.to(logits_RV.dtype))
+            logits_RV.scatter_add_(1, targets_R1, -scale_R1)
             grad_bias += logits_RV.sum(dim=0)
             grads_RV = logits_RV.to(product)
             if half:
@@ -126,7 +132,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 torch.mm(grads_RV, factor_VH, out=grad_hidden[chunk])
                 grad_weight.addmm_(grads_RV.t(), hidden_RH)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        return (total / max(1, num_targets)).to(hidden_NH.dtype)
+        return (total / num_targets).to(hidden_NH.dtype)
 
     @staticmethod
     @once_differentiable
