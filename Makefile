@@ -17,8 +17,9 @@ help:  ## show this list
 install: $(INSTALLED)  ## make .venv and install seqtool, as every other target does by itself
 
 $(INSTALLED): pyproject.toml .constraints.txt
-	@$(PYTHON) $(PYTHON_IS_NEW_ENOUGH) || { \
-	  echo "error: seqtool needs Python 3.11 or later; $(PYTHON) is `$(PYTHON) --version 2>&1`" >&2; \
+	@$(PYTHON) $(PYTHON_IS_NEW_ENOUGH) 2>/dev/null || { \
+	  found=`$(PYTHON) --version 2>/dev/null || echo missing`; \
+	  echo "error: seqtool needs Python 3.11 or later, but $(PYTHON) is $$found" >&2; \
 	  echo "hint: name a newer one, for example: make PYTHON=python3.12 demo" >&2; exit 1; }
 	@if [ -x $(BIN)/python ] && ! $(BIN)/python $(PYTHON_IS_NEW_ENOUGH); then rm -rf $(VENV); fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) || { \
