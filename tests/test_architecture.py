@@ -26,22 +26,32 @@ LAYERS = (
     ("errors",),
     ("config", "registry", "vocabulary", "runtime"),
     (
-        "batching",
         "beam_search",
         "checkpoint",
         "corpora",
         "language_model",
         "optimisation",
+        "optimisers",
         "progress",
+        "run_state",
         "sampling",
         "score_tables",
+        "storage",
         "training",
     ),
     TASKS,
     ("analysis",),
     ("cli", "__main__"),
 )
-MAY_IMPORT_TORCH = ("runtime", "training", "corpora.batching", "neural_lm", "parsing.models")
+MAY_IMPORT_TORCH = (
+    "runtime",
+    "training",
+    "optimisers",
+    "run_state",
+    "corpora.batching",
+    "neural_lm",
+    "parsing.models",
+)
 NEVER_IMPORTS_TORCH = ("neural_lm.config", "parsing.config")
 MAY_IMPORT_RICH = ("progress", "cli", "parsing.render")
 MAY_IMPORT_TYPER = ("cli",)

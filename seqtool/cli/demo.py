@@ -39,40 +39,33 @@ class DemoModel:
 LANGUAGES = {"en": "English", "ko": "Korean"}
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
-# sizes for half a minute to a minute each on two cores
+SMALL = {
+    "model.hidden_size": 128,
+    "model.tied": True,
+    "model.dropout_output": 0.2,
+    "data.batch_size": 32,
+    "training.epochs": 12,
+    "training.schedule": "cosine",
+}
+
+# sizes for about half a minute each on two cores
 MODELS = (
     DemoModel(
         "rhn",
         "en",
-        {
-            "model.cell": "rhn",
-            "model.hidden_size": 128,
-            "model.depth": 3,
-            "training.epochs": 8,
-            "model.dropout_output": 0.2,
-        },
+        {"model.cell": "rhn", "model.depth": 2, **SMALL, "training.learning_rate": 0.005},
         prompt="the old",
     ),
     DemoModel(
         "lstm",
         "en",
-        {
-            "model.cell": "lstm",
-            "model.hidden_size": 128,
-            "training.epochs": 8,
-            "model.dropout_output": 0.2,
-        },
+        {"model.cell": "lstm", **SMALL, "training.learning_rate": 0.01},
         prompt="the old",
     ),
     DemoModel(
-        "lstm-ko",
+        "rhn-ko",
         "ko",
-        {
-            "model.cell": "lstm",
-            "model.hidden_size": 128,
-            "training.epochs": 8,
-            "model.dropout_output": 0.2,
-        },
+        {"model.cell": "rhn", "model.depth": 2, **SMALL, "training.learning_rate": 0.005},
     ),
 )
 
@@ -185,9 +178,10 @@ def _options(settings: Mapping[str, Any]) -> list[str]:
     names = {setting: f"--{option.replace('_', '-')}" for option, setting in SETTINGS.items()}
     words = []
     for setting, value in settings.items():
-        words += (
-            [names[setting], str(value)] if setting in names else ["--set", f"{setting}={value}"]
-        )
+        if setting not in names:
+            words += ["--set", f"{setting}={value}"]
+        else:
+            words += [names[setting]] if value is True else [names[setting], str(value)]
     return words
 
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtool.cli import demo, train_lm
+from seqtool.neural_lm.recipes import resolve
+
+Run = Callable[..., Any]
+
+TINY = {"model.hidden_size": 4, "model.depth": 2, "training.epochs": 1, "data.batch_size": 64}
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Make the demo's models as small as can be; return the folder that it runs in."""
+    models = [
+        dataclasses.replace(model, settings={**model.settings, **TINY}) for model in demo.MODELS
+    ]
+    monkeypatch.setattr(demo, "MODELS", models)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_demo_runs_and_ends_with_a_table(seqtool: Run, tiny: Path) -> None:
+    result = seqtool("demo", "--threads", 1)
+    assert result.code == 0, result.stderr
+    for model in demo.MODELS:
+        line = next(
+            line for line in result.stdout.splitlines() if f"runs/demo/{model.name} " in line
+        )
+        perplexity, true_perplexity = (float(cell) for cell in line.split()[-4:-2])
+        assert perplexity > true_perplexity > 1
+        assert (tiny / "runs" / "demo" / model.name / "model.json").is_file()
+    commands = [line for line in result.stderr.splitlines() if line.startswith("$ seqtool ")]
+    assert [shlex.split(command)[2] for command in commands[: 2 + 3 * len(demo.MODELS)]] == [
+        *["prepare"] * len(demo.LANGUAGES),
+        *["train-lm", "eval-ppl", "generate"] * len(demo.MODELS),
+    ]
+
+
+def test_demo_as_json_and_again(seqtool: Run, tiny: Path) -> None:
+    for _ in range(2):  # the second run replaces what the first one made
+        result = seqtool("demo", "--json", "-o", "here", "--threads", 1)
+        assert result.code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    assert [Path(model["model"]).name for model in shown["models"]] == [
+        model.name for model in demo.MODELS
+    ]
+    for model in shown["models"]:
+        assert model["test"]["perplexity"] > model["test"]["true_perplexity"]
+        assert len(model["samples"]) == 3
+
+
+@pytest.mark.parametrize("model", demo.MODELS, ids=lambda model: model.name)
+def test_narrated_command_trains_the_same_model(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch, model: demo.DemoModel
+) -> None:
+    typed = {}
+    monkeypatch.setattr(
+        train_lm, "_train", lambda corpus, output, settings, **options: typed.update(it=settings)
+    )
+    result = seqtool("train-lm", "corpus", *demo._options(model.settings))
+    assert result.code == 0, result.stderr
+    assert typed["it"] == resolve(None, model.settings, [])
