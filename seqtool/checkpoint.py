@@ -3,33 +3,44 @@
     model.json             header: format version, kind, configuration, scores, sums of the files
     vocabulary.json        or tokenizer.model
     weights.safetensors    every array of the model
-    README.md              a model card
+    README.md              a model card, free to be edited
     log.jsonl, last/       left by training: its log, and the state that --resume continues from
+    best/                  the model while training goes on
+    run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
-Every directory is written to a temporary sibling, flushed and renamed, so that a model is there
-whole or not at all. Loading parses JSON and safetensors and never executes code from a file.
+A model is there whole or not at all, and a changed bit is found when it is opened. Loading parses
+JSON and safetensors and never executes code from a file.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import seqtool
+from seqtool import storage
 from seqtool.errors import ModelError, OutputError
 from seqtool.registry import Registry
 
 FORMAT_VERSION = 1
 HEADER = "model.json"
 WEIGHTS = "weights.safetensors"
+CARD = "README.md"
+RUN = "run.json"
+
+# what a run directory may hold, and --force may therefore remove
+_OURS = frozenset(
+    {
+        *(HEADER, WEIGHTS, CARD, RUN),
+        *("vocabulary.json", "tokenizer.model", "log.jsonl"),
+        *("last", "best", "corpus", "tensorboard"),
+    }
+)
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model", {"neural-lm": "seqtool.neural_lm.model:load_model"}
@@ -49,7 +60,7 @@ class Header:
         command: the command that made the model.
         num_parameters: trained numbers, tied ones counted once.
         versions: seqtool, and the libraries that matter for the numbers.
-        files: name -> {"bytes", "sha256"} of every other file of the model.
+        files: name -> {"bytes", "sha256"} of every other file that the model needs.
     """
 
     kind: str
@@ -62,120 +73,77 @@ class Header:
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check every type: headers are read from files.
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a dictionary as readable JSON."""
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def atomic_directory(path: str | Path) -> Iterator[Path]:
-    """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
-
-    A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
-    is removed and what was there stays.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
-    replaced = path.with_name(f".{path.name}.old")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            _flush(file)
-        _flush(temporary)
-        if path.exists():
-            # rename cannot replace a directory that is not empty: step aside first
-            shutil.rmtree(replaced, ignore_errors=True)
-            path.rename(replaced)
-        temporary.rename(path)
-        _flush(path.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        Raises:
+            TypeError: a field is of another type.
+        """
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            kind = {"str": str, "int": int}.get(str(item.type), dict)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise TypeError(f"{item.name} is {value!r}")
+        for name, version in self.versions.items():
+            if not isinstance(version, str):
+                raise TypeError(f"version {version!r} of {name}")
+        for name, entry in self.files.items():
+            if Path(name).name != name or not isinstance(entry, dict):
+                raise TypeError(f"file {name!r}: {entry!r}")
+            if not isinstance(entry.get("bytes"), int) or not isinstance(entry.get("sha256"), str):
+                raise TypeError(f"file {name!r}: {entry!r}")
 
 
-def recover(path: Path) -> None:
-    """Put back a directory whose replacement was cut off between the two renames."""
-    replaced = path.with_name(f".{path.name}.old")
-    if not path.exists() and replaced.is_dir():
-        replaced.rename(path)
-
-
-def save(path: str | Path, header: Header, fill: Callable[[Path], None]) -> None:
+def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], None]) -> None:
     """Write a model directory.
 
     Args:
         path: the directory, replaced if it is there.
         header: all of `model.json` but the sums of the files and seqtool's version.
+        card: the text of README.md.
         fill: writes every other file of the model into the directory it is given.
     """
-    with atomic_directory(path) as directory:
+    with storage.atomic_directory(path) as directory:
         fill(directory)
-        _write_header(directory, header, sorted(file.name for file in directory.iterdir()))
+        files = {
+            file.name: {"bytes": file.stat().st_size, "sha256": storage.sum_of(file)}
+            for file in sorted(directory.iterdir())
+        }
+        (directory / CARD).write_text(card, encoding="utf-8")
+        _write_header(directory, dataclasses.replace(header, files=files))
 
 
-def amend(path: str | Path, header: Header, texts: Mapping[str, str]) -> None:
-    """Replace text files of a finished model and its header, as when final scores are known.
-
-    The header comes last, and each file is replaced whole.
-    """
-    directory = Path(path)
-    for name, text in texts.items():
-        temporary = directory / f".{name}.new"
-        temporary.write_text(text, encoding="utf-8")
-        _flush(temporary)
-        temporary.replace(directory / name)
-    _write_header(directory, header, sorted({*header.files, *texts}))
+def amend(path: str | Path, header: Header, card: str) -> None:
+    """Replace the header and the card of a finished model, as when its final scores are known."""
+    storage.replace_text(Path(path) / CARD, card)
+    _write_header(Path(path), header)
 
 
-def _write_header(directory: Path, header: Header, names: list[str]) -> None:
-    files = {
-        name: {"bytes": (directory / name).stat().st_size, "sha256": _sha256(directory / name)}
-        for name in names
-    }
+def _write_header(directory: Path, header: Header) -> None:
     versions = {**header.versions, "seqtool": seqtool.__version__}
-    complete = dataclasses.replace(header, files=files, versions=versions)
-    temporary = directory / f".{HEADER}.new"
-    write_json(temporary, {"format_version": FORMAT_VERSION, **dataclasses.asdict(complete)})
-    _flush(temporary)
-    temporary.replace(directory / HEADER)
+    complete = dataclasses.asdict(dataclasses.replace(header, versions=versions))
+    content = storage.sealed({"format_version": FORMAT_VERSION, **complete})
+    storage.write_json(directory / HEADER, content)
 
 
 def promote(source: Path, destination: Path) -> None:
     """Make the model in `source` that of `destination`, which may hold other files, and drop it.
 
-    The header comes last and names the sums of the other files, so that a promotion cut off
-    halfway is told from a whole one, and `source` stays until all is done.
+    Until all is done `source` stays, and `find` prefers it: a promotion that was cut off is
+    repeated.
     """
-    names = sorted(read_header(source).files)
-    for name in [*names, HEADER]:
-        temporary = destination / f".{name}.new"
+    files = sorted(source.iterdir(), key=lambda file: (file.name == HEADER, file.name))
+    for file in files:
+        temporary = destination / f".{file.name}.new"
         temporary.unlink(missing_ok=True)
         try:
-            os.link(source / name, temporary)
+            os.link(file, temporary)
         except OSError:  # a file system without hard links
-            shutil.copyfile(source / name, temporary)
-            _flush(temporary)
-        temporary.replace(destination / name)
-    _flush(destination)
-    shutil.rmtree(source)
+            shutil.copy(file, temporary)
+            storage.flush(temporary)
+        temporary.replace(destination / file.name)
+    storage.flush(destination)
+    storage.discard(source)
 
 
 def find(path: str | Path) -> Path:
@@ -184,29 +152,33 @@ def find(path: str | Path) -> Path:
     Raises:
         ModelError: there is no model; the hint says what to do.
     """
-    path = Path(path)
+    path = storage.present(Path(path))
     if not path.exists():
         raise ModelError("no such model", hint=_known_models(path), path=path)
     if not path.is_dir():
         raise ModelError("not a model directory", hint=_known_models(path), path=path)
-    best = path / "best"
-    recover(best)
-    if (best / HEADER).is_file():  # training goes on, or stopped before its end
-        return best
-    if (path / HEADER).is_file():
-        return path
+    for directory in (storage.present(path / "best"), path):
+        if (directory / HEADER).is_file():
+            return directory
     if (path / "last").is_dir():
         raise ModelError(
             "training has not reached its first validation, so there is no model yet",
             hint=f"continue with: seqtool train-lm --resume -o {path}",
             path=path,
         )
-    raise ModelError(f"not a model directory: it has no {HEADER}", hint=_known_models(path), path=path)
+    raise ModelError(
+        f"not a model directory: it has no {HEADER}", hint=_known_models(path), path=path
+    )
 
 
 def _known_models(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
-    known = sorted(str(header.parent) for header in folder.glob(f"*/{HEADER}"))
+    found = {
+        header.parent
+        for pattern in (f"*/{HEADER}", f"runs/*/{HEADER}")
+        for header in folder.glob(pattern)
+    }
+    known = sorted(str(model) for model in found if model != path)
     if known:
         return f"models found there: {', '.join(known[:5])}"
     return "train one, for example with: seqtool train-lm"
@@ -218,39 +190,33 @@ def read_header(path: str | Path) -> Header:
     Raises:
         ModelError: no model, a damaged header, or a newer format version.
     """
-    directory = find(path)
-    header_path = directory / HEADER
-    damaged = ModelError("damaged model header", hint="train the model again", path=header_path)
+    header_path = find(path) / HEADER
+    damaged = ModelError(
+        "damaged model header", hint="copy the model again, or train it again", path=header_path
+    )
     try:
-        content = json.loads(header_path.read_text(encoding="utf-8"))
-        version = content.pop("format_version")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        content = storage.read_object(header_path)
+    except ValueError as error:
         raise damaged from error
-    if not isinstance(version, int) or isinstance(version, bool):
+    version = content.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise damaged
     if version > FORMAT_VERSION:
-        made_by = content.get("versions")
-        made_by = made_by.get("seqtool", "a newer seqtool") if isinstance(made_by, dict) else "?"
+        versions = content.get("versions")
+        made_by = versions.get("seqtool") if isinstance(versions, dict) else None
         raise ModelError(
             f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
-            f"it was made by seqtool {made_by}",
+            f"it was made by seqtool {made_by or 'of a later version'}",
             hint="pip install --upgrade seqtool",
             path=header_path,
         )
-    known = {item.name for item in dataclasses.fields(Header)}
-    if not known >= content.keys() or not {"kind", "config", "tokenizer"} <= content.keys():
-        raise damaged
-    header = Header(**content)
-    for item, kind in (
-        (header.kind, str),
-        (header.config, dict),
-        (header.tokenizer, dict),
-        (header.files, dict),
-        (header.scores, dict),
-    ):
-        if not isinstance(item, kind):
-            raise damaged
-    return header
+    try:
+        if storage.SEAL in content:  # a header written by other means has none
+            content = storage.unseal(content)
+        del content["format_version"]
+        return Header(**content)
+    except (ValueError, TypeError) as error:
+        raise damaged from error
 
 
 def verify(directory: Path, header: Header) -> None:
@@ -259,19 +225,19 @@ def verify(directory: Path, header: Header) -> None:
     Raises:
         ModelError: a file is missing, cut off or changed.
     """
+    hint = "copy the model again, or train it again"
     for name, recorded in header.files.items():
         path = directory / name
-        hint = "copy the model again, or train it again"
         if not path.is_file():
             raise ModelError("this file of the model is missing", hint=hint, path=path)
         size = path.stat().st_size
-        if size != recorded.get("bytes"):
+        if size != recorded["bytes"]:
             raise ModelError(
-                f"damaged: {size} bytes instead of {recorded.get('bytes')}", hint=hint, path=path
+                f"damaged: {size:,} bytes instead of {recorded['bytes']:,}", hint=hint, path=path
             )
-        if _sha256(path) != recorded.get("sha256"):
+        if storage.sum_of(path) != recorded["sha256"]:
             raise ModelError(
-                "damaged: its content does not match the sum in model.json", hint=hint, path=path
+                f"damaged: its content does not match the sum in {HEADER}", hint=hint, path=path
             )
 
 
@@ -285,14 +251,15 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     Raises:
         ModelError: the model is missing, damaged, of another kind or of a newer version.
     """
-    header = read_header(path)
+    directory = find(path)
+    header = read_header(directory)
     if header.kind not in LOADERS:
         raise ModelError(
             f"a model of kind {header.kind!r} is unknown to this seqtool",
             hint="pip install --upgrade seqtool",
             path=path,
         )
-    return LOADERS[header.kind](find(path), header, device=device)
+    return LOADERS[header.kind](directory, header, device=device)
 
 
 def check_output(path: str | Path, *, force: bool) -> None:
@@ -301,15 +268,20 @@ def check_output(path: str | Path, *, force: bool) -> None:
     Raises:
         OutputError: it exists and may not be replaced.
     """
-    path = Path(path)
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    path = storage.present(Path(path))
+    if not path.exists():
         return
-    ours = path.is_dir() and any(
-        (path / name).exists() for name in (HEADER, "last", "best", "corpus", "log.jsonl")
-    )
-    if not ours:
+    names = {item.name for item in path.iterdir()} if path.is_dir() else {path.name}
+    names = {name for name in names if not storage.is_leftover(name)}
+    if path.is_dir() and not names:
+        return
+    foreign = sorted(names - _OURS)
+    # a README.md or a folder called corpus alone may be anybody's
+    proofs = (HEADER, RUN, "corpus/corpus.json")
+    if foreign or not any((path / proof).is_file() for proof in proofs):
+        holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
         raise OutputError(
-            "exists and is no model of seqtool, so it will not be replaced",
+            f"exists and {holds}, so it will not be replaced",
             hint="choose another output with -o",
             path=path,
         )

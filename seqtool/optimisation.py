@@ -34,7 +34,7 @@ class TrainingConfig(Config):
     )
     clip_norm: float = setting(5.0, "clip the gradient to this norm; 0 is off", minimum=0)
     schedule: Literal["constant", "divide", "plateau", "cyclic", "one-cycle", "cosine"] = setting(
-        "constant", "how the learning rate changes"
+        "constant", "constant, divide, plateau, cyclic, one-cycle or cosine"
     )
     schedule_factor: float = setting(
         2.0, "divide: divisor per epoch; plateau: divisor at each plateau", above=1
@@ -50,11 +50,13 @@ class TrainingConfig(Config):
     plateau_patience: int = setting(
         1, "plateau: epochs without improvement before the rate is divided", minimum=1
     )
-    patience: int = setting(0, "stop after this many epochs without improvement; 0 is off", minimum=0)
+    patience: int = setting(
+        0, "stop after this many epochs without improvement; 0 is off", minimum=0
+    )
     precision: Literal["auto", "float32", "bf16"] = setting(
         "auto", "products in float32 or bfloat16; auto is bf16 on a GPU that has it"
     )
-    seed: int = setting(1, "seed of everything random", minimum=0)
+    seed: int = setting(1, "seed of everything random", minimum=0, maximum=2**63 - 1)
     save_minutes: float = setting(5.0, "minutes between saves of the state", above=0)
 
     def check(self) -> None:
@@ -108,7 +110,8 @@ def constant(config: TrainingConfig, at: Position) -> float:
 
 def divide(config: TrainingConfig, at: Position) -> float:
     """Divide by the factor once per epoch after the first `schedule_after` epochs."""
-    return float(config.schedule_factor ** -max(0, math.floor(at.epoch) + 1 - config.schedule_after))
+    num_divisions = max(0, math.floor(at.epoch) + 1 - config.schedule_after)
+    return float(config.schedule_factor**-num_divisions)
 
 
 def plateau(config: TrainingConfig, at: Position) -> float:

@@ -140,9 +140,11 @@ class EventLog:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration as people read it: 42s, 3:07, 1:02:03."""
+    """Return a duration as people read it: 0.4s, 42s, 3:07, 1:02:03."""
     if not math.isfinite(seconds):
         return "?"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -254,7 +256,7 @@ class Display:
             transient=True,
         )
         self._task = self._progress.add_task(
-            "", total=event.total_steps, completed=event.step, epoch="1", state=""
+            "", total=event.total_steps, completed=event.step, epoch=f"-/{event.epochs}", state=""
         )
         self._progress.start()
 
@@ -315,7 +317,8 @@ class TensorBoard:
             raise ConfigError(
                 "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
             ) from error
-        self._make = lambda: SummaryWriter(str(directory))
+        self._make: Callable[..., Any] = SummaryWriter
+        self._directory = directory
         self._writer: Any = None
 
     def __enter__(self) -> Self:
@@ -332,8 +335,10 @@ class TensorBoard:
 
     def show(self, event: Event) -> None:
         """Write the numbers of one event."""
-        if self._writer is None:  # not before the run directory is known to be ours
-            self._writer = self._make()
+        if isinstance(event, RunStarted):  # not before: the run directory is made by then
+            # steps after the saved state are run again: drop what was written of them
+            purge = event.step + 1 if event.resumed else None
+            self._writer = self._make(str(self._directory), purge_step=purge)
         scalars: dict[str, float] = {}
         if isinstance(event, StepDone):
             scalars = {

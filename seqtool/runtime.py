@@ -18,21 +18,19 @@ def choose_device(name: str = "auto") -> str:
     Raises:
         ConfigError: the device is not there.
     """
-    if name == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "cpu"  # mps is slower than the CPU for small recurrent steps, so only on request
-    available = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
+    if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    counts = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": int(torch.backends.mps.is_available()),
     }
-    kind = name.partition(":")[0]
-    if kind not in available:
+    kind, colon, index = name.partition(":")
+    if kind not in counts or (colon and not index.isdecimal()):
         raise ConfigError(f"no device is called {name!r}", hint="choose auto, cpu, cuda or mps")
-    if not available[kind]:
-        raise ConfigError(f"this machine has no {kind} device", hint="use --device cpu or auto")
-    return name
+    if counts[kind] <= int(index or 0):
+        raise ConfigError(f"this machine has no {name} device", hint="use --device cpu or auto")
+    return kind if kind == "cpu" else name
 
 
 def set_threads(num: int | None) -> int:
@@ -52,8 +50,7 @@ def seed_everything(seed: int) -> None:
 def prepare_device(device: str) -> None:
     """Allow the fast float32 products of a GPU (TF32); the CPU is left exact."""
     if device.startswith("cuda"):
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[object]:

@@ -45,14 +45,16 @@ SETTINGS = {
 
 
 def _setting(help: str, *names: str, panel: str = "Settings", metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+    return typer.Option(
+        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False
+    )
 
 
 def train_lm(
     corpus: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CORPUS]",
+            metavar="CORPUS",
             help="A prepared corpus, a text file, or a folder with train, valid and test files; "
             "without it, the shipped English sample.",
             show_default=False,
@@ -72,7 +74,8 @@ def train_lm(
         _setting("Any setting, such as model.tied=true; repeatable.", "--set", metavar="KEY=VALUE"),
     ] = None,
     list_settings: Annotated[
-        bool, typer.Option("--list-settings", help="Print every setting with its meaning, and exit.")
+        bool,
+        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the output directory.")
@@ -180,13 +183,18 @@ def _train(
     from contextlib import ExitStack
 
     from seqtool.neural_lm.train import train_lm as train
-    from seqtool.progress import Display, TensorBoard
+    from seqtool.progress import Display, Event, TensorBoard
 
     deadline = None if max_minutes is None else time.monotonic() + 60.0 * max_minutes
     with ExitStack() as stack:
         listeners = [stack.enter_context(Display()).show]
         if tensorboard:
             listeners.append(stack.enter_context(TensorBoard(output / "tensorboard")).show)
+
+        def show(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+
         trained = train(
             corpus,
             output,
@@ -195,7 +203,7 @@ def _train(
             force=force,
             device=device,
             threads=threads,
-            on_event=lambda event: [listener(event) for listener in listeners],
+            on_event=show,
             should_stop=lambda step: deadline is not None and time.monotonic() >= deadline,
             command=shlex.join(["seqtool", *sys.argv[1:]]),
         )
@@ -211,16 +219,26 @@ def _train(
         )
         return
     note(
-        f"valid perplexity {trained.scores['valid_perplexity']:.2f}, "
-        f"{trained.num_parameters:,} parameters; model in {trained.path}"
+        f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
+        f"measures it; {trained.num_parameters:,} parameters; model in {trained.path}"
     )
     note(f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}")
     print(trained.path)
 
 
 def _list_settings() -> None:
+    """Print every setting as a line of the YAML file that --config takes, with its meaning."""
+    import json
+
     from seqtool.config import leaves
     from seqtool.neural_lm.config import NeuralLMConfig
 
-    for name, field in leaves(NeuralLMConfig):
-        print(f"{name}: {field.default}    # {field.metadata['help']}")
+    section = ""
+    for dotted, field in leaves(NeuralLMConfig):
+        above, _, name = dotted.rpartition(".")
+        if above != section:
+            section = above
+            print(f"{section}:")
+        indent = "  " if above else ""
+        line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
+        print(f"{line:<34}# {field.metadata['help']}")

@@ -11,7 +11,6 @@ from typing import IO, Any, Literal
 import numpy as np
 
 import seqtool
-from seqtool.checkpoint import write_json
 from seqtool.config import Config, setting, to_dict
 from seqtool.corpora.learners import (
     CharLearner,
@@ -30,6 +29,7 @@ from seqtool.corpora.tokenizers import (
     refuse_special_words,
 )
 from seqtool.errors import ConfigError, DataError
+from seqtool.storage import write_json
 from seqtool.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 
 FORMAT_VERSION = 1

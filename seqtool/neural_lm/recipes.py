@@ -55,9 +55,9 @@ def resolve(
     """
     base: dict[str, Any] = {}
     if run is not None:
-        from seqtool.neural_lm.train import read_run
+        from seqtool.neural_lm.train import RunRecord
 
-        base = to_dict(read_run(run)[0])
+        base = to_dict(RunRecord.read(run).config)
     if recipe is not None:
         base = load_recipe(recipe)
     for name, value in values.items():

@@ -1,0 +1,168 @@
+"""Next-token prediction as a task of the training loop, and the card of the model it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_model as save_weights
+from torch import Tensor
+
+import seqtool
+from seqtool import checkpoint, runtime
+from seqtool.config import to_dict
+from seqtool.corpora.batching import IGNORED, TokenStreams
+from seqtool.corpora.prepared import PreparedCorpus
+from seqtool.neural_lm.cells import State as CellState
+from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
+from seqtool.progress import perplexity_of
+from seqtool.training import count_parameters
+
+
+class LanguageModelTask:
+    """Next-token prediction over parallel streams, for `seqtool.training.train`."""
+
+    score = "valid_perplexity"
+    larger_is_better = False
+
+    def __init__(
+        self,
+        corpus: PreparedCorpus,
+        config: NeuralLMConfig,
+        *,
+        device: str,
+        command: str = "",
+    ) -> None:
+        self._corpus, self._config, self._command = corpus, config, command
+        self._device = device
+        self._train = TokenStreams(
+            corpus.ids("train"), config.data.batch_size, config.data.bptt, device=device
+        )
+        self._valid = TokenStreams(
+            corpus.ids("valid"),
+            min(config.data.eval_batch_size, len(corpus.ids("valid"))),
+            config.data.bptt,
+            keep_all=True,
+            device=device,
+        )
+        runtime.seed_everything(config.training.seed)
+        self.module = NeuralNetwork(
+            config.model,
+            len(corpus.vocabulary),
+            sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
+        ).to(device)
+        self._state: list[CellState] = []
+        self.start_epoch(0)
+
+    def start_epoch(self, epoch: int) -> int:
+        """Go back to the beginning of the text with a zero state."""
+        self._state = self.module.initial_state(self._config.data.batch_size)
+        return len(self._train)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of window `index`, nats per token, and its number of tokens."""
+        inputs_TB, targets_TB = self._train[index]
+        hidden_TBH, state = self.module(inputs_TB, self._state)
+        self._state = detach(state)
+        loss = self.module.softmax.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+        return loss, targets_TB.numel()
+
+    def validate(self) -> dict[str, float]:
+        """Return the perplexity of the validation part, read as parallel streams."""
+        state = self.module.initial_state(self._valid.num_streams)
+        nats, num_tokens = 0.0, 0
+        for index in range(len(self._valid)):
+            inputs_TB, targets_TB = self._valid[index]
+            hidden_TBH, state = self.module(inputs_TB, state)
+            log_probs_N = self.module.softmax.target_log_probs(
+                hidden_TBH.flatten(0, 1), targets_TB.flatten()
+            )
+            nats -= float(log_probs_N.double().sum())
+            num_tokens += int((targets_TB != IGNORED).sum())
+        return {self.score: perplexity_of(nats / num_tokens)}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the recurrent state by layer and part."""
+        return {
+            f"{layer}.{part}": tensor
+            for layer, parts in enumerate(self._state)
+            for part, tensor in enumerate(parts)
+        }
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        self._state = [
+            tuple(tensors[f"{layer}.{part}"].to(self._device) for part in range(len(parts)))
+            for layer, parts in enumerate(self._state)
+        ]
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the network, its tokenizer and a model card as a model directory."""
+        tokenizer = self._corpus.tokenizer
+        header = checkpoint.Header(
+            kind=NeuralLanguageModel.kind,
+            config=to_dict(self._config),
+            tokenizer=tokenizer.describe(),
+            scores=dict(scores),
+            data=describe_corpus(self._corpus),
+            command=self._command,
+            num_parameters=count_parameters(self.module),
+            versions={"torch": torch.__version__},
+        )
+
+        def fill(target: Path) -> None:
+            tokenizer.save(target)
+            save_weights(self.module, str(target / checkpoint.WEIGHTS))
+
+        checkpoint.save(directory, header, model_card(header), fill)
+
+
+def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:
+    """Return what a model records of its data: unit, sizes per split, sources and their sums."""
+    return {key: value for key, value in corpus.info.items() if key != "format_version"}
+
+
+def model_card(header: checkpoint.Header) -> str:
+    """Return the README.md of a model: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    depth = f", recurrence depth {model['depth']}" if model["cell"] == "rhn" else ""
+    layers = "1 layer" if model["layers"] == 1 else f"{model['layers']} layers"
+    scores = [
+        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
+    ]
+    splits = [
+        f"| {name} | {split['sentences']:,} | {split['tokens']:,} |"
+        for name, split in header.data.get("splits", {}).items()
+    ]
+    return "\n".join(
+        [
+            f"# A {model['cell'].upper()} language model",
+            "",
+            f"{layers} of {model['hidden_size']} units{depth}, "
+            f"{header.num_parameters:,} parameters, over {header.tokenizer['unit']} units. "
+            f"Made by seqtool {seqtool.__version__}.",
+            "",
+            "| score | value |",
+            "| --- | --- |",
+            *scores,
+            "",
+            "Perplexity counts every token and the sentence end; unknown words are included.",
+            "",
+            "| data | sentences | tokens with `</s>` |",
+            "| --- | --- | --- |",
+            *splits,
+            "",
+            "Made by:",
+            "",
+            f"    {header.command or 'train_lm (Python)'}",
+            "",
+            "Use it:",
+            "",
+            "    seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            '    seqtool generate --prompt "..." -m THIS_DIRECTORY',
+            "",
+        ]
+    )

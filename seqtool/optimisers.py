@@ -1,0 +1,118 @@
+"""The optimisers of a module, their step and their state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqtool.optimisation import OPTIMISERS, TrainingConfig
+
+
+class Optimisers:
+    """One optimiser for all parameters, and SparseAdam for embeddings with sparse gradients.
+
+    Args:
+        module: holds the parameters.
+        config: names the optimiser and its settings.
+        steps_per_epoch: optimiser steps of an epoch; averaged SGD counts in them.
+    """
+
+    def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int) -> None:
+        sparse: list[Tensor] = [
+            inner.weight
+            for inner in module.modules()
+            if isinstance(inner, nn.Embedding) and inner.sparse
+        ]
+        self._dense: list[Tensor] = [
+            parameter
+            for parameter in module.parameters()
+            if not any(parameter is other for other in sparse)
+        ]
+        self._clip_norm = config.clip_norm
+        self._all: list[torch.optim.Optimizer] = [
+            OPTIMISERS[config.optimiser](self._dense, **_arguments(config, steps_per_epoch))
+        ]
+        if sparse:
+            betas = (config.beta1, config.beta2)
+            self._all.append(
+                OPTIMISERS["sparse-adam"](sparse, lr=config.learning_rate, betas=betas)
+            )
+
+    def step(self, rate: float) -> None:
+        """Make one step at the learning rate `rate`, and clear the gradients.
+
+        Dense gradients are clipped first, by the norm of all of them together.
+        """
+        if self._clip_norm:
+            nn.utils.clip_grad_norm_(self._dense, self._clip_norm)
+        for optimiser in self._all:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            for values in optimiser.state.values():
+                if "eta" in values:  # torch's ASGD steps at the rate of the step before
+                    values["eta"].fill_(rate)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within the block, parameters are their running averages (averaged SGD), if kept."""
+        swapped: list[tuple[Tensor, Tensor]] = []
+        for parameter in self._dense:
+            average = self._all[0].state.get(parameter, {}).get("ax")
+            if average is not None:
+                swapped.append((parameter, parameter.detach().clone()))
+                parameter.data.copy_(average)
+        try:
+            yield
+        finally:
+            for parameter, original in swapped:
+                parameter.data.copy_(original)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the state as named tensors and as plain numbers."""
+        tensors: dict[str, Tensor] = {}
+        numbers: dict[str, Any] = {}
+        for number, optimiser in enumerate(self._all):
+            for index, values in optimiser.state_dict()["state"].items():
+                for name, value in values.items():
+                    key = f"{number}.{index}.{name}"
+                    if isinstance(value, Tensor):
+                        tensors[key] = value
+                    else:
+                        numbers[key] = value
+        return tensors, numbers
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Take back what `state` returned; learning rates and the like stay as configured."""
+        for number, optimiser in enumerate(self._all):
+            content = optimiser.state_dict()
+            state: dict[int, dict[str, Any]] = {}
+            for key, value in {**tensors, **numbers}.items():
+                which, index, name = key.split(".", 2)
+                if int(which) == number:
+                    state.setdefault(int(index), {})[name] = value
+            content["state"] = state
+            optimiser.load_state_dict(content)
+
+
+def _arguments(config: TrainingConfig, steps_per_epoch: int) -> dict[str, Any]:
+    """Return the keyword arguments of the optimiser's class."""
+    arguments: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimiser in ("sgd", "adam", "adamw"):
+        arguments["fused"] = True  # one pass over the memory instead of several
+    match config.optimiser:
+        case "sgd" | "rmsprop":
+            arguments["momentum"] = config.momentum
+        case "adam" | "adamw":
+            arguments["betas"] = (config.beta1, config.beta2)
+        case "asgd":
+            # lambd 0 leaves plain SGD; the average is the mean of all weights after the first
+            # `average_after` epochs (Polyak & Juditsky 1992). torch's t0 begins one step later
+            arguments["lambd"] = 0.0
+            arguments["t0"] = config.average_after * steps_per_epoch - 1
+    return arguments

@@ -1,0 +1,209 @@
+"""The state of a training run on disk, `last/`: what `--resume` continues from.
+
+state.safetensors   weights, optimiser, tensors carried from batch to batch, random generators
+state.json          where the run stands, and what its continuation must share
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from seqtool import storage
+from seqtool.errors import ModelError, TrainingError
+from seqtool.optimisers import Optimisers
+
+STATE_VERSION = 1
+TENSORS = "state.safetensors"
+STATE = "state.json"
+
+
+@dataclass
+class RunState:
+    """Where a run stands.
+
+    Attributes:
+        step: optimiser steps made.
+        epoch: the running epoch, from 0.
+        index: its next batch.
+        loss_sum: nats over the items of the running epoch.
+        num_items: items of the running epoch.
+        seconds: time of training and validation.
+        epoch_seconds: time of training in the running epoch.
+        first_loss: that of the first batch; a later one is judged by it.
+        best_epoch: the best epoch, from 1; 0 before the first validation.
+        best_scores: its scores.
+        epochs_since_best: epochs without improvement.
+        epochs_since_plateau: those since the plateau rule last fired.
+        num_plateaus: how often it has fired.
+        log_bytes: size of log.jsonl when the state was saved.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+    loss_sum: float = 0.0
+    num_items: int = 0
+    seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    first_loss: float | None = None
+    best_epoch: int = 0
+    best_scores: dict[str, float] = field(default_factory=dict)
+    epochs_since_best: int = 0
+    epochs_since_plateau: int = 0
+    num_plateaus: int = 0
+    log_bytes: int = 0
+
+
+class Carrier(Protocol):
+    """The part of a task that the state is made of: see `seqtool.training.Task`."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The weights."""
+
+    def start_epoch(self, epoch: int) -> int:
+        """Begin an epoch."""
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the tensors carried from batch to batch."""
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+
+
+def save(
+    directory: Path,
+    task: Carrier,
+    optimisers: Optimisers,
+    run: RunState,
+    fingerprint: Mapping[str, Any],
+) -> None:
+    """Write the whole state of a run, replacing what was saved before.
+
+    Raises:
+        TrainingError: a weight is not finite; what was saved before stays.
+    """
+    weights = _weights(task.module)
+    if not all(bool(torch.isfinite(value).all()) for value in weights.values()):
+        raise TrainingError(
+            f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})",
+            hint="the last good state is kept: add --resume with a lower --lr or --clip",
+        )
+    tensors, numbers = optimisers.state()
+    state = {
+        **{f"module.{name}": value for name, value in weights.items()},
+        **{f"optimiser.{name}": value for name, value in tensors.items()},
+        **{f"carried.{name}": value for name, value in task.carried().items()},
+        "random.cpu": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        state["random.cuda"] = torch.cuda.get_rng_state()
+    with storage.atomic_directory(directory) as temporary:
+        save_file(
+            {name: value.detach().cpu().contiguous().clone() for name, value in state.items()},
+            temporary / TENSORS,
+        )
+        content = {
+            "format_version": STATE_VERSION,
+            "fingerprint": dict(fingerprint),
+            "optimiser": numbers,
+            "run": dataclasses.asdict(run),
+            "tensors": storage.sum_of(temporary / TENSORS),
+        }
+        storage.write_json(temporary / STATE, storage.sealed(content))
+
+
+def restore(
+    directory: Path,
+    task: Carrier,
+    optimisers: Optimisers,
+    run: RunState,
+    fingerprint: Mapping[str, Any],
+) -> int:
+    """Take back what `save` wrote, and return the number of steps of the running epoch.
+
+    Raises:
+        ModelError: it is damaged, of a newer seqtool, or of a run that differs in `fingerprint`.
+    """
+    try:
+        content = storage.read_object(directory / STATE)
+        if content["format_version"] > STATE_VERSION:
+            raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
+        content = storage.unseal(content)
+        _check_fingerprint(content["fingerprint"], fingerprint, directory)
+        if storage.sum_of(directory / TENSORS) != content["tensors"]:
+            raise ValueError("its tensors do not match their sum")
+        tensors = load_file(directory / TENSORS)
+        for name, value in vars(RunState(**content["run"])).items():
+            setattr(run, name, value)
+        with torch.no_grad():
+            for name, parameter in _weights(task.module).items():
+                parameter.copy_(tensors[f"module.{name}"])
+        optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
+        num_steps = task.start_epoch(run.epoch)
+        task.restore_carried(_part(tensors, "carried."))
+        torch.set_rng_state(tensors["random.cpu"])
+        if torch.cuda.is_available() and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"])
+        return num_steps
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
+        raise ModelError(
+            "the saved state is damaged", hint="start again with --force", path=directory
+        ) from error
+
+
+def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> None:
+    """Refuse a continuation that differs from the run, naming what does."""
+    old, new = _flat(before), _flat(json.loads(json.dumps(now)))
+    differing = [
+        f"{name} was {old.get(name)}, not {new.get(name)}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if differing:
+        raise ModelError(
+            f"the run differs: {'; '.join(differing)}",
+            hint="resume with the settings and data of the run, or start again with --force",
+            path=directory,
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
+    return flat
+
+
+def _weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers by name, those shared by two names once."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

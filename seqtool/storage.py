@@ -1,0 +1,230 @@
+"""Files and directories on disk that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+SEAL = "sha256"
+
+
+@contextmanager
+def atomic_directory(path: str | Path) -> Iterator[Path]:
+    """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
+
+    A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
+    is removed and what was there stays; what a killed process left is removed the next time.
+
+    Raises:
+        OSError: it cannot be written (a full disk, no permission); names `path`.
+    """
+    shown, path = Path(path), _absolute(path)
+    temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        temporary.mkdir()
+        yield temporary
+        _flush_tree(temporary)
+        if path.exists():
+            # rename cannot replace a directory that is not empty: step aside first
+            shutil.rmtree(_aside(path), ignore_errors=True)
+            path.rename(_aside(path))
+        temporary.rename(path)
+        flush(path.parent)
+        shutil.rmtree(_aside(path), ignore_errors=True)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        recover(path)
+        located = _locate(error, temporary, shown)
+        if located is error:
+            raise
+        raise located from error
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[None]:
+    """Set what is at `path` aside while the block makes it anew; on any error it is put back."""
+    path = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
+    recover(path)
+    existed = path.exists()
+    if existed:
+        shutil.rmtree(_aside(path), ignore_errors=True)
+        path.rename(_aside(path))
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        recover(path)
+        raise
+    if existed:
+        shutil.rmtree(_aside(path), ignore_errors=True)
+
+
+def present(path: Path) -> Path:
+    """Return `path`, or what was set aside when its replacement was cut off between two renames."""
+    path = path if path.name else _absolute(path)
+    return _aside(path) if not path.exists() and _aside(path).is_dir() else path
+
+
+def recover(path: Path) -> None:
+    """Put back a directory whose replacement was cut off between the two renames."""
+    left = present(path)
+    if left != path and path.name:
+        left.rename(path)
+
+
+def discard(path: Path) -> None:
+    """Remove a directory so that no half of it can ever be met under its name."""
+    shutil.rmtree(_aside(path), ignore_errors=True)
+    doomed = path.with_name(f".{path.name}.new-{os.getpid()}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file or directory of this name is what an interrupted replacement left."""
+    return re.fullmatch(r"\..+\.(new(-.*)?|old)", name) is not None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file, replacing it at once and whole."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        flush(temporary)
+        temporary.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        located = _locate(error, temporary, path)
+        if located is error:
+            raise
+        raise located from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a dictionary as readable JSON, replacing the file at once and whole."""
+    replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dictionary with the SHA-256 of its own content."""
+    plain = json.loads(json.dumps(content))
+    return {**plain, SEAL: _seal(plain)}
+
+
+def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `sealed` was given.
+
+    Raises:
+        ValueError: the content is not what the sum was taken of.
+    """
+    plain = {key: value for key, value in content.items() if key != SEAL}
+    if content.get(SEAL) != _seal(plain):
+        raise ValueError("its content does not match its sum")
+    return plain
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object that a JSON file holds.
+
+    Raises:
+        ValueError: it is no JSON, or no object.
+        OSError: it cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError("holds no JSON object")
+    return content
+
+
+def sum_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(path))  # `.` has no name to derive a sibling's from
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _sweep(path: Path) -> None:
+    """Remove the temporary siblings of `path` whose process is gone."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
+        if not _is_running(left.name.rpartition("-")[2]):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(number: str) -> bool:
+    if not number.isdecimal() or int(number) == os.getpid():
+        return False
+    if os.name == "nt":  # there, signal 0 is Ctrl-C
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or directory is on the disk."""
+    if os.name == "nt":  # no directory can be opened there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _flush_tree(directory: Path) -> None:
+    # safetensors makes files that only their owner can read: follow the umask, as mkdir did
+    mode = directory.stat().st_mode & 0o666
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+        flush(path)
+    flush(directory)
+
+
+def _locate(error: BaseException, temporary: Path, path: Path) -> BaseException:
+    """Return a failed write as an OSError that names `path`; any other error as it is."""
+    if isinstance(error, SafetensorError):
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            return error
+        return OSError(int(number[1]), os.strerror(int(number[1])), str(path))
+    if not isinstance(error, OSError) or error.errno is None:
+        return error
+    # a write names no file, and the temporary one tells a user nothing
+    if error.filename is None or str(error.filename).startswith(str(temporary)):
+        return OSError(error.errno, error.strerror, str(path))
+    return error
