@@ -1,8 +1,8 @@
 """The README is a promise: its commands exist, its quick start runs as written, its links lead on.
 
-The quick start's fenced `sh` and `python` blocks run in order in an empty folder, `seqtool` lines
-only, with two differences from a reader's shell: training is made short (`SHORTER`), and every text
-file that it names holds `BROUGHT`.
+The quick start's `seqtool` lines and `python` blocks run in order in an empty folder, with two
+differences from a reader's shell: training is made short (`SHORTER`), and every text file that is
+named holds `BROUGHT`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from conftest import CommandResult
 from typer.main import get_params_from_function
 
 from seqtool.cli.app import COMMANDS, build_app
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-QUICK_START = "Quick start"
 
 # a later --set wins, so these hold whatever the README says
 SHORTER = {
-    "train-lm": "--set training.epochs=1 --set model.hidden_size=8 --set model.embedding_size=null "
-    "--set model.layers=1 --set model.depth=2"
+    "train-lm": [
+        *("--set", "training.epochs=1", "--set", "model.hidden_size=8", "--set", "model.layers=1"),
+        *("--set", "model.embedding_size=null", "--set", "model.depth=2"),
+    ]
 }
 BROUGHT = "the old dog sleeps .\na cat saw the dog .\nthe cat that the dog saw sleeps .\n" * 60
 
@@ -66,6 +67,7 @@ def seqtool_commands(block: str) -> Iterator[str]:
 
 
 BLOCKS = list(fenced_blocks(README.read_text(encoding="utf-8")))
+QUICK_START = [block for block in BLOCKS if block.heading == "Quick start"]
 SHELL = ("sh", "console", "bash")
 
 
@@ -97,12 +99,7 @@ def options() -> dict[str, set[str]]:
 
 
 def test_there_is_a_quick_start() -> None:
-    commands = [
-        command
-        for block in BLOCKS
-        if block.heading == QUICK_START and block.language in SHELL
-        for command in seqtool_commands(block.text)
-    ]
+    commands = [command for block in QUICK_START for command in seqtool_commands(block.text)]
     assert {"train-lm", "eval-ppl", "generate"} <= {shlex.split(line)[1] for line in commands}
 
 
@@ -130,48 +127,24 @@ def test_every_link_leads_to_a_file() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_quick_start_runs_as_written(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "PATH": f"{make_wrapper(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    bring_files(folder)
-    for block in BLOCKS:
-        if block.heading != QUICK_START:
-            continue
-        if block.language in SHELL:
-            script = "set -eu\n" + "\n".join(seqtool_commands(block.text))
-            command = ["bash", "-c", script]
-        elif block.language == "python":
-            command = [sys.executable, "-W", "error", "-c", block.text]
-        else:
-            continue
-        run = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert run.returncode == 0, f"README.md:{block.line}:\n{block.text}\n{run.stderr}"
-        assert re.search(r"^(error:|Traceback)", run.stderr, flags=re.M) is None, run.stderr
-
-
-def make_wrapper(folder: Path) -> Path:
-    """Make a `seqtool` command that adds the shortening settings; return its folder."""
-    folder.mkdir()
-    cases = "".join(f'  {name}) set -- "$@" {extra} ;;\n' for name, extra in SHORTER.items())
-    script = folder / "seqtool"
-    script.write_text(
-        f'#!/bin/sh\ncase "$1" in\n{cases}esac\nexec "{sys.executable}" -m seqtool "$@"\n'
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return folder
-
-
-def bring_files(folder: Path) -> None:
-    """Write each `*.txt` that the quick start names before it makes it."""
-    quick_start = "\n".join(block.text for block in BLOCKS if block.heading == QUICK_START)
-    for name in sorted(set(re.findall(r"[\w/-]+\.txt\b", quick_start))):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(BROUGHT, encoding="utf-8")
+def test_quick_start_runs_as_written(
+    seqtool: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in sorted(set(re.findall(r"[\w/-]+\.txt\b", "".join(b.text for b in QUICK_START)))):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(BROUGHT, encoding="utf-8")
+    for block in QUICK_START:
+        for command in seqtool_commands(block.text):
+            words = shlex.split(command, comments=True)[1:]
+            result = seqtool(*words, *SHORTER.get(words[0], []))
+            assert result.code == 0, f"README.md:{block.line}: {command}\n{result.stderr}"
+        if block.language == "python":
+            run = subprocess.run(
+                [sys.executable, "-W", "error", "-c", block.text],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert run.returncode == 0, f"README.md:{block.line}:\n{run.stderr}"
