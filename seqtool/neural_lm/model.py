@@ -329,6 +329,7 @@ def load_model(
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
     except (SafetensorError, RuntimeError, OSError) as error:
+        checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
     return NeuralLanguageModel(network, tokenizer, device=device)
 
