@@ -40,33 +40,23 @@ LANGUAGES = {"en": "English", "ko": "Korean"}
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 SMALL = {
-    "model.hidden_size": 128,
+    "model.hidden_size": 160,
     "model.tied": True,
-    "model.dropout_output": 0.2,
-    "data.batch_size": 32,
-    "training.epochs": 12,
+    "model.dropout_input": 0.1,
+    "model.dropout_output": 0.3,
+    "data.batch_size": 16,
+    "data.bptt": 20,
+    "training.epochs": 10,
     "training.schedule": "cosine",
 }
+RHN = {"model.cell": "rhn", "model.depth": 3, **SMALL, "training.learning_rate": 0.005}
+LSTM = {"model.cell": "lstm", **SMALL, "training.learning_rate": 0.008}
 
-# sizes for about half a minute each on two cores
+# half a minute or so each on two cores
 MODELS = (
-    DemoModel(
-        "rhn",
-        "en",
-        {"model.cell": "rhn", "model.depth": 2, **SMALL, "training.learning_rate": 0.005},
-        prompt="the old",
-    ),
-    DemoModel(
-        "lstm",
-        "en",
-        {"model.cell": "lstm", **SMALL, "training.learning_rate": 0.01},
-        prompt="the old",
-    ),
-    DemoModel(
-        "rhn-ko",
-        "ko",
-        {"model.cell": "rhn", "model.depth": 2, **SMALL, "training.learning_rate": 0.005},
-    ),
+    DemoModel("rhn", "en", RHN, prompt="the old"),
+    DemoModel("lstm", "en", LSTM, prompt="the old"),
+    DemoModel("rhn-ko", "ko", RHN),
 )
 
 
