@@ -36,6 +36,7 @@ class DemoModel:
         return str(self.settings["model.cell"])
 
 
+CELLS = {"rhn": "Recurrent Highway Network", "lstm": "LSTM"}
 LANGUAGES = {"en": "English", "ko": "Korean"}
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -148,7 +149,8 @@ def _train(model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | 
     from seqtool.progress import Display
 
     command = ["train-lm", str(corpus.path), *_options(model.settings), "-o", str(path), "--force"]
-    _step(f"Train a language model of the cell {model.cell} on it", command)
+    language = LANGUAGES[model.language]
+    _step(f"Train a language model of the {language} text: {CELLS[model.cell]}", command)
     with Display() as display:
         return train_lm(
             corpus,
