@@ -55,21 +55,42 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[None]:
-    """Set what is at `path` aside while the block makes it anew; on any error it is put back."""
-    path = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
-    recover(path)
+    """Set the content of a directory aside while the block makes it anew.
+
+    On any error it is put back, and a directory that was not there is removed. The directory itself
+    stays where it is: it may be a link, or the current one.
+    """
+    path = Path(path)
     existed = path.exists()
-    if existed:
-        shutil.rmtree(_aside(path), ignore_errors=True)
-        path.rename(_aside(path))
+    aside = path / ".replaced.old"
+    path.mkdir(parents=True, exist_ok=True)
+    _remove(aside)
+    aside.mkdir()
+    for item in _others(path, aside):
+        item.rename(aside / item.name)
     try:
         yield
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
-        recover(path)
+        for item in _others(path, aside):
+            _remove(item)
+        for item in list(aside.iterdir()):
+            item.rename(path / item.name)
+        aside.rmdir()
+        if not existed:
+            path.rmdir()
         raise
-    if existed:
-        shutil.rmtree(_aside(path), ignore_errors=True)
+    _remove(aside)
+
+
+def _others(path: Path, excluded: Path) -> list[Path]:
+    return [item for item in path.iterdir() if item != excluded]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def present(path: Path) -> Path:

@@ -41,8 +41,8 @@ from seqtool.progress import (
 from seqtool.run_state import RunState
 
 REPORT_SECONDS = 0.5
-# losses are fetched from a GPU this often: each fetch waits for it
-FETCH_STEPS = 16
+# after how many steps losses are fetched: each fetch waits for a GPU
+FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0
 LOSS_LIMIT_FACTOR = 3.0
@@ -170,7 +170,7 @@ class _Loop:
         runtime.seed_everything(config.seed)
         self.optimisers = Optimisers(task.module, config, self.steps_per_epoch)
         self.precision = runtime.resolve_precision(config.precision, device)
-        self.fetch_steps = 1 if device == "cpu" else FETCH_STEPS
+        self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
         self.pending: list[tuple[int, Tensor, int]] = []  # step, loss, items: not yet fetched
         self.clock = time.perf_counter()
         # since the last report: nats, items, seconds

@@ -167,7 +167,6 @@ def train_lm(
                 )
             _refuse_inside(corpus, output)
             stack.enter_context(storage.replacing(output))
-            output.mkdir(parents=True)
             opened = _open(corpus, output / "corpus", config)
         task = LanguageModelTask(opened, config, device=chosen, command=command)
         record = RunRecord(config, _relative(opened.path, output), device, threads, command)

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from crashes import dies_at
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from seqtool import storage
+from seqtool.storage import atomic_directory, discard, present, recover, replacing
+
+FILES = {"a.txt": "first", "b.txt": "second", "deep/c.txt": "third"}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def write(path: Path, version: str) -> None:
+    with atomic_directory(path) as directory:
+        (directory / "deep").mkdir()
+        for name, text in FILES.items():
+            (directory / name).write_text(f"{text} {version}")
+
+
+def read(path: Path) -> str:
+    """Return the version of a directory, having seen that it is whole."""
+    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    assert found == set(FILES)
+    versions = set()
+    for name, text in FILES.items():
+        content = (path / name).read_text()
+        assert content.startswith(f"{text} ")
+        versions.add(content.removeprefix(f"{text} "))
+    assert len(versions) == 1
+    return versions.pop()
+
+
+def names(path: Path) -> list[str]:
+    return sorted(item.name for item in path.iterdir())
+
+
+def test_a_directory_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "모델 one"
+    write(path, "old")
+    assert read(path) == "old"
+    write(path, "new")
+    assert read(path) == "new"
+    assert names(path.parent) == ["모델 one"]
+
+
+def test_the_current_directory_has_a_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write(Path(), "new")
+    assert read(tmp_path / "here") == "new"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_what_was_there(tmp_path: Path, error: type[BaseException]) -> None:
+    write(tmp_path / "x", "old")
+
+    def fail(path: Path) -> None:
+        with atomic_directory(path) as directory:
+            (directory / "half").write_text("half")
+            raise error
+
+    for name in ("x", "y"):
+        with pytest.raises(error):
+            fail(tmp_path / name)
+    assert read(tmp_path / "x") == "old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_failure_between_the_two_renames_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "x", "old")
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if ".new-" in self.name:
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        write(tmp_path / "x", "new")
+    assert caught.value.filename == str(tmp_path / "x")
+    assert read(tmp_path / "x") == "old"
+    assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_process_that_dies_anywhere_leaves_the_old_or_the_new(
+    tmp_path: Path, exists: bool
+) -> None:
+    seen = set()
+    number = 0
+    while True:
+        path = tmp_path / str(number) / "x"
+        path.parent.mkdir()
+        if exists:
+            write(path, "old")
+        died = dies_at(number, lambda path=path: write(path, "new"))  # type: ignore[misc]
+        left = present(path)  # what a reader sees
+        seen.add(read(left) if left.exists() else "nothing")
+        write(path, "newest")  # the next one cleans up
+        assert names(path.parent) == ["x"]
+        assert read(path) == "newest"
+        if not died:
+            break
+        number += 1
+    assert number > 10
+    assert seen == {"old" if exists else "nothing", "new"}
+
+
+def test_recovering_changes_nothing_that_is_whole(tmp_path: Path) -> None:
+    write(tmp_path / "x", "new")
+    write(tmp_path / ".x.old", "old")
+    recover(tmp_path / "x")
+    assert read(tmp_path / "x") == "new"
+    discard(tmp_path / "x")
+    assert names(tmp_path) == []
+    recover(tmp_path / "x")
+    assert names(tmp_path) == []
+
+
+def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:
+    number, seen = 0, set()
+    while True:
+        path = tmp_path / str(number) / "x"
+        write(path, "old")
+        died = dies_at(number, lambda path=path: discard(path))  # type: ignore[misc]
+        seen.add(read(path) if present(path).exists() else "nothing")
+        if not died:
+            break
+        number += 1
+    assert seen == {"old", "nothing"}
+
+
+def test_the_temporary_directory_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
+    running = tmp_path / f".x.new-{os.getppid()}"
+    running.mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".x.new-{ended.pid}").mkdir()
+    write(tmp_path / "x", "new")
+    assert names(tmp_path) == [running.name, "x"]
+
+
+def fill(path: Path, version: str, error: type[BaseException] | None = None) -> None:
+    """Make a directory anew with `replacing`, and perhaps fail then."""
+    with replacing(path):
+        assert names(path) == [".replaced.old"]
+        (path / "deep").mkdir()
+        for name, text in FILES.items():
+            (path / name).write_text(f"{text} {version}")
+        if error is not None:
+            raise error
+
+
+def test_replacing_puts_the_old_back(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "x"
+    with pytest.raises(KeyboardInterrupt):
+        fill(path, "first", KeyboardInterrupt)
+    assert names(path.parent) == []
+    fill(path, "old")
+    with pytest.raises(KeyboardInterrupt):
+        fill(path, "new", KeyboardInterrupt)
+    assert read(path) == "old"
+    fill(path, "new")
+    assert read(path) == "new"
+    assert names(path.parent) == ["x"]
+
+
+def test_replacing_follows_links_and_keeps_their_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "large disk" / "x"
+    write(real, "old")
+    (tmp_path / "link").symlink_to(real)
+    (real / "linked").symlink_to(tmp_path)
+    fill(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert read(real) == "new"
+    monkeypatch.chdir(real)
+    fill(Path(), "newest")
+    assert read(Path()) == "newest"
+    assert names(tmp_path) == ["large disk", "link"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(".x.old", True), (".x.new-12", True), (".x.new", True), (".git", False), ("x.old", False)],
+)
+def test_leftovers_are_told_by_their_names(name: str, expected: bool) -> None:
+    assert storage.is_leftover(name) is expected
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_files_follow_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with atomic_directory(tmp_path / "x") as directory:
+            # safetensors makes its files for their owner alone
+            save_file({"a": np.zeros(2)}, directory / "a.safetensors")
+            (directory / "b").write_text("b")
+    finally:
+        os.umask(before)
+    for name in ("a.safetensors", "b"):
+        mode = stat.S_IMODE((tmp_path / "x" / name).stat().st_mode)
+        assert mode == 0o666 & ~mask
+
+
+def text_writer(directory: Path) -> None:
+    (directory / "a").write_bytes(bytes(100_000))
+
+
+def tensor_writer(directory: Path) -> None:
+    save_file({"a": np.zeros(100_000)}, directory / "a.safetensors")
+
+
+@pytest.mark.parametrize("writer", [text_writer, tensor_writer])
+def test_a_full_disk_names_the_output(tmp_path: Path, writer: Callable[[Path], None]) -> None:
+    """A limit on the size of files stands for a full disk."""
+    write(tmp_path / "x", "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with (
+            pytest.raises(OSError, match="File too large") as caught,
+            atomic_directory(tmp_path / "x") as directory,
+        ):
+            writer(directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(tmp_path / "x")
+    assert read(tmp_path / "x") == "old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_errors_of_other_files_keep_their_names(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, atomic_directory(tmp_path / "x"):
+        (tmp_path / "input").read_text()
+    assert caught.value.filename == str(tmp_path / "input")
+
+
+def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    number = 0
+    path.write_text("old")
+    while dies_at(number, lambda: storage.replace_text(path, "new")):
+        assert path.read_text() in ("old", "new")
+        number += 1
+    assert path.read_text() == "new"
+    with pytest.raises(IsADirectoryError):
+        storage.replace_text(tmp_path, "new")
+    assert names(tmp_path) == ["t"]
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_sealed_content_comes_back(content: dict[str, object]) -> None:
+    content.pop(storage.SEAL, None)
+    sealed = storage.sealed(content)
+    assert storage.unseal(sealed) == content
+    assert list(sealed) == [*content, storage.SEAL]
+
+
+@given(st.dictionaries(st.text(), JSON), st.text(), JSON)
+def test_any_change_breaks_the_seal(content: dict[str, object], key: str, value: object) -> None:
+    content.pop(storage.SEAL, None)
+    sealed = storage.sealed(content)
+    changed = {**sealed, key: value}
+    if repr(changed) == repr(sealed):
+        assert storage.unseal(changed) == content
+    else:
+        with pytest.raises(ValueError, match="does not match"):
+            storage.unseal(changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ('{"a": 1} x', "Extra data"),
+        ("[]", "no JSON object"),
+        ("3", "no JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ("\xff", "can't decode byte 0xff"),
+    ],
+)
+def test_what_is_no_json_object_is_a_value_error(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=message):
+        storage.read_object(tmp_path / "x.json")
