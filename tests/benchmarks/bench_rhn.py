@@ -1,0 +1,132 @@
+"""RHN training beside a naive loop of two linear layers per micro-step.
+
+    python tests/benchmarks/bench_rhn.py [--steps 20]
+
+First the layer alone, forward and backward (256 units, depth 5, 32 streams, windows of 35 tokens),
+then the training of whole models of characters and of words, from the same weights, with the same
+batches, clipping and fused Adam, on one thread, step by step in turn, to the same losses. The last
+line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import report
+import torch
+from torch import Tensor, nn
+
+from seqtool.neural_lm.cells import RecurrentHighwayCell
+from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.model import NeuralNetwork
+
+HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
+
+
+class NaiveLayer(nn.Module):
+    """Two linear layers per micro-step; those of the first read the input and the state."""
+
+    def __init__(self, cell: RecurrentHighwayCell) -> None:
+        super().__init__()
+        self.candidates, self.transforms = nn.ModuleList(), nn.ModuleList()
+        for depth in range(DEPTH):
+            for gate, layers in enumerate((self.candidates, self.transforms)):
+                rows = slice(gate * HIDDEN, (gate + 1) * HIDDEN)
+                weight = cell.weight_state[depth][:, rows].t()
+                if depth == 0:
+                    weight = torch.cat([cell.weight_input[rows], weight], dim=1)
+                linear = nn.Linear(weight.shape[1], HIDDEN)
+                with torch.no_grad():
+                    linear.weight.copy_(weight)
+                    linear.bias.copy_(cell.bias[depth, rows])
+                layers.append(linear)
+
+    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = []
+        for entering in inputs:
+            for depth in range(DEPTH):
+                read = torch.cat([entering, state], dim=1) if depth == 0 else state
+                h = torch.tanh(self.candidates[depth](read))
+                t = torch.sigmoid(self.transforms[depth](read))
+                state = h * t + state * (1 - t)
+            outputs.append(state)
+        return torch.stack(outputs), state
+
+
+class NaiveModel(nn.Module):
+    """Embedding, naive layer and linear layer, with the weights of one of our networks."""
+
+    def __init__(self, network: NeuralNetwork) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding.from_pretrained(
+            network.embedding.weight.detach().clone(), freeze=False
+        )
+        (cell,) = network.cells
+        assert isinstance(cell, RecurrentHighwayCell)
+        self.layer = NaiveLayer(cell)
+        self.linear = nn.Linear(HIDDEN, network.embedding.num_embeddings)
+        self.linear.load_state_dict(network.softmax.state_dict())
+
+    def initial_state(self) -> tuple[Tensor, ...]:
+        return (torch.zeros(BATCH, HIDDEN),)
+
+    def forward(
+        self, inputs: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        outputs, last = self.layer(self.embedding(inputs), state[0])
+        return self.linear(outputs), (last,)
+
+
+def race_layers(num_steps: int) -> report.Race:
+    """Let both layers take turns in running forward and backward."""
+    torch.manual_seed(0)
+    cell = RecurrentHighwayCell(HIDDEN, HIDDEN, ModelConfig(cell="rhn", depth=DEPTH))
+    for parameter in cell.parameters():
+        nn.init.uniform_(parameter, -0.05, 0.05)
+    naive = NaiveLayer(cell)
+    inputs = torch.randn(BPTT, BATCH, HIDDEN, requires_grad=True)
+    state, gradient = torch.zeros(BATCH, HIDDEN), torch.randn(BPTT, BATCH, HIDDEN)
+    torch.testing.assert_close(cell(inputs, (state,))[0], naive(inputs, state)[0])
+
+    def ours() -> None:
+        cell.zero_grad()
+        cell(inputs, (state,))[0].backward(gradient)
+
+    def theirs() -> None:
+        naive.zero_grad()
+        naive(inputs, state)[0].backward(gradient)
+
+    return report.take_turns(ours, theirs, num_steps)
+
+
+def race_models(vocabulary_size: int, num_steps: int) -> report.Race:
+    """Let both models take turns in training."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        num_ids = BATCH * BPTT * (num_steps + report.WARM_UP + 2)
+        corpus = report.make_corpus(folder, vocabulary_size, num_ids)
+        config = report.settings(
+            cell="rhn", hidden_size=HIDDEN, depth=DEPTH, batch_size=BATCH, bptt=BPTT
+        )
+        task = report.RecordedTask(corpus, config)
+        naive = report.BareLoop(NaiveModel(task.module), corpus, config)
+        race = report.race_training(task, config, folder, naive.step, num_steps)
+        task.compare(naive.losses)
+        return race
+
+
+def main(num_steps: int) -> None:
+    """Print what came of the three races."""
+    table = report.Report("rhn", "two linear layers")
+    table.add("layer", race_layers(num_steps), BATCH * BPTT, at_least=1.3)
+    table.add("training, 200 characters", race_models(200, num_steps), BATCH * BPTT, at_least=1.3)
+    table.add("training, 10,000 words", race_models(10_000, num_steps), BATCH * BPTT, at_least=1.3)
+    table.end()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20, help="steps of each that are timed")
+    main(parser.parse_args().steps)
