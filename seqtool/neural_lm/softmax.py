@@ -5,6 +5,7 @@ Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from torch.nn import functional
 
 from seqtool.corpora.batching import IGNORED
 
-# elements of one chunk of logits: some 16 MB of float32, so that it is still near when reread
-CHUNK_ELEMENTS = 4_000_000
+# elements of one chunk of logits: 48 MB of float32; with smaller chunks, adding up the gradient of
+# the weight takes longer than what the cache saves
+CHUNK_ELEMENTS = 12_000_000
 
 
 class FullSoftmax(nn.Module):
@@ -93,7 +95,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         """Return the mean loss in nats; with `half`, products are made in bfloat16."""
         needs_grad = any(ctx.needs_input_grad)
-        num_targets = max(1, int((targets_N != IGNORED).sum()))
+        kept_N1 = (targets_N != IGNORED)[:, None]
+        targets_N1 = targets_N[:, None].clamp(min=0)
+        num_targets = max(1, int(kept_N1.sum()))
         rows = max(16, CHUNK_ELEMENTS // len(weight_VH))
         total = hidden_NH.new_zeros((), dtype=torch.float64)
         grad_hidden = torch.empty_like(hidden_NH)
@@ -102,36 +106,42 @@ class _FusedCrossEntropy(torch.autograd.Function):
         buffer = hidden_NH.new_empty(min(rows, len(hidden_NH)), len(weight_VH))
         product = torch.bfloat16 if half else hidden_NH.dtype
         factor_VH, factor_NH = weight_VH.to(product), hidden_NH.to(product)
+        # the mean's 1 / number of targets goes into the small factor
+        scaled_NH = (hidden_NH / num_targets).to(product)
         for start in range(0, len(hidden_NH), rows):
             chunk = slice(start, start + rows)
-            hidden_RH = factor_NH[chunk]
-            targets_R1 = targets_N[chunk, None]
-            kept_R1 = targets_R1 != IGNORED
-            targets_R1 = targets_R1.clamp(min=0)
+            hidden_RH, targets_R1, kept_R1 = factor_NH[chunk], targets_N1[chunk], kept_N1[chunk]
             logits_RV = buffer[: len(hidden_RH)]
             if half:
-                torch.add(torch.mm(hidden_RH, factor_VH.t()), bias_V, out=logits_RV)
+                logits_RV.copy_(torch.mm(hidden_RH, factor_VH.t()))
+                logits_RV += bias_V
             else:
                 torch.addmm(bias_V, hidden_RH, factor_VH.t(), out=logits_RV)
-            logits_RV -= logits_RV.amax(dim=1, keepdim=True)
-            target_logits_R1 = logits_RV.gather(1, targets_R1)
-            sums_R1 = logits_RV.exp_().sum(dim=1, keepdim=True)
-            losses_R1 = (sums_R1.log() - target_logits_R1) * kept_R1
-            total += losses_R1.sum(dtype=torch.float64)
+            probs_RV = torch.softmax(logits_RV, dim=1, out=logits_RV)
+            losses_R1 = -probs_RV.gather(1, targets_R1).log()
+            lost_R = losses_R1[:, 0] > -math.log(torch.finfo(losses_R1.dtype).tiny)
+            if bool(lost_R.any()):  # probabilities that round to zero, though their logs do not
+                exact_LV = torch.addmm(bias_V, hidden_NH[chunk][lost_R], weight_VH.t())
+                losses_R1[lost_R, 0] = functional.cross_entropy(
+                    exact_LV, targets_R1[lost_R, 0], reduction="none"
+                )
+            total += (losses_R1 * kept_R1).sum(dtype=torch.float64)
             if grad_weight is None:
                 continue
-            scale_R1 = kept_R1.to(logits_RV.dtype) / num_targets
-            logits_RV *= scale_R1 / sums_R1
-            logits_RV.scatter_add_(1, targets_R1, -scale_R1)
-            grad_bias += logits_RV.sum(dim=0)
-            grads_RV = logits_RV.to(product)
+            probs_RV.scatter_add_(
+                1, targets_R1, probs_RV.new_full((1, 1), -1).expand_as(targets_R1)
+            )
+            if not bool(kept_R1.all()):
+                probs_RV *= kept_R1
+            grad_bias += probs_RV.sum(dim=0)
+            grads_RV = probs_RV.to(product)
             if half:
                 grad_hidden[chunk] = torch.mm(grads_RV, factor_VH)
-                grad_weight += torch.mm(grads_RV.t(), hidden_RH)
+                grad_weight += torch.mm(grads_RV.t(), scaled_NH[chunk]).to(grad_weight.dtype)
             else:
                 torch.mm(grads_RV, factor_VH, out=grad_hidden[chunk])
-                grad_weight.addmm_(grads_RV.t(), hidden_RH)
-        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+                grad_weight.addmm_(grads_RV.t(), scaled_NH[chunk])
+        ctx.save_for_backward(grad_hidden / num_targets, grad_weight, grad_bias / num_targets)
         return (total / num_targets).to(hidden_NH.dtype)
 
     @staticmethod
