@@ -53,7 +53,7 @@ SMALL = {
 RHN = {"model.cell": "rhn", "model.depth": 3, **SMALL, "training.learning_rate": 0.005}
 LSTM = {"model.cell": "lstm", **SMALL, "training.learning_rate": 0.008}
 
-# half a minute or so each on two cores
+# up to a minute each on one core; models this small gain little from a second one
 MODELS = (
     DemoModel("rhn", "en", RHN, prompt="the old"),
     DemoModel("lstm", "en", LSTM, prompt="the old"),
@@ -76,7 +76,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
     ] = Path("runs/demo"),
-    threads: ThreadsOption = None,
+    threads: ThreadsOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare, train, evaluate and generate on the shipped sample, in three minutes.
@@ -149,6 +149,7 @@ def _train(model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | 
     from seqtool.progress import Display
 
     command = ["train-lm", str(corpus.path), *_options(model.settings), "-o", str(path), "--force"]
+    command += [] if threads is None else ["--threads", str(threads)]
     language = LANGUAGES[model.language]
     _step(f"Train a language model of the {language} text: {CELLS[model.cell]}", command)
     with Display() as display:
