@@ -47,7 +47,7 @@ SMALL = {
     "model.dropout_output": 0.3,
     "data.batch_size": 16,
     "data.bptt": 20,
-    "training.epochs": 10,
+    "training.epochs": 8,
     "training.schedule": "cosine",
 }
 RHN = {"model.cell": "rhn", "model.depth": 3, **SMALL, "training.learning_rate": 0.005}

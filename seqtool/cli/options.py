@@ -27,10 +27,6 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores if not given."),
 ]
-ModelOption = Annotated[
-    list[Path] | None,
-    typer.Option("--model", "-m", metavar="MODEL", help="A trained model; may be repeated."),
-]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]

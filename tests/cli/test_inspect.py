@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
         (directory / "weights.safetensors").write_bytes(bytes(2_500_000))
         (directory / "vocabulary.json").write_bytes(b"{}")
 
-    checkpoint.save(tmp_path / "model", HEADER, fill)
+    checkpoint.save(tmp_path / "model", HEADER, "# A model\n", fill)
     return tmp_path / "model"
 
 
