@@ -142,6 +142,7 @@ def promote(source: Path, destination: Path) -> None:
             shutil.copy(file, temporary)
             storage.flush(temporary)
         temporary.replace(destination / file.name)
+        temporary.unlink(missing_ok=True)  # replacing a link to the same file leaves both
     storage.flush(destination)
     storage.discard(source)
 

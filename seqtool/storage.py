@@ -39,11 +39,11 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
         _flush_tree(temporary)
         if path.exists():
             # rename cannot replace a directory that is not empty: step aside first
-            shutil.rmtree(_aside(path), ignore_errors=True)
+            _remove(_aside(path))
             path.rename(_aside(path))
         temporary.rename(path)
         flush(path.parent)
-        shutil.rmtree(_aside(path), ignore_errors=True)
+        _remove(_aside(path))
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         recover(path)
@@ -100,19 +100,21 @@ def present(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Put back a directory whose replacement was cut off between the two renames."""
-    left = present(path)
-    if left != path and path.name:
-        left.rename(path)
+    """Finish or undo a replacement that was cut off, as only the one who writes may do."""
+    path = _absolute(path)
+    if present(path) != path:
+        _aside(path).rename(path)
+    _remove(_aside(path))
+    _sweep(path)
 
 
 def discard(path: Path) -> None:
     """Remove a directory so that no half of it can ever be met under its name."""
-    shutil.rmtree(_aside(path), ignore_errors=True)
+    _remove(_aside(path))
     doomed = path.with_name(f".{path.name}.new-{os.getpid()}")
-    shutil.rmtree(doomed, ignore_errors=True)
+    _remove(doomed)
     path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    _remove(doomed)
 
 
 def is_leftover(name: str) -> bool:

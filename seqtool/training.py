@@ -270,6 +270,7 @@ class _Loop:
         run.step += 1
         run.index += 1
         seconds = self.tick()
+        run.seconds += seconds
         run.epoch_seconds += seconds
         self.report_seconds += seconds
 

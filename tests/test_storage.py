@@ -128,11 +128,13 @@ def test_a_process_that_dies_anywhere_leaves_the_old_or_the_new(
     assert seen == {"old" if exists else "nothing", "new"}
 
 
-def test_recovering_changes_nothing_that_is_whole(tmp_path: Path) -> None:
+def test_recovering_keeps_what_is_whole_and_drops_the_rest(tmp_path: Path) -> None:
     write(tmp_path / "x", "new")
     write(tmp_path / ".x.old", "old")
     recover(tmp_path / "x")
     assert read(tmp_path / "x") == "new"
+    assert names(tmp_path) == ["x"]
+    write(tmp_path / ".x.old", "old")
     discard(tmp_path / "x")
     assert names(tmp_path) == []
     recover(tmp_path / "x")

@@ -1,0 +1,614 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from toy_tasks import NUM_ITEMS, NUM_STEPS, ToyTask
+
+from seqtool import training
+from seqtool.errors import ModelError, TrainingError
+from seqtool.optimisation import TrainingConfig
+from seqtool.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
+from seqtool.training import train
+
+EPOCHS = 3
+TOTAL = EPOCHS * NUM_STEPS
+RUNS: dict[str, dict[str, Any]] = {
+    "sgd": {"optimiser": "sgd", "learning_rate": 0.5, "momentum": 0.9},
+    "adagrad": {"optimiser": "adagrad", "weight_decay": 0.01},
+    "rmsprop": {"optimiser": "rmsprop", "momentum": 0.2},
+    "adam": {"optimiser": "adam"},
+    "adamw": {"optimiser": "adamw", "weight_decay": 0.1, "clip_norm": 0.1},
+    "asgd": {"optimiser": "asgd", "learning_rate": 0.5, "average_after": 1},
+    "sparse-adam": {"optimiser": "sgd", "embedding_optimiser": "sparse-adam"},
+    "divide": {"schedule": "divide"},
+    "plateau": {"schedule": "plateau", "learning_rate": 1.0},
+    "cyclic": {"schedule": "cyclic", "optimiser": "asgd"},
+    "one-cycle": {"schedule": "one-cycle"},
+    "cosine": {"schedule": "cosine", "schedule_warmup": 0.3},
+    "patience": {"patience": 1, "learning_rate": 1.0},
+}
+
+
+@pytest.fixture(autouse=True)
+def every_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "REPORT_SECONDS", 0.0)
+
+
+def run(
+    directory: Path,
+    task: ToyTask | None = None,
+    *,
+    resume: bool = False,
+    stop_at: int | None = None,
+    fingerprint: dict[str, Any] | None = None,
+    **settings: Any,
+) -> list[Event]:
+    """Train the toy task, until step `stop_at`; return the events."""
+    config = TrainingConfig(**{"epochs": EPOCHS, **settings})
+    task = task or ToyTask(sparse=config.embedding_optimiser == "sparse-adam")
+    directory.mkdir(exist_ok=True)
+    return list(
+        train(
+            task,
+            config,
+            directory,
+            device="cpu",
+            fingerprint=fingerprint or {"model": {"size": 3}},
+            resume=resume,
+            should_stop=lambda step: step == stop_at,
+        )
+    )
+
+
+def state(directory: Path) -> dict[str, Tensor]:
+    return load_file(directory / "last" / "state.safetensors")
+
+
+def record(directory: Path) -> dict[str, Any]:
+    """Where the run stands, without what depends on the clock."""
+    content = json.loads((directory / "last" / "state.json").read_text())
+    timing = {"seconds", "epoch_seconds", "log_bytes"}
+    return {key: value for key, value in content["run"].items() if key not in timing}
+
+
+def log(directory: Path, kind: str = "") -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if kind in ("", line["event"])]
+
+
+def curve(directory: Path) -> list[tuple[Any, ...]]:
+    """What the log says of every step and epoch, without what depends on the clock."""
+    names = ("event", "epoch", "step", "loss", "learning_rate", "scores", "is_best")
+    return [
+        tuple(line.get(name) for name in names)
+        for line in log(directory)
+        if line["event"] in ("step", "epoch")
+    ]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Both ended with the same weights, optimiser, random state, record, log and model."""
+    first, second = state(one), state(other)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert value.equal(second[name]), name
+    assert record(one) == record(other)
+    assert curve(one) == curve(other)
+    model, other_model = (load_file(path / "weights.safetensors") for path in (one, other))
+    assert model.keys() == other_model.keys()
+    assert all(value.equal(other_model[name]) for name, value in model.items())
+    assert not (one / "best").exists()
+    assert not (other / "best").exists()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stopped_run_continues_exactly(tmp_path: Path, name: str) -> None:
+    run(tmp_path / "whole", **RUNS[name])
+    # stopped before the first step, within the first epoch, at its end, and once more
+    for number, stops in enumerate([(0, 3), (NUM_STEPS,), (5, 6, 11)]):
+        path = tmp_path / str(number)
+        for resumed, stop in enumerate(stops):
+            events = run(path, resume=resumed > 0, stop_at=stop, **RUNS[name])
+            if name == "patience" and stop == 11:
+                continue  # it had ended before
+            assert isinstance(events[-1], RunFinished)
+            assert (events[-1].reason, events[-1].step) == ("interrupted", stop)
+        run(path, resume=True, **RUNS[name])
+        assert_same_run(tmp_path / "whole", path)
+
+
+def test_the_runs_above_use_what_they_name(tmp_path: Path) -> None:
+    run(tmp_path / "plateau", **RUNS["plateau"])
+    assert record(tmp_path / "plateau")["num_plateaus"] > 0
+    events = run(tmp_path / "patience", **RUNS["patience"])
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].reason == "stopped early"
+    run(tmp_path / "asgd", **RUNS["asgd"])
+    assert any("ax" in key for key in state(tmp_path / "asgd"))
+    run(tmp_path / "sparse", **RUNS["sparse-adam"])
+    assert any("exp_avg" in key for key in state(tmp_path / "sparse"))
+
+
+def test_the_log_has_every_step_once(tmp_path: Path) -> None:
+    run(tmp_path, stop_at=5)
+    run(tmp_path, resume=True)
+    steps = [(line["epoch"], line["step"]) for line in log(tmp_path, "step")]
+    assert steps == [(1 + step // NUM_STEPS, step + 1) for step in range(TOTAL)]
+    epochs = [(line["epoch"], line["step"]) for line in log(tmp_path, "epoch")]
+    assert epochs == [(1, 4), (2, 8), (3, 12)]
+    assert [line["event"] for line in log(tmp_path)].count("run_finished") == 1
+    starts = [(line["step"], line["resumed"]) for line in log(tmp_path, "run_started")]
+    assert starts == [(0, False), (5, True)]
+
+
+def test_losses_that_were_not_reported_when_it_stopped_are_reported_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "REPORT_SECONDS", 3600.0)
+    run(tmp_path, stop_at=3)
+    (line,) = log(tmp_path, "step")
+    assert line["step"] == 3
+    run(tmp_path, resume=True)
+    whole = tmp_path / "whole"
+    run(whole)
+    losses = [line["loss"] for line in log(tmp_path, "epoch")]
+    assert losses == [line["loss"] for line in log(whole, "epoch")]
+
+
+def test_a_state_saved_between_two_epochs_and_within(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saving after every step, also after the last one of an epoch, changes nothing."""
+    run(tmp_path / "whole")
+
+    class PulledTheCableError(Exception):
+        pass
+
+    for step in range(1, TOTAL + 1):
+        path = tmp_path / str(step)
+        saves = 0
+        real = training.run_state.save
+
+        def save(*arguments: Any, step: int = step, real: Any = real) -> None:
+            nonlocal saves
+            real(*arguments)
+            saves += 1
+            if arguments[3].step == step:
+                raise PulledTheCableError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(training.run_state, "save", save)
+            with pytest.raises(PulledTheCableError):
+                run(path, save_minutes=1e-9)
+        assert saves == step + 1 + (step - 1) // NUM_STEPS
+        run(path, resume=True)
+        assert_same_run(tmp_path / "whole", path)
+
+
+DYING = """
+import os, pathlib, sys
+from crashes import dies_at
+from test_training import assert_same_run, run
+from seqtool import training
+from seqtool.optimisation import TrainingConfig
+from seqtool.optimisers import Optimisers
+from toy_tasks import ToyTask
+training.REPORT_SECONDS = 0.0
+os.fsync = lambda handle: None  # a process that dies does not take the disk with it
+# what torch imports at the first step, so that not every child does; no autograd before a fork
+module = ToyTask().module
+module.linear.weight.grad = module.linear.weight.detach().clone()
+Optimisers(module, TrainingConfig(optimiser="asgd"), 4).step(0.1)
+folder = pathlib.Path(sys.argv[1])
+settings = dict(epochs=2, save_minutes=1e-9, optimiser="asgd", learning_rate=0.5)
+assert not dies_at(10**6, lambda: run(folder / "whole", **settings))
+number = died = 0
+while True:
+    path = folder / str(number)
+    if not dies_at(number, lambda: run(path, **settings)):
+        break
+    died += 1
+    path.mkdir(exist_ok=True)
+    assert not dies_at(10**6, lambda: run(path, resume=True, **{**settings, "save_minutes": 9.0}))
+    assert_same_run(folder / "whole", path)
+    left = sorted(item.name for item in path.iterdir())
+    assert left == ["last", "log.jsonl", "weights.safetensors"], left
+    number += int(sys.argv[2])
+print(died)
+"""
+
+
+def test_a_killed_run_continues_exactly(tmp_path: Path) -> None:
+    """It dies at file operations all over the run: within saves, promotions and the log."""
+    process = subprocess.run(
+        [sys.executable, "-c", DYING, str(tmp_path), "13"],
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[1]}:{Path(__file__).parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) > 15
+
+
+def test_the_seed_decides_everything_random(tmp_path: Path) -> None:
+    run(tmp_path / "a", seed=3)
+    run(tmp_path / "b", seed=3)
+    run(tmp_path / "c", seed=4)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    # the toy's weights do not depend on the seed, but its dropout does
+    assert not state(tmp_path / "a")["module.linear.weight"].equal(
+        state(tmp_path / "c")["module.linear.weight"]
+    )
+
+
+def finish(events: list[Event]) -> RunFinished:
+    (finished,) = (event for event in events if isinstance(event, RunFinished))
+    return finished
+
+
+def test_a_finished_run_is_continued(tmp_path: Path) -> None:
+    settings = {"optimiser": "sgd", "learning_rate": 0.3}
+    run(tmp_path / "whole", epochs=5, **settings)
+    run(tmp_path / "parts", epochs=2, **settings)
+    assert finish(run(tmp_path / "parts", resume=True, epochs=2, **settings)).step == 8
+    run(tmp_path / "parts", resume=True, epochs=5, **settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("larger_is_better", [False, True])
+def test_the_best_epoch_stays_the_model(tmp_path: Path, larger_is_better: bool) -> None:
+    scores = [3.0, 1.0, 2.0, 1.0, 4.0, 0.5, 6.0]
+    if larger_is_better:
+        scores = [-score for score in scores]
+
+    def go(epochs: int, *, resume: bool) -> tuple[RunFinished, ToyTask]:
+        task = ToyTask(scripted=scores)
+        task.larger_is_better = larger_is_better
+        return finish(run(tmp_path, task, epochs=epochs, resume=resume)), task
+
+    def model() -> Tensor:
+        return load_file(tmp_path / "weights.safetensors")["linear.weight"]
+
+    finished, task = go(3, resume=False)
+    assert (finished.best_epoch, finished.best_scores) == (2, {"valid_error": scores[1]})
+    best = task.validated[1]
+    assert model().equal(best)
+    finished, task = go(5, resume=True)  # no later epoch is better; an equal one is not
+    assert finished.best_epoch == 2
+    assert model().equal(best)
+    finished, task = go(7, resume=True)
+    assert finished.best_epoch == 6
+    assert model().equal(task.validated[0])
+    assert [line["is_best"] for line in log(tmp_path, "epoch")] == [
+        *(True, True, False, False, False, True, False)
+    ]
+
+
+def test_early_stopping_counts_epochs_without_improvement(tmp_path: Path) -> None:
+    scores = [5.0, 4.0, 4.5, 3.0, 3.5, 3.4, 3.3, 1.0]
+    events = run(tmp_path, ToyTask(scripted=scores), epochs=8, patience=3)
+    assert finish(events).reason == "stopped early"
+    assert (finish(events).epoch, finish(events).best_epoch) == (7, 4)
+    # stopped is stopped: resuming makes no further step
+    events = run(tmp_path, ToyTask(scripted=scores), epochs=8, patience=3, resume=True)
+    assert (finish(events).reason, finish(events).epoch) == ("stopped early", 7)
+    # more patience goes on
+    events = run(tmp_path, ToyTask(scripted=scores), epochs=8, patience=4, resume=True)
+    assert (finish(events).reason, finish(events).best_epoch) == ("finished", 8)
+
+
+def test_the_rate_is_divided_on_plateaus(tmp_path: Path) -> None:
+    scores = [5.0, 4.0, 4.5, 4.5, 3.0, 3.1, 3.2, 3.3, 3.4]
+    settings = {"schedule": "plateau", "learning_rate": 8.0, "optimiser": "sgd", "epochs": 9}
+    run(tmp_path / "1", ToyTask(scripted=scores), **settings)
+    # no improvement in epochs 3, 4, 6, 7 and 8: the epochs after them are slower
+    expected = [8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 1.0, 0.5, 0.25]
+    assert [line["learning_rate"] for line in log(tmp_path / "1", "epoch")] == expected
+    run(tmp_path / "2", ToyTask(scripted=scores), plateau_patience=2, **settings)
+    expected = [8.0, 8.0, 8.0, 8.0, 4.0, 4.0, 4.0, 2.0, 2.0]
+    assert [line["learning_rate"] for line in log(tmp_path / "2", "epoch")] == expected
+
+
+def test_averaged_weights_are_validated_and_saved_but_not_trained(tmp_path: Path) -> None:
+    settings = {"learning_rate": 0.5, "epochs": 2, "clip_norm": 0.0}
+    weights: list[Tensor] = []
+
+    class Watching(ToyTask):
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            weights.append(self.module.linear.weight.detach().clone())
+            return super().loss(index)
+
+    task = Watching(scripted=[2.0, 1.0])
+    run(tmp_path / "asgd", task, optimiser="asgd", average_after=1, **settings)
+    last = state(tmp_path / "asgd")["module.linear.weight"]
+    after = [*weights[1:], last]  # the weights after steps 1 to 8
+    assert task.validated[0].equal(after[3])  # nothing is averaged in the first epoch
+    torch.testing.assert_close(task.validated[1], torch.stack(after[4:]).mean(dim=0))
+    assert load_file(tmp_path / "asgd" / "weights.safetensors")["linear.weight"].equal(
+        task.validated[1]
+    )
+    weights.clear()
+    task = Watching(scripted=[2.0, 1.0])
+    run(tmp_path / "sgd", task, optimiser="sgd", **settings)
+    torch.testing.assert_close(state(tmp_path / "sgd")["module.linear.weight"], last)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> None:
+    class Signalled(ToyTask):
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            if self._epoch == 1 and index == 2:
+                os.kill(os.getpid(), number)
+            return super().loss(index)
+
+    before = signal.getsignal(number)
+    events = run(tmp_path / "stopped", Signalled())
+    assert signal.getsignal(number) is before
+    # the step that ran when the signal came is finished
+    assert (finish(events).reason, finish(events).step) == ("interrupted", 7)
+    run(tmp_path / "stopped", resume=True)
+    run(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_signal_during_validation_stops_after_it(tmp_path: Path) -> None:
+    class Signalled(ToyTask):
+        def validate(self) -> dict[str, float]:
+            if self._epoch == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().validate()
+
+    events = run(tmp_path / "stopped", Signalled())
+    assert (finish(events).reason, finish(events).step) == ("interrupted", 8)
+    run(tmp_path / "stopped", resume=True)
+    run(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    class Impatient(ToyTask):
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            if self._epoch == 1 and index == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+                pytest.fail("not stopped at once")
+            return super().loss(index)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", Impatient())
+    assert signal.getsignal(signal.SIGINT) is before
+    run(tmp_path / "stopped", resume=True)
+    run(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_in_another_thread_signals_are_left_alone(tmp_path: Path) -> None:
+    thread = threading.Thread(target=run, args=(tmp_path / "threaded",))
+    thread.start()
+    thread.join()
+    run(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "threaded")
+
+
+def is_finite(directory: Path) -> bool:
+    return all(
+        bool(value.isfinite().all())
+        for name, value in state(directory).items()
+        if value.is_floating_point()
+    )
+
+
+@pytest.mark.parametrize("per_fetch", [1, 3, 16])
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (math.nan, "the loss is not a number"),
+        (math.inf, "the loss is infinite"),
+        (1e6, "the loss exploded to"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 6, 8, 11])
+def test_a_bad_loss_stops_and_names_its_step(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    per_fetch: int,
+    factor: float,
+    words: str,
+    step: int,
+) -> None:
+    """As on a CPU, and as on a GPU where losses are fetched together, after the steps are made."""
+    if step == 1 and factor == 1e6:
+        pytest.skip("the first loss is the measure of the others")
+    monkeypatch.setitem(training.FETCH_STEPS, "cpu", per_fetch)
+    with pytest.raises(TrainingError) as caught:
+        run(tmp_path, ToyTask(factors={step: factor}), save_minutes=1e-9)
+    assert caught.value.message.startswith(words)
+    assert caught.value.message.endswith(f" at step {step} (epoch {1 + (step - 1) // NUM_STEPS})")
+    assert is_finite(tmp_path)
+    assert record(tmp_path)["step"] < step
+    # it goes on from there at a lower rate
+    events = run(tmp_path, resume=True, learning_rate=1e-4)
+    assert finish(events).reason == "finished"
+
+
+@pytest.mark.parametrize("per_fetch", [3, 16])
+def test_losses_fetched_together_are_all_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_fetch: int
+) -> None:
+    run(tmp_path / "whole")
+    monkeypatch.setitem(training.FETCH_STEPS, "cpu", per_fetch)
+    path = tmp_path / "fetched"
+    run(path, stop_at=6, save_minutes=1e-9)
+    assert record(path)["num_items"] == 2 * NUM_ITEMS
+    run(path, resume=True, save_minutes=1e-9)
+    expected = [line["loss"] for line in log(tmp_path / "whole", "epoch")]
+    assert [line["loss"] for line in log(path, "epoch")] == pytest.approx(expected, rel=1e-12)
+    name = "module.linear.weight"
+    assert state(path)[name].equal(state(tmp_path / "whole")[name])
+
+
+def test_a_bad_loss_that_is_still_pending_is_never_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(training.FETCH_STEPS, "cpu", 16)
+    with pytest.raises(TrainingError, match="at step 6"):
+        run(tmp_path, ToyTask(factors={6: math.nan}), stop_at=7)
+    assert record(tmp_path)["step"] == NUM_STEPS
+    assert is_finite(tmp_path)
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
+    """The loss is fine, its gradient is not: the square root of zero."""
+
+    class BadGradient(ToyTask):
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            loss, num_items = super().loss(index)
+            if self._epoch == 1 and index == 1:
+                loss = loss + (self.module.linear.weight * 0.0).sum().sqrt()
+            return loss, num_items
+
+    with pytest.raises(TrainingError, match="weights are no longer finite after step 6"):
+        run(tmp_path, BadGradient(), save_minutes=1e-9)
+    assert record(tmp_path)["step"] == 5
+    assert is_finite(tmp_path)
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_validation_that_is_not_finite_stops(tmp_path: Path, score: float) -> None:
+    with pytest.raises(TrainingError, match=r"after step 8 \(epoch 2\)"):
+        run(tmp_path, ToyTask(scripted=[1.0, score, 1.0]))
+    assert record(tmp_path)["step"] == NUM_STEPS
+    assert (tmp_path / "best" / "weights.safetensors").is_file()
+    assert finish(run(tmp_path, resume=True)).reason == "finished"
+
+
+def test_a_huge_rate_explodes(tmp_path: Path) -> None:
+    class Linear(ToyTask):
+        """Without the bounded tanh."""
+
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            outputs = self.module.embedding(self._ids[index])
+            return (outputs - self._targets[index]).square().mean(), NUM_ITEMS
+
+    with pytest.raises(TrainingError, match=r"the loss exploded to .* at step 2"):
+        run(tmp_path, Linear(), optimiser="sgd", learning_rate=1e4, clip_norm=0.0)
+    assert is_finite(tmp_path)
+    run(tmp_path, Linear(), optimiser="sgd", learning_rate=0.1, resume=True)
+
+
+def test_a_large_first_loss_is_no_explosion(tmp_path: Path) -> None:
+    factors = dict.fromkeys(range(1, TOTAL + 1), 1000.0)
+    events = run(tmp_path, ToyTask(factors=factors), learning_rate=1e-6)
+    losses = [event.loss for event in events if isinstance(event, StepDone)]
+    assert losses[0] > training.LOSS_LIMIT
+
+
+def test_another_configuration_is_refused_by_name(tmp_path: Path) -> None:
+    before = {"model": {"size": 3, "cell": "rnn"}, "shape": (1, 2)}
+    run(tmp_path, stop_at=2, fingerprint=before)
+    saved = state(tmp_path)
+    changed = {"model": {"size": 4, "cell": "rnn"}, "shape": (1, 2), "corpus": "x"}
+    with pytest.raises(ModelError) as caught:
+        run(tmp_path, resume=True, fingerprint=changed)
+    assert (
+        caught.value.message == "the run differs: corpus was None, not x; model.size was 3, not 4"
+    )
+    assert caught.value.path == str(tmp_path / "last")
+    assert all(value.equal(saved[name]) for name, value in state(tmp_path).items())
+    assert finish(run(tmp_path, resume=True, fingerprint=before)).reason == "finished"
+
+
+def test_resuming_where_nothing_was_saved_begins(tmp_path: Path) -> None:
+    events = run(tmp_path, resume=True)
+    assert isinstance(events[0], RunStarted)
+    assert not events[0].resumed
+    assert finish(events).step == TOTAL
+
+
+def test_events_tell_time_and_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that gains a second at each look, whatever is looked at it for."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    monkeypatch.setattr(training.time, "perf_counter", clock)
+    events = run(tmp_path)
+    steps = [event for event in events if isinstance(event, StepDone)]
+    assert [event.step for event in steps] == list(range(1, TOTAL + 1))
+    assert steps[-1].seconds_left == 0.0
+    for event in steps:
+        # a step takes 1 to 3 looks, and a fourth of a validation
+        assert TOTAL - event.step <= event.seconds_left <= 4.0 * (TOTAL - event.step)
+        assert NUM_ITEMS / 10.0 < event.items_per_second <= NUM_ITEMS
+    for done in events:
+        if isinstance(done, EpochDone):
+            assert done.seconds >= NUM_STEPS
+            assert done.items_per_second == NUM_STEPS * NUM_ITEMS / done.seconds
+    assert finish(events).seconds >= sum(e.seconds for e in events if isinstance(e, EpochDone))
+
+
+def test_a_listener_that_fails_ends_the_run_cleanly(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    events = train(
+        ToyTask(), TrainingConfig(), tmp_path, device="cpu", fingerprint={"model": {"size": 3}}
+    )
+    next(events)
+    assert signal.getsignal(signal.SIGINT) is not before
+    events.close()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert finish(run(tmp_path, resume=True)).reason == "finished"
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut(path: Path, position: int) -> None:
+    path.write_bytes(path.read_bytes()[:position])
+
+
+@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("name", ["state.json", "state.safetensors"])
+def test_a_damaged_state_is_told(
+    tmp_path: Path, name: str, damage: Callable[[Path, int], None]
+) -> None:
+    run(tmp_path, stop_at=2)
+    path = tmp_path / "last" / name
+    whole = path.read_bytes()
+    for position in range(0, len(whole), max(1, len(whole) // 40)):
+        damage(path, position)
+        with pytest.raises(ModelError) as caught:
+            run(tmp_path, resume=True)
+        assert caught.value.message in ("the saved state is damaged", "saved by a newer seqtool")
+        path.write_bytes(whole)
+    path.unlink()
+    with pytest.raises(ModelError, match="the saved state is damaged"):
+        run(tmp_path, resume=True)
+
+
+def test_a_state_of_a_newer_version_is_told(tmp_path: Path) -> None:
+    run(tmp_path, stop_at=2)
+    path = tmp_path / "last" / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 2}))
+    with pytest.raises(ModelError, match="saved by a newer seqtool"):
+        run(tmp_path, resume=True)
