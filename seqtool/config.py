@@ -128,7 +128,7 @@ def _coerce(value: Any, kind: Any, name: str) -> Any:
         if not isinstance(value, list | tuple):
             raise refusal
         return tuple(_coerce(item, get_args(kind)[0], name) for item in value)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
@@ -167,9 +167,7 @@ def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> 
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise ConfigError(
-                f"unknown setting {prefix}{key}", hint=did_you_mean(str(key), known)
-            )
+            raise ConfigError(f"unknown setting {prefix}{key}", hint=did_you_mean(str(key), known))
     try:
         return kind(**values)
     except ConfigError as error:
@@ -230,7 +228,7 @@ def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(hints[field.name]):
-            yield from leaves(hints[field.name], f"{prefix}{field.name}.")  # type: ignore[arg-type]
+            yield from leaves(hints[field.name], f"{prefix}{field.name}.")
         else:
             yield f"{prefix}{field.name}", field
 
@@ -247,7 +245,10 @@ def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) ->
         matches = [name]
     if not matches:
         short = {dotted.rpartition(".")[2] for dotted in names}
-        raise ConfigError(f"unknown setting {name}", hint=did_you_mean(name, {*names, *short}))
+        raise ConfigError(
+            f"unknown setting {name}",
+            hint=did_you_mean(name, {*names, *short}, otherwise="see --list-settings"),
+        )
     if len(matches) > 1:
         raise ConfigError(f"{name} could mean several settings", hint=f"use {' or '.join(matches)}")
     *sections, last = matches[0].split(".")

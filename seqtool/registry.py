@@ -12,13 +12,13 @@ from seqtool.errors import ConfigError
 T = TypeVar("T")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest known names, or all of them when none is near."""
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return a hint: the nearest known names; `otherwise`, or all names, when none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"choose one of: {', '.join(names)}"
+    return otherwise or f"choose one of: {', '.join(names)}"
 
 
 class Registry(Generic[T]):
