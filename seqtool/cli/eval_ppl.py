@@ -26,7 +26,7 @@ def eval_ppl(
     text: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[TEXT]...",
+            metavar="TEXT",
             help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
             "stdin, or one prepared corpus. The shipped sample's English test text if not given.",
             show_default=False,

@@ -19,7 +19,8 @@ class ModelConfig(Config):
     cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
     hidden_size: int = setting(200, "units per layer", minimum=1)
     embedding_size: int | None = setting(
-        None, "embedding width; default: hidden_size, or the vocabulary size if that is smaller",
+        None,
+        "embedding width; default: hidden_size, or the vocabulary size if that is smaller",
         minimum=1,
     )
     layers: int = setting(1, "stacked layers", minimum=1)
