@@ -1,0 +1,461 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from crashes import dies_at
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import seqtool
+from seqtool import checkpoint, storage
+from seqtool.checkpoint import HEADER, WEIGHTS, Header, find, read_header, verify
+from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.errors import ModelError, OutputError
+from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
+from seqtool.neural_lm.task import LanguageModelTask
+
+TEXT = "".join(f"{'a b c d e'[: 2 * (i % 5) + 1]} b\n" for i in range(60))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text(TEXT)
+    return prepare([folder / "text.txt"], folder / "corpus", PrepareConfig(split=(80.0, 20.0)))
+
+
+def save_lm(path: Path, corpus: PreparedCorpus, **model: Any) -> None:
+    """Write an untrained language model of a few numbers."""
+    config = NeuralLMConfig(
+        model=ModelConfig(**{"hidden_size": 3, **model}), data=DataConfig(batch_size=2, bptt=4)
+    )
+    LanguageModelTask(corpus, config, device="cpu").save_model(path, {"valid_perplexity": 2.5})
+
+
+def log_probs(path: Path) -> list[float]:
+    (scores,) = checkpoint.load(path).score([np.array([2, 3, 1, 4, 1], dtype=np.int32)])
+    return [float(value) for value in scores.log_probs]
+
+
+@pytest.fixture(scope="module")
+def original(corpus: PreparedCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "lm"
+    save_lm(path, corpus)
+    return path
+
+
+@pytest.fixture
+def model(original: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return Path(shutil.copytree(original, tmp_path / "lm"))
+
+
+def write(path: Path, version: str) -> None:
+    """Write a model of two files, without torch."""
+
+    def fill(directory: Path) -> None:
+        (directory / WEIGHTS).write_text(f"weights {version}")
+        (directory / "vocabulary.json").write_text(f"vocabulary {version}")
+
+    header = Header(kind="toy", config={"version": version}, tokenizer={"unit": "word"})
+    checkpoint.save(path, header, f"# Model {version}\n", fill)
+
+
+def read(path: Path) -> str:
+    """Return the version of the model at `path`, having seen that it is whole."""
+    directory, header = find(path), read_header(path)
+    verify(directory, header)
+    assert sorted(header.files) == ["vocabulary.json", WEIGHTS]
+    version: str = header.config["version"]
+    assert (directory / WEIGHTS).read_text() == f"weights {version}"
+    return version
+
+
+def deaths(
+    tmp_path: Path, prepare: Callable[[Path], None], act: Callable[[Path], None]
+) -> Iterator[Path]:
+    """Yield directories in which `act` died, a file operation later each time; it ends whole."""
+    number, died = 0, True
+    while died:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        prepare(folder)
+        died = dies_at(number, lambda folder=folder: act(folder))  # type: ignore[misc]
+        yield folder
+        number += 1
+    assert number > 5
+
+
+def test_a_header_comes_back(tmp_path: Path) -> None:
+    header = Header(
+        kind="toy",
+        config={"layers": 2, "름": [1.5, None]},
+        tokenizer={"unit": "word"},
+        scores={"valid_perplexity": 12.5},
+        data={"splits": {}},
+        command="seqtool train-lm 'a b'",
+        num_parameters=12,
+        versions={"torch": "2.13.0"},
+    )
+    checkpoint.save(tmp_path / "m", header, "card", lambda directory: None)
+    expected = dataclasses.replace(
+        header, versions={"torch": "2.13.0", "seqtool": seqtool.__version__}
+    )
+    assert read_header(tmp_path / "m") == expected
+    content = json.loads((tmp_path / "m" / HEADER).read_text(encoding="utf-8"))
+    assert content["format_version"] == checkpoint.FORMAT_VERSION
+    assert "름" in (tmp_path / "m" / HEADER).read_text(encoding="utf-8")
+    assert (tmp_path / "m" / "README.md").read_text() == "card"
+
+
+def test_a_model_saved_over_another_is_one_of_both_at_every_crash(tmp_path: Path) -> None:
+    seen = {
+        read(folder / "m")
+        for folder in deaths(
+            tmp_path, lambda folder: write(folder / "m", "old"), lambda f: write(f / "m", "new")
+        )
+    }
+    assert seen == {"old", "new"}
+
+
+def test_a_model_is_there_whole_or_not_at_all_at_every_crash(tmp_path: Path) -> None:
+    seen = set()
+    for folder in deaths(tmp_path, lambda folder: None, lambda f: write(f / "m", "new")):
+        try:
+            seen.add(read(folder / "m"))
+        except ModelError as error:
+            seen.add(error.message)
+    assert seen == {"no such model", "new"}
+
+
+def amend(path: Path) -> None:
+    header = read_header(path)
+    checkpoint.amend(path, dataclasses.replace(header, scores={"final": 1.0}), "# Final\n")
+
+
+def test_an_amended_model_is_whole_at_every_crash(tmp_path: Path) -> None:
+    seen = set()
+    for folder in deaths(tmp_path, lambda f: write(f / "m", "old"), lambda f: amend(f / "m")):
+        assert read(folder / "m") == "old"
+        seen.add((str(read_header(folder / "m").scores), (folder / "m/README.md").read_text()))
+    assert seen == {
+        ("{}", "# Model old\n"),
+        ("{}", "# Final\n"),
+        ("{'final': 1.0}", "# Final\n"),
+    }
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_promoted_model_is_whole_at_every_crash(
+    tmp_path: Path, exists: bool, hard_links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new one is found from the first moment on: it was the best before it was promoted."""
+    if not hard_links:
+
+        def refuse(*arguments: object) -> None:
+            raise OSError("no hard links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+
+    def prepare_run(folder: Path) -> None:
+        if exists:
+            write(folder / "m", "old")
+        write(folder / "m" / "best", "new")
+        (folder / "m" / "log.jsonl").write_text("log")
+
+    def promote(folder: Path) -> None:
+        checkpoint.promote(folder / "m" / "best", folder / "m")
+
+    for folder in deaths(tmp_path, prepare_run, promote):
+        assert read(folder / "m") == "new"
+        if (folder / "m" / "best").exists():  # as a resumed run does
+            promote(folder)
+        storage.recover(folder / "m" / "best")
+        names = sorted(path.name for path in (folder / "m").iterdir())
+        assert names == ["README.md", "log.jsonl", HEADER, "vocabulary.json", WEIGHTS]
+        assert read(folder / "m") == "new"
+
+
+def test_readers_change_nothing(tmp_path: Path) -> None:
+    """A model that steps aside while it is replaced is read where it is."""
+    write(tmp_path / "m" / "best", "old")
+    (tmp_path / "m" / "best").rename(tmp_path / "m" / ".best.old")
+    assert read(tmp_path / "m") == "old"
+    assert [path.name for path in (tmp_path / "m").iterdir()] == [".best.old"]
+    (tmp_path / "m").rename(tmp_path / ".m.old")
+    assert find(tmp_path / "m") == tmp_path / ".m.old" / ".best.old"
+
+
+def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) -> None:
+    (tmp_path / "m" / "last").mkdir(parents=True)
+    with pytest.raises(ModelError, match="has not reached its first validation") as caught:
+        find(tmp_path / "m")
+    assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
+    write(tmp_path / "m" / "best", "new")
+    assert find(tmp_path / "m") == tmp_path / "m" / "best"
+    assert read(tmp_path / "m") == "new"
+
+
+def test_no_such_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such model") as caught:
+        find(tmp_path / "lm")
+    assert caught.value.hint == "train one, for example with: seqtool train-lm"
+    write(tmp_path / "lm-1", "1")
+    write(tmp_path / "runs" / "lm-2", "2")
+    with pytest.raises(ModelError, match="no such model") as caught:
+        find(tmp_path / "lm")
+    near = f"{tmp_path / 'lm-1'}, {tmp_path / 'runs' / 'lm-2'}"
+    assert caught.value.hint == f"models found there: {near}"
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ModelError, match=r"not a model directory$"):
+        checkpoint.load(tmp_path / "file")
+    with pytest.raises(ModelError, match="not a model directory: it has no model"):
+        checkpoint.load(tmp_path / "folder")
+
+
+def test_a_model_of_a_later_version(model: Path) -> None:
+    content = json.loads((model / HEADER).read_text())
+    content |= {"format_version": 2, "versions": {"seqtool": "3.1"}, "new_field": 1}
+    (model / HEADER).write_text(json.dumps(content))
+    with pytest.raises(ModelError) as caught:
+        checkpoint.load(model)
+    assert caught.value.message == (
+        "model format 2 is newer than this seqtool reads (1); it was made by seqtool 3.1"
+    )
+    assert caught.value.hint == "pip install --upgrade seqtool"
+
+
+def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:
+    write(tmp_path / "m", "1")
+    with pytest.raises(ModelError, match="kind 'toy' is unknown"):
+        checkpoint.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
+def test_a_flipped_bit_is_found(model: Path, name: str) -> None:
+    """Wherever it is; but in a number 1e-05 becoming 1E-05 changes nothing."""
+    path = model / name
+    whole = path.read_bytes()
+    expected, header = log_probs(model), read_header(model)
+    generator = np.random.default_rng(1)
+    positions = generator.choice(8 * len(whole), size=150, replace=False)
+    for position in positions.tolist():
+        flipped = bytearray(whole)
+        flipped[position // 8] ^= 1 << position % 8
+        path.write_bytes(bytes(flipped))
+        try:
+            scores = log_probs(model)
+        except ModelError:
+            continue
+        assert name == HEADER
+        assert (read_header(model), scores) == (header, expected)
+        assert bytes(flipped).lower() == whole.lower()
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
+def test_a_file_that_is_cut_off_or_missing_is_found(model: Path, name: str) -> None:
+    path = model / name
+    whole = path.read_bytes()
+    for size in (0, 1, 7, 8, 9, len(whole) // 2, len(whole) - 1 - (name == HEADER)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ModelError) as caught:
+            checkpoint.load(model)
+        assert caught.value.hint
+    path.unlink()
+    with pytest.raises(ModelError) as caught:
+        checkpoint.load(model)
+    assert caught.value.hint
+
+
+def test_the_card_may_be_edited(model: Path) -> None:
+    expected = log_probs(model)
+    (model / "README.md").write_text("What I think of this model")
+    assert log_probs(model) == expected
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places in a JSON value."""
+    yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from nodes(inner, (*path, key))
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 40)
+    | st.floats()
+    | st.sampled_from(["", "word", "byte", "bpe", "rhn", "../../x", "\ud800", "neural-lm"])
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_header_with_anything_in_it_is_a_model_error_or_harmless(
+    model: Path, original: Path, data: st.DataObject
+) -> None:
+    """With its own sum taken away, so that what it says is judged, not that it was changed."""
+    content = json.loads((original / HEADER).read_text())
+    sum_taken_away = data.draw(st.integers(0, 9)) > 0
+    if sum_taken_away:
+        del content[storage.SEAL]
+    before = copy.deepcopy(content)
+    for _ in range(data.draw(st.integers(1, 2))):
+        places = [path for path in nodes(content) if path]
+        *above, key = data.draw(st.sampled_from(places))
+        target = content
+        for part in above:
+            target = target[part]
+        if data.draw(st.booleans()) or isinstance(target, list):
+            target[key] = data.draw(JUNK)
+        else:
+            del target[key]
+    (model / HEADER).write_text(json.dumps(content))
+    try:
+        checkpoint.load(model)
+    except ModelError:
+        pass
+    else:
+        assert sum_taken_away or content == before
+
+
+def test_paths_with_blanks_and_letters(tmp_path: Path, corpus: PreparedCorpus) -> None:
+    path = tmp_path / "내 모델" / "a b 'c' é"
+    save_lm(path, corpus)
+    assert len(log_probs(path)) == 5
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bool) -> None:
+    save_lm(tmp_path / "m", corpus, tied=tied)
+    network = checkpoint.load(tmp_path / "m").network
+    assert (network.softmax.weight is network.embedding.weight) is tied
+    size = len(corpus.vocabulary)
+    # an LSTM of 3 units: 4 x 3 x (3 + 3) weights and two biases; embedding; softmax and its bias
+    expected = 12 * (6 + 2) + 3 * size + (0 if tied else 3 * size) + size
+    assert read_header(tmp_path / "m").num_parameters == expected
+    task = LanguageModelTask(
+        corpus,
+        NeuralLMConfig(
+            model=ModelConfig(hidden_size=3, tied=tied), data=DataConfig(batch_size=2, bptt=4)
+        ),
+        device="cpu",
+    )
+    for name, value in task.module.state_dict().items():
+        assert value.equal(network.state_dict()[name])
+
+
+def test_files_can_be_read_by_others(model: Path) -> None:
+    before = os.umask(0o022)
+    os.umask(before)
+    for path in model.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~before
+
+
+def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
+    write(tmp_path / "m", "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write(tmp_path / "m", "new")
+        assert caught.value.filename == str(tmp_path / "m")
+        with pytest.raises(OSError, match="File too large") as caught:
+            amend(tmp_path / "m")
+        assert caught.value.filename == str(tmp_path / "m" / "README.md")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read(tmp_path / "m") == "old"
+    assert len(list((tmp_path / "m").iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def run_of_ours(path: Path) -> None:
+    write(path, "1")
+    for name in ("last", "best", "corpus", "tensorboard"):
+        (path / name).mkdir()
+    for name in ("run.json", "log.jsonl"):
+        (path / name).write_text("{}")
+
+
+def corpus_only(path: Path) -> None:
+    (path / "corpus").mkdir(parents=True)
+    (path / "corpus" / "corpus.json").write_text("{}")
+
+
+@pytest.mark.parametrize("make", [run_of_ours, corpus_only])
+def test_a_run_is_replaced_only_when_told_to(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "m")
+    with pytest.raises(OutputError, match="exists already") as caught:
+        checkpoint.check_output(tmp_path / "m", force=False)
+    assert caught.value.hint == (
+        "continue it with --resume, replace it with --force, or choose another with -o"
+    )
+    checkpoint.check_output(tmp_path / "m", force=True)
+
+
+def a_file(path: Path) -> None:
+    path.write_text("x")
+
+
+def a_home(path: Path) -> None:
+    """A folder with names that a run has too."""
+    (path / "corpus").mkdir(parents=True)
+    (path / "README.md").write_text("my project")
+
+
+def a_run_with_notes(path: Path) -> None:
+    run_of_ours(path)
+    (path / "notes.txt").write_text("my notes")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("make", [a_file, a_home, a_run_with_notes])
+def test_what_is_not_ours_is_never_replaced(
+    tmp_path: Path, make: Callable[[Path], None], force: bool
+) -> None:
+    make(tmp_path / "m")
+    with pytest.raises(OutputError, match="so it will not be replaced") as caught:
+        checkpoint.check_output(tmp_path / "m", force=force)
+    assert caught.value.path == str(tmp_path / "m")
+
+
+def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None:
+    checkpoint.check_output(tmp_path / "nothing", force=False)
+    (tmp_path / ".corpus.new-17").mkdir()
+    checkpoint.check_output(tmp_path, force=False)
+
+
+def test_headers_are_read_without_torch(original: Path) -> None:
+    script = (
+        "import sys; from seqtool.checkpoint import find, read_header, verify\n"
+        "verify(find(sys.argv[1]), read_header(sys.argv[1])); assert 'torch' not in sys.modules"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(original)],
+        check=True,
+        cwd=Path(__file__).resolve().parents[1],
+    )
