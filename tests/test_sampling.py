@@ -116,7 +116,8 @@ def test_distribution_against_sorted_lists(
     scores: list[float], temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     weights = [math.exp((score - max(scores)) / temperature) for score in scores]
-    ranked = sorted(range(len(scores)), key=lambda i: (-weights[i], i))
+    # by score: the weights of two scores that are nearly equal may tie
+    ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     kept = ranked[:top_k]
     total = math.fsum(weights[i] for i in kept)
     if top_p is not None:
