@@ -276,10 +276,10 @@ def next_distribution(
     with np.errstate(over="ignore"):  # a tiny temperature: to -inf, whose exp is the right 0
         probs = np.exp((log_probs - best) / temperature)
     if top_k is not None:
-        probs = _only(probs, largest(probs, top_k))
+        probs = _only(probs, largest(log_probs, top_k))
     probs /= probs.sum()
     if top_p is not None and top_p < 1:
-        order = largest(probs, len(probs))
+        order = largest(log_probs, len(probs))  # probabilities a rounding apart may tie
         mass = np.cumsum(probs[order])
         num = int(np.searchsorted(mass, top_p - NUCLEUS_SLACK)) + 1
         probs = _only(probs, order[:num])
