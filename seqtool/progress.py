@@ -160,7 +160,7 @@ def format_scores(scores: Mapping[str, float]) -> str:
 
 def perplexity_of(loss: float) -> float:
     """Return exp(loss), infinite where a float cannot hold it."""
-    return math.exp(loss) if loss < 700 else math.inf
+    return math.inf if loss >= 700 else math.exp(loss)
 
 
 def _describe_step(event: StepDone) -> str:

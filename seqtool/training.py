@@ -68,7 +68,10 @@ class Task(Protocol):
         """Begin epoch `epoch` (from 0): reset what is carried; return its number of steps."""
 
     def loss(self, index: int) -> tuple[Tensor, int]:
-        """Return the mean loss (nats per item) of batch `index` and its number of items."""
+        """Return the mean loss (nats per item) of batch `index` and its number of items.
+
+        It depends on the weights, the random state and what is carried, and changes only these two.
+        """
 
     def validate(self) -> dict[str, float]:
         """Measure the module, in evaluation mode, on the validation part."""
@@ -188,10 +191,28 @@ class _Loop:
         return True
 
     def save(self) -> None:
-        """Write the state; what it takes counts as no training time."""
+        """Write the state, unless it is a bad one; what it takes counts as no training time."""
+        if self.run.step and not self.end_reason():
+            self.probe()
         self.run.log_bytes = self.log.size()
         run_state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint)
         self.clock = self.saved_at = time.perf_counter()
+
+    def probe(self) -> None:
+        """Judge the last step by the loss of the next batch, and leave no trace of it."""
+        if self.run.index == 0:
+            self.task.start_epoch(self.run.epoch)
+        carried = self.task.carried()
+        self.task.module.train()
+        gpus = [self.device] if self.device.startswith("cuda") else []
+        with (
+            torch.random.fork_rng(gpus),
+            torch.no_grad(),
+            runtime.autocast(self.device, self.precision),
+        ):
+            loss, _ = self.task.loss(self.run.index)
+        self.judge(float(loss), self.run.step + 1)
+        self.task.restore_carried(carried)
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
         """Train to the end, or until interrupted."""
@@ -253,7 +274,8 @@ class _Loop:
                 continue
             if self.report_seconds >= REPORT_SECONDS:
                 yield self.report()
-            if time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes:
+            is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
+            if is_due and run.index < self.steps_per_epoch:  # at its end, after validation
                 self.save()
 
     def step(self) -> None:

@@ -312,7 +312,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_header_with_anything_in_it_is_a_model_error_or_harmless(
     model: Path, original: Path, data: st.DataObject

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from toy_tasks import NUM_ITEMS, NUM_STEPS, ToyTask
+from toy_tasks import NUM_ITEMS, NUM_STEPS, NUM_SYMBOLS, ToyTask
 
 from seqtool import training
 from seqtool.errors import ModelError, TrainingError
@@ -193,7 +193,7 @@ def test_a_state_saved_between_two_epochs_and_within(
             patched.setattr(training.run_state, "save", save)
             with pytest.raises(PulledTheCableError):
                 run(path, save_minutes=1e-9)
-        assert saves == step + 1 + (step - 1) // NUM_STEPS
+        assert saves == step + 1
         run(path, resume=True)
         assert_same_run(tmp_path / "whole", path)
 
@@ -241,7 +241,7 @@ def test_a_killed_run_continues_exactly(tmp_path: Path) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    assert int(process.stdout) > 15
+    assert int(process.stdout) > 10
 
 
 def test_the_seed_decides_everything_random(tmp_path: Path) -> None:
@@ -329,7 +329,8 @@ def test_averaged_weights_are_validated_and_saved_but_not_trained(tmp_path: Path
 
     class Watching(ToyTask):
         def loss(self, index: int) -> tuple[Tensor, int]:
-            weights.append(self.module.linear.weight.detach().clone())
+            if torch.is_grad_enabled():  # not when a state is judged before it is saved
+                weights.append(self.module.linear.weight.detach().clone())
             return super().loss(index)
 
     task = Watching(scripted=[2.0, 1.0])
@@ -473,17 +474,18 @@ def test_a_bad_loss_that_is_still_pending_is_never_saved(
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
-    """The loss is fine, its gradient is not: the square root of zero."""
+    """A gradient is not a number, that of a symbol which the next batch does not have."""
 
     class BadGradient(ToyTask):
         def loss(self, index: int) -> tuple[Tensor, int]:
             loss, num_items = super().loss(index)
             if self._epoch == 1 and index == 1:
-                loss = loss + (self.module.linear.weight * 0.0).sum().sqrt()
+                (absent, *_) = {*range(NUM_SYMBOLS)} - {*self._ids[2].tolist()}
+                loss = loss + (self.module.embedding.weight[absent] * 0.0).sum().sqrt()
             return loss, num_items
 
     with pytest.raises(TrainingError, match="weights are no longer finite after step 6"):
-        run(tmp_path, BadGradient(), save_minutes=1e-9)
+        run(tmp_path, BadGradient(), save_minutes=1e-9, clip_norm=0.0)
     assert record(tmp_path)["step"] == 5
     assert is_finite(tmp_path)
 
@@ -497,7 +499,10 @@ def test_a_validation_that_is_not_finite_stops(tmp_path: Path, score: float) -> 
     assert finish(run(tmp_path, resume=True)).reason == "finished"
 
 
-def test_a_huge_rate_explodes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("save_minutes", [1e-9, 5.0])
+def test_a_huge_rate_explodes(tmp_path: Path, save_minutes: float) -> None:
+    """Weights that were thrown far off are finite, but no good state: they are not saved."""
+
     class Linear(ToyTask):
         """Without the bounded tanh."""
 
@@ -506,8 +511,15 @@ def test_a_huge_rate_explodes(tmp_path: Path) -> None:
             return (outputs - self._targets[index]).square().mean(), NUM_ITEMS
 
     with pytest.raises(TrainingError, match=r"the loss exploded to .* at step 2"):
-        run(tmp_path, Linear(), optimiser="sgd", learning_rate=1e4, clip_norm=0.0)
-    assert is_finite(tmp_path)
+        run(
+            tmp_path,
+            Linear(),
+            optimiser="sgd",
+            learning_rate=1e4,
+            clip_norm=0.0,
+            save_minutes=save_minutes,
+        )
+    assert record(tmp_path)["step"] == 0
     run(tmp_path, Linear(), optimiser="sgd", learning_rate=0.1, resume=True)
 
 

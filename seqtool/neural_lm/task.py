@@ -21,6 +21,14 @@ from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
 from seqtool.progress import perplexity_of
 from seqtool.training import count_parameters
 
+_TITLES = {
+    "rnn": "An RNN",
+    "lstm": "An LSTM",
+    "gru": "A GRU",
+    "rhn": "A recurrent highway",
+    "window": "A fixed-window",
+}
+
 
 class LanguageModelTask:
     """Next-token prediction over parallel streams, for `seqtool.training.train`."""
@@ -139,7 +147,7 @@ def model_card(header: checkpoint.Header) -> str:
     ]
     return "\n".join(
         [
-            f"# A {model['cell'].upper()} language model",
+            f"# {_TITLES[model['cell']]} language model",
             "",
             f"{layers} of {model['hidden_size']} units{depth}, "
             f"{header.num_parameters:,} parameters, over {header.tokenizer['unit']} units. "

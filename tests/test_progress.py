@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from seqtool import progress
+from seqtool.errors import ConfigError
+from seqtool.progress import (
+    Display,
+    EpochDone,
+    Event,
+    EventLog,
+    RunFinished,
+    RunStarted,
+    StepDone,
+    TensorBoard,
+    describe,
+    format_seconds,
+    perplexity_of,
+    progress_bar,
+)
+
+STARTED = RunStarted(
+    step=0,
+    total_steps=2000,
+    epochs=2,
+    num_parameters=1_234_567,
+    machine={"device": "cpu", "threads": "2"},
+    resumed=False,
+)
+STEP = StepDone(
+    epoch=1,
+    step=50,
+    loss=math.log(200),
+    items_per_second=12_345.6,
+    learning_rate=0.1,
+    seconds_left=75,
+)
+EPOCH = EpochDone(
+    epoch=1,
+    step=1000,
+    loss=math.log(150),
+    scores={"valid_perplexity": 123.456},
+    is_best=True,
+    items_per_second=12_000.0,
+    learning_rate=0.1,
+    seconds=3723.0,
+)
+FINISHED = RunFinished(
+    reason="finished",
+    epoch=2,
+    step=2000,
+    best_epoch=1,
+    best_scores={"valid_perplexity": 123.456},
+    seconds=3800.2,
+)
+EVENTS: list[Event] = [STARTED, STEP, EPOCH, FINISHED]
+
+
+def screen(text: str) -> str:
+    """What a terminal was sent, without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.04, "0.0s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (59.4, "59s"),
+        (59.6, "1:00"),
+        (187, "3:07"),
+        (3599.7, "1:00:00"),
+        (3723, "1:02:03"),
+        (100_000, "27:46:40"),
+        (math.inf, "?"),
+        (math.nan, "?"),
+    ],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert format_seconds(seconds) == expected
+
+
+def test_perplexity_never_overflows() -> None:
+    assert perplexity_of(0.0) == 1.0
+    assert perplexity_of(math.log(50)) == pytest.approx(50, rel=1e-14)
+    assert perplexity_of(1e4) == math.inf
+    assert perplexity_of(math.inf) == math.inf
+    assert math.isnan(perplexity_of(math.nan))
+
+
+def test_every_event_is_one_plain_line() -> None:
+    lines = [describe(event, total_steps=2000, epochs=2) for event in EVENTS]
+    assert lines == [
+        "training for 2,000 steps (2 epochs), 1,234,567 parameters, on cpu with 2 threads",
+        "epoch 1/2  step 50/2,000  loss 5.298  perplexity 200.0  12,346 tokens/s  1:15 left",
+        "epoch 1/2  train perplexity 150.0  valid perplexity 123.46  12,000 tokens/s  lr 0.1  "
+        "1:02:03  (best so far)",
+        "finished after 1:03:20: best epoch 1, valid perplexity 123.46",
+    ]
+    resumed = RunStarted(500, 2000, 2, 10, {"device": "cuda", "threads": "1"}, resumed=True)
+    assert describe(resumed).startswith("continuing at step 500 of 2,000 steps (2 epochs)")
+    early = RunFinished("interrupted", 0, 7, 0, {}, 2.0)
+    assert describe(early) == "interrupted after 2.0s"
+
+
+def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    output = io.StringIO()
+    with Display(Console(file=output, width=40)) as display:
+        display.show(STARTED)
+        for second in range(25):
+            now = 100.0 + second
+            display.show(STEP)
+        display.show(EPOCH)
+        display.show(FINISHED)
+    lines = output.getvalue().splitlines()
+    # steps at 10 and 20 seconds; no line is wrapped, though none fits into 40 columns
+    assert [line.split()[0] for line in lines] == [
+        "training",
+        "epoch",
+        "epoch",
+        "epoch",
+        "finished",
+    ]
+    assert lines[1] == lines[2] == describe(STEP, total_steps=2000, epochs=2)
+    assert "\x1b" not in output.getvalue()
+
+
+def test_on_a_terminal_a_bar_shows_where_training_stands() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=140, color_system=None)
+    with Display(console) as display:
+        display.show(STARTED)
+        display.show(STEP)
+        assert display._progress is not None
+        display._progress.refresh()
+        bar = screen(output.getvalue()).splitlines()[-1]
+        display.show(EPOCH)
+        display.show(FINISHED)
+    for part in (
+        *("epoch 1/2", "50/2000", "loss 5.298", "perplexity 200.0"),
+        *("12,346 tokens/s", "1:15 left"),
+    ):
+        assert part in bar
+    for event in (STARTED, EPOCH, FINISHED):
+        assert describe(event, total_steps=2000, epochs=2) in screen(output.getvalue())
+    assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h") == 1
+
+
+def test_an_error_gives_the_terminal_back() -> None:
+    output = io.StringIO()
+
+    def fail() -> None:
+        with Display(Console(file=output, force_terminal=True, width=140)) as display:
+            display.show(STARTED)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert output.getvalue().count("\x1b[?25h") == 1  # the cursor is shown again
+
+
+def test_the_log_holds_one_event_a_line(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log.jsonl")
+    for event in EVENTS:
+        log.write(event)
+        assert (tmp_path / "log.jsonl").stat().st_size == log.size()  # at once
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["run_started", "step", "epoch", "run_finished"]
+    assert all(line["time"] > 1e9 for line in lines)
+    assert lines[0]["machine"] == {"device": "cpu", "threads": "2"}
+    assert lines[1]["loss"] == STEP.loss
+    assert lines[1]["learning_rate"] == 0.1
+    assert lines[2]["scores"] == {"valid_perplexity": 123.456}
+    assert lines[3]["best_scores"] == {"valid_perplexity": 123.456}
+
+
+def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
+    def refuse(text: str) -> None:
+        raise AssertionError(text)
+
+    log = EventLog(tmp_path / "log.jsonl")
+    log.write(StepDone(1, 1, math.nan, math.inf, 0.1, -math.inf))
+    log.write(EpochDone(1, 1, 2.0, {"valid_perplexity": math.inf}, True, 1.0, 0.1, 1.0))
+    log.close()
+    first, second = (tmp_path / "log.jsonl").read_text().splitlines()
+    step = json.loads(first, parse_constant=refuse)
+    assert (step["loss"], step["items_per_second"], step["seconds_left"]) == (None, None, None)
+    assert json.loads(second, parse_constant=refuse)["scores"] == {"valid_perplexity": None}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_the_log_forgets_what_is_run_again(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "log.jsonl"
+    log = EventLog(path)
+    sizes = [0]
+    for _ in range(2):
+        log.write(STEP)
+        sizes.append(log.size())
+    log.close()
+    with path.open("ab") as stream:
+        stream.write(b'{"event": "half a li')
+    log = EventLog(path, keep_bytes=sizes[kept])
+    log.write(EPOCH)
+    log.close()
+    lines = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    assert lines == ["step"] * kept + ["epoch"]
+
+
+def test_a_log_that_is_shorter_than_it_was_is_gone_on_with(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log.jsonl", keep_bytes=1000)
+    log.write(EPOCH)
+    log.close()
+    assert json.loads((tmp_path / "log.jsonl").read_text())["event"] == "epoch"
+
+
+def test_a_bar_for_long_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar("Counting", is_bytes=True) as on_progress:
+        on_progress(500_000, 2_000_000)
+    with progress_bar("Counting") as on_progress:
+        on_progress(3, None)
+    assert "Counting" in screen(terminal.getvalue())
+    silent = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", silent)
+    with progress_bar("Counting") as on_progress:
+        on_progress(1, 2)
+    assert silent.getvalue() == ""
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard itself reads: name -> (step, value)."""
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulators.EventAccumulator(str(folder))
+    events.Reload()
+    return {
+        name: [(event.step, event.value) for event in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    with TensorBoard(tmp_path / "run") as board:
+        assert not (tmp_path / "run").exists()  # not before the run begins
+        for event in (STARTED, STEP, EPOCH):
+            board.show(event)
+    read = scalars(tmp_path / "run")
+    assert {name: values[0] for name, values in read.items()} == {
+        "train/loss": (50, pytest.approx(math.log(200))),
+        "train/tokens_per_second": (50, pytest.approx(12_345.6)),
+        "train/learning_rate": (50, pytest.approx(0.1)),
+        "valid/valid_perplexity": (1000, pytest.approx(123.456)),
+    }
+    # continued at step 20: what came after it is run again
+    resumed: dict[str, Any] = {**vars(STARTED), "step": 20, "resumed": True}
+    again = StepDone(1, 30, 1.0, 1.0, 0.2, 1.0)
+    with TensorBoard(tmp_path / "run") as board:
+        for event in (RunStarted(**resumed), again):
+            board.show(event)
+    assert scalars(tmp_path / "run")["train/loss"] == [(30, 1.0)]
+
+
+def test_without_tensorboard_the_error_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match="TensorBoard is not installed") as caught:
+        TensorBoard(tmp_path / "run")
+    assert caught.value.hint == "pip install 'seqtool[tensorboard]'"
+    assert not (tmp_path / "run").exists()
