@@ -1,0 +1,388 @@
+"""`seqtool train-lm` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.neural_lm.recipes import resolve
+
+Run = Callable[..., Any]
+TINY = ("--hidden", "4", "--batch-size", "3", "--bptt", "5", "--epochs", "2", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    chooser = random.Random(1)
+    for name, num_lines in (("train", 60), ("valid", 12)):
+        lines = [
+            " ".join(chooser.choices("abcdef", k=chooser.randint(1, 7))) for _ in range(num_lines)
+        ]
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    first, second = (load_file(path / "weights.safetensors") for path in (one, other))
+    return first.keys() == second.keys() and all(v.equal(second[k]) for k, v in first.items())
+
+
+def assert_error(result: Any, message: str, hint: str = "") -> None:
+    """It failed with two lines that hold these words, and printed nothing else."""
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert message in first
+    assert second.startswith("hint: ")
+    assert hint in second
+
+
+def test_training_on_raw_text(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "내 모델"
+    result = seqtool("train-lm", text, "-o", output, *TINY, "--seed", "3")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith("training for ")
+    assert "(2 epochs)" in lines[0]
+    assert [line[:9] for line in lines[1:3]] == ["epoch 1/2", "epoch 2/2"]
+    assert lines[3].startswith("finished after ")
+    assert lines[4].startswith("valid perplexity ")
+    assert lines[4].endswith(f"model in {output}")
+    assert lines[5] == f"next: seqtool eval-ppl -m {output}  or  seqtool generate -m {output}"
+    assert len(lines) == 6
+    assert (output / "corpus" / "corpus.json").is_file()
+    for line in (output / "log.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_json(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    result = seqtool("train-lm", text, "-o", tmp_path / "m", *TINY, "--json")
+    assert result.code == 0
+    (line,) = result.stdout.splitlines()
+    trained = json.loads(line)
+    assert set(trained) == {
+        *("model", "seconds", "epochs", "parameters"),
+        *("valid_perplexity", "tokens_per_second", "train_seconds"),
+    }
+    assert trained["model"] == str(tmp_path / "m")
+    assert trained["epochs"] == 2
+    assert 1 < trained["valid_perplexity"] < 20
+    measured = seqtool("eval-ppl", tmp_path / "m" / "corpus", "-m", tmp_path / "m", "--json")
+    assert json.loads(measured.stdout)["perplexity"] == trained["valid_perplexity"]
+
+
+def test_without_a_corpus_the_sample_is_used(
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def train(corpus: Any, output: Path, config: NeuralLMConfig, **_: Any) -> None:
+        seen.append((corpus, output, config))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seqtool.neural_lm.train.train_lm", train)
+    result = seqtool("train-lm", "--cell", "rhn")
+    assert result.code == 130
+    assert "no corpus given: training on the shipped English sample" in result.stderr
+    ((corpus, output, config),) = seen
+    assert (Path(corpus) / "train.txt").is_file()
+    assert output == Path("runs/lm")
+    assert config.model.cell == "rhn"
+
+
+def test_options_recipes_and_settings(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    """An option wins over the recipe, --set over both."""
+    recipe = tmp_path / "my.yaml"
+    recipe.write_text("model: {cell: gru, hidden_size: 3, layers: 2}\ntraining: {epochs: 1}\n")
+    result = seqtool(
+        *("train-lm", text, "-o", tmp_path / "m", "--config", recipe, "--batch-size", 3),
+        *("--bptt", 5, "--hidden", 4, "--optimizer", "sgd", "--lr", "0.5", "--dropout", "0.1"),
+        *("--set", "hidden_size=5", "--set", "data.eval_batch_size=2", "--clip", 0),
+    )
+    assert result.code == 0
+    settings = json.loads((tmp_path / "m" / "run.json").read_text())["config"]
+    model, training = settings["model"], settings["training"]
+    assert (model["cell"], model["hidden_size"], model["layers"]) == ("gru", 5, 2)
+    assert (model["dropout_input"], model["dropout_output"]) == (0.1, 0.1)
+    assert (training["optimiser"], training["learning_rate"]) == ("sgd", 0.5)
+    assert (training["epochs"], training["clip_norm"]) == (1, 0.0)
+    assert settings["data"]["eval_batch_size"] == 2
+
+
+def test_the_list_of_settings_is_a_configuration(seqtool: Run, tmp_path: Path) -> None:
+    result = seqtool("train-lm", "--list-settings")
+    assert (result.code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert (
+        '  cell: "lstm"                    # rnn, lstm, gru, rhn or window (Bengio\'s fixed window)'
+        in lines
+    )
+    assert any(line.startswith("  embedding_size: null  ") for line in lines)
+    assert all("#" in line or line.endswith(":") for line in lines)
+    (tmp_path / "all.yaml").write_text(result.stdout)
+    assert resolve(str(tmp_path / "all.yaml"), {}, []) == NeuralLMConfig()
+    assert set(yaml.safe_load(result.stdout)) == {"description", "model", "data", "training"}
+
+
+def test_stopping_after_some_minutes_and_resuming(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "m"
+    assert seqtool("train-lm", text, "-o", tmp_path / "whole", *TINY).code == 0
+    result = seqtool("train-lm", text, "-o", output, *TINY, "--max-minutes", "0")
+    assert (result.code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-2:] == [
+        "interrupted: the run was interrupted at step 0; the state is saved",
+        f"hint: continue with: seqtool train-lm --resume -o {output}",
+    ]
+    # a run that goes on is neither overwritten nor begun again
+    result = seqtool("train-lm", text, "-o", output, *TINY)
+    assert_error(result, "exists already", "continue it with --resume")
+    result = seqtool("train-lm", "--resume", "-o", output)
+    assert result.code == 0
+    assert result.stderr.startswith("continuing at step 0 of ")
+    assert same_weights(output, tmp_path / "whole")
+    result = seqtool("train-lm", "--resume", "-o", output, "--epochs", "3", "--json")
+    assert json.loads(result.stdout)["epochs"] == 3
+    result = seqtool("train-lm", "--resume", "-o", output, "--hidden", "5")
+    assert_error(result, "the run differs: model.hidden_size was 4, not 5", "--force")
+
+
+BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
+    (("--cell", "lstmm"), "cell is 'lstmm'", "did you mean lstm"),
+    (("--optimiser", "adamm"), "optimiser is 'adamm'", "did you mean adam"),
+    (("--schedule", "cosin"), "schedule is 'cosin'", "did you mean cosine"),
+    (("--precision", "half"), "precision is 'half'", "auto"),
+    (("--unit", "words"), "unit is 'words'", "did you mean word"),
+    (("--hidden", "0"), "hidden_size is 0, but must be at least 1", "change"),
+    (("--lr", "0"), "learning_rate is 0.0, but must be more than 0", "change"),
+    (("--lr", "nan"), "learning_rate is nan", "finite"),
+    (("--dropout", "1"), "dropout_input is 1.0, but must be less than 1", "change"),
+    (("--tied", "--embedding", "3"), "tied is true, but embedding_size is 3", "embedding_size"),
+    (("--device", "cuda"), "this machine has no cuda device", "--device cpu"),
+    (("--device", "tpu"), "no device is called 'tpu'", "choose auto, cpu, cuda or mps"),
+    (("--set", "model.hiden=3"), "unknown setting model.hiden", "did you mean model.hidden_size"),
+    (("--set", "hidden_size"), "--set hidden_size has no value", "name=value"),
+    (("--set", "model.tied=perhaps"), "tied is 'perhaps', but must be true or false", "change"),
+    (("--config", "ptb-lstm-cpuu"), "no recipe is called 'ptb-lstm-cpuu'", "did you mean"),
+    (("--config", "nothing.yaml"), "nothing.yaml: no such configuration file", "--config"),
+    (("--bptt", "999"), "but 3 streams of one window of 999 tokens need", "lower --batch-size"),
+]
+
+
+@pytest.mark.parametrize(("options", "message", "hint"), BAD_OPTIONS)
+def test_bad_options(
+    seqtool: Run,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    message: str,
+    hint: str,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = seqtool("train-lm", text, "-o", tmp_path / "m", *TINY[:-2], *options)
+    assert_error(result, message, hint)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("model: {cell: rhn, depht: 3}\n", "unknown setting model.depht"),
+        ("modle: {}\n", "unknown setting modle"),
+        ("model:\n  cell: [lstm\n", "bad.yaml:3: not valid YAML"),
+        ("just words\n", "bad.yaml: holds no settings"),
+        ("model: 3\n", "model is 3, but must be a section of settings"),
+        ("model: {hidden_size: many}\n", "hidden_size is 'many', but must be a whole number"),
+        ("training: {epochs: -1}\n", "epochs is -1, but must be at least 1"),
+        ("training: {optimiser: sgd, beta1: 1}\n", "beta1 is 1.0, but must be less than 1"),
+        ("training: {momentum: 0.9}\n", "momentum is set, but adam has none"),
+        (b"model: \xff\n", "bad.yaml: not UTF-8 at byte 7"),
+    ],
+)
+def test_bad_configuration_files(
+    seqtool: Run, text: Path, tmp_path: Path, content: str | bytes, message: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    result = seqtool("train-lm", text, "-o", tmp_path / "m", "--config", path)
+    assert_error(result, message)
+    assert [item.name for item in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "no such file"), (b"", "empty"), (b"a b\n\xff\n", "text.txt:2: not UTF-8 at byte 4")],
+)
+def test_bad_texts(seqtool: Run, tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "text.txt"
+    if content is not None:
+        path.write_bytes(content)
+    result = seqtool("train-lm", path, "-o", tmp_path / "m", *TINY)
+    assert_error(result, message)
+    assert str(path) in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_force_replaces_what_is_ours_and_nothing_else(
+    seqtool: Run, text: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "m"
+    assert seqtool("train-lm", text, "-o", output, *TINY).code == 0
+    before = Path(shutil.copytree(output, tmp_path / "before"))
+    # the new run cannot begin: the old one is still there
+    assert_error(seqtool("train-lm", "nothing.txt", "-o", output, *TINY, "--force"), "no such file")
+    assert same_weights(output, before)
+    assert_error(
+        seqtool("train-lm", output / "corpus", "-o", output, *TINY, "--force"),
+        "which is to be replaced",
+    )
+    assert seqtool("train-lm", text, "-o", output, *TINY, "--force", "--seed", "2").code == 0
+    assert not same_weights(output, before)
+    home = tmp_path / "home"
+    (home / "corpus").mkdir(parents=True)
+    result = seqtool("train-lm", text, "-o", home, *TINY, "--force")
+    assert_error(result, "so it will not be replaced", "-o")
+    assert [item.name for item in home.iterdir()] == ["corpus"]
+
+
+def test_a_nan_stops_and_says_how_to_go_on(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    wild = ("--optimiser", "sgd", "--lr", "1e30", "--clip", "0")
+    result = seqtool("train-lm", text, "-o", tmp_path / "m", *TINY, *wild)
+    assert result.code == 1
+    error, hint = result.stderr.splitlines()[-2:]
+    assert error.startswith("error: the loss ")
+    assert " at step 2 (epoch 1)" in error
+    assert hint == "hint: the last good state is kept: add --resume with a lower --lr or --clip"
+    result = seqtool("train-lm", "--resume", "-o", tmp_path / "m", "--lr", "0.1", "--clip", "1")
+    assert result.code == 0
+
+
+def test_nothing_to_resume(seqtool: Run, tmp_path: Path) -> None:
+    result = seqtool("train-lm", "--resume", "-o", tmp_path / "m")
+    assert_error(result, "no run to resume is there", "train one first")
+    assert not (tmp_path / "m").exists()
+
+
+def test_tensorboard(
+    seqtool: Run, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "torch.utils.tensorboard", None)
+        result = seqtool("train-lm", text, "-o", tmp_path / "m", *TINY, "--tensorboard")
+    assert_error(result, "TensorBoard is not installed", "pip install 'seqtool[tensorboard]'")
+    assert not (tmp_path / "m").exists()
+    pytest.importorskip("tensorboard")
+    result = seqtool("train-lm", text, "-o", tmp_path / "m", *TINY, "--tensorboard")
+    assert result.code == 0
+    assert len(list((tmp_path / "m" / "tensorboard").iterdir())) == 1
+
+
+class Child:
+    """`seqtool train-lm` in a process of its own, that trains long enough to be stopped."""
+
+    def __init__(self, text: Path, output: Path, *options: object) -> None:
+        self.output = output
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "seqtool", "train-lm", str(text), "-o", str(output)),
+                *map(str, (*TINY, *options)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            text=True,
+        )
+
+    def wait_for(self, event: str) -> None:
+        log = self.output / "log.jsonl"
+        deadline = time.monotonic() + 120
+        while not (log.is_file() and f'"event": "{event}"' in log.read_text()):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def end(self) -> tuple[int, str, str]:
+        stdout, stderr = self.process.communicate(timeout=120)
+        return self.process.returncode, stdout, stderr
+
+
+LONG = ("--set", "training.epochs=12", "--dropout", "0.2")
+
+
+@pytest.fixture(scope="module")
+def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of `LONG` that nobody stopped."""
+    from seqtool.cli.app import main
+
+    output = tmp_path_factory.mktemp("whole") / "m"
+    assert main(["train-lm", str(text), "-o", str(output), *TINY, *LONG]) == 0
+    return output
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(
+    seqtool: Run, text: Path, tmp_path: Path, whole: Path
+) -> None:
+    child = Child(text, tmp_path / "m", *LONG)
+    child.wait_for("epoch")
+    child.process.send_signal(signal.SIGINT)
+    code, stdout, stderr = child.end()
+    assert (code, stdout) == (130, "")
+    *_, interrupted, hint = stderr.splitlines()
+    assert interrupted.startswith("interrupted: the run was interrupted at step ")
+    assert hint == f"hint: continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
+    assert "Traceback" not in stderr
+    assert seqtool("train-lm", "--resume", "-o", tmp_path / "m").code == 0
+    assert same_weights(tmp_path / "m", whole)
+
+
+def test_a_killed_run_goes_on(seqtool: Run, text: Path, tmp_path: Path, whole: Path) -> None:
+    child = Child(text, tmp_path / "m", *LONG, "--set", "training.save_minutes=0.001")
+    child.wait_for("epoch")
+    child.process.kill()
+    assert child.end()[0] == -signal.SIGKILL
+    assert seqtool("train-lm", "--resume", "-o", tmp_path / "m").code == 0
+    assert same_weights(tmp_path / "m", whole)
+    epochs = [
+        json.loads(line)["epoch"]
+        for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()
+        if '"event": "epoch"' in line
+    ]
+    assert epochs == list(range(1, 13))
+
+
+def test_a_full_disk(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for it: the log still fits, the state does not."""
+    output = tmp_path / "m"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        result = seqtool("train-lm", text, "-o", output, *TINY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_error(result, f"{output / 'last'}: file too large", f"--resume -o {output}")
+    assert sorted(item.name for item in output.iterdir()) == ["corpus", "log.jsonl", "run.json"]
+    assert seqtool("train-lm", "--resume", "-o", output).code == 0
+    # while the corpus is prepared
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        result = seqtool("train-lm", text, "-o", tmp_path / "n", *TINY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_error(result, "file too large")
+    assert not (tmp_path / "n").exists()
