@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
@@ -11,8 +10,6 @@ from pathlib import Path
 import torch
 
 from seqtool.errors import ConfigError
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
 
 def choose_device(name: str = "auto") -> str:
@@ -51,9 +48,7 @@ def seed_everything(seed: int) -> None:
 
 
 def prepare_device(device: str) -> None:
-    """Allow the fast float32 products of a GPU (TF32); on a CPU, keep freed memory for reuse."""
-    if device == "cpu":
-        _keep_freed_memory()
+    """Allow the fast float32 products of a GPU (TF32); the CPU is left exact."""
     if device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
 
@@ -94,16 +89,3 @@ def describe_machine(device: str) -> dict[str, str]:
     if device.startswith("cuda"):
         machine["gpu"] = torch.cuda.get_device_name()
     return machine
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep large blocks instead of returning them to the system and asking again.
-
-    A training step allocates the same tens of megabytes each time; mapping them anew took a third
-    of the time of a step at a vocabulary of 33,000. Other C libraries are left alone.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return
-    library = ctypes.CDLL(None)
-    for parameter, value in ((M_MMAP_THRESHOLD, 1 << 30), (M_TRIM_THRESHOLD, (1 << 31) - 1)):
-        library.mallopt(parameter, value)
