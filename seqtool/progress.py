@@ -163,7 +163,12 @@ def perplexity_of(loss: float) -> float:
     return math.inf if loss >= 700 else math.exp(loss)
 
 
-def _describe_step(event: StepDone) -> str:
+def _describe_step(event: StepDone, *, short: bool = False) -> str:
+    if short:
+        return (
+            f"loss {event.loss:.3f}  ppl {perplexity_of(event.loss):,.0f}  "
+            f"{event.items_per_second:,.0f}/s"
+        )
     return (
         f"loss {event.loss:.3f}  perplexity {perplexity_of(event.loss):,.1f}  "
         f"{event.items_per_second:,.0f} tokens/s"
@@ -214,6 +219,7 @@ class Display:
         self._total_steps = 0
         self._epochs = 0
         self._last_line = time.monotonic()
+        self._is_narrow = self._console.width < 105
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +245,8 @@ class Display:
         else:
             if isinstance(event, RunFinished) and self._progress is not None:
                 self._progress.stop()
-            self._line(event)
+            if not (isinstance(event, RunFinished) and event.reason == "interrupted"):
+                self._line(event)  # of an interruption the error tells more
 
     def _line(self, event: Event) -> None:
         text = describe(event, total_steps=self._total_steps, epochs=self._epochs)
@@ -249,7 +256,7 @@ class Display:
     def _start_bar(self, event: RunStarted) -> None:
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=6 if self._is_narrow else 20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
             console=self._console,
@@ -266,7 +273,8 @@ class Display:
                 self._task,
                 completed=event.step,
                 epoch=f"{event.epoch}/{self._epochs}",
-                state=f"{_describe_step(event)}  {format_seconds(event.seconds_left)} left",
+                state=f"{_describe_step(event, short=self._is_narrow)}  "
+                f"{format_seconds(event.seconds_left)} left",
             )
         elif time.monotonic() - self._last_line >= PLAIN_LINE_SECONDS:
             self._line(event)

@@ -160,6 +160,29 @@ def test_on_a_terminal_a_bar_shows_where_training_stands() -> None:
     assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h") == 1
 
 
+def test_a_narrow_terminal_shows_everything_too() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=80, color_system=None)
+    started = RunStarted(0, 92_960, 10, 1, {}, resumed=False)
+    step = StepDone(10, 91_234, math.log(1234), 12_345.6, 0.1, 4000)
+    with Display(console) as display:
+        display.show(started)
+        display.show(step)
+        assert display._progress is not None
+        display._progress.refresh()
+        bar = screen(output.getvalue()).splitlines()[-1]
+    assert bar.split("━")[0] == "epoch 10/10 "
+    assert bar.rstrip().endswith(" 91234/92960 loss 7.118  ppl 1,234  12,346/s  1:06:40 left")
+    assert "…" not in bar
+
+
+def test_an_interruption_is_left_to_the_error() -> None:
+    output = io.StringIO()
+    with Display(Console(file=output)) as display:
+        display.show(RunFinished("interrupted", 0, 7, 0, {}, 2.0))
+    assert output.getvalue() == ""
+
+
 def test_an_error_gives_the_terminal_back() -> None:
     output = io.StringIO()
 
