@@ -72,7 +72,8 @@ class RecordedTask(LanguageModelTask):
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         loss, num_items = super().loss(index)
-        self.losses.append(loss.detach())
+        if loss.requires_grad:  # a step, and not the look ahead before a save
+            self.losses.append(loss.detach())
         return loss, num_items
 
     def compare(self, losses: list[float]) -> None:
