@@ -110,20 +110,21 @@ def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], Non
             for file in sorted(directory.iterdir())
         }
         (directory / CARD).write_text(card, encoding="utf-8")
-        _write_header(directory, dataclasses.replace(header, files=files))
+        content = _header_content(dataclasses.replace(header, files=files))
+        storage.write_json(directory / HEADER, content)
 
 
 def amend(path: str | Path, header: Header, card: str) -> None:
     """Replace the header and the card of a finished model, as when its final scores are known."""
     storage.replace_text(Path(path) / CARD, card)
-    _write_header(Path(path), header)
+    content = _header_content(header)
+    storage.replace_text(Path(path) / HEADER, storage.to_json(content))
 
 
-def _write_header(directory: Path, header: Header) -> None:
+def _header_content(header: Header) -> dict[str, Any]:
     versions = {**header.versions, "seqtool": seqtool.__version__}
     complete = dataclasses.asdict(dataclasses.replace(header, versions=versions))
-    content = storage.sealed({"format_version": FORMAT_VERSION, **complete})
-    storage.write_json(directory / HEADER, content)
+    return storage.sealed({"format_version": FORMAT_VERSION, **complete})
 
 
 def promote(source: Path, destination: Path) -> None:

@@ -138,9 +138,14 @@ def replace_text(path: Path, text: str) -> None:
         raise located from error
 
 
+def to_json(content: Mapping[str, Any]) -> str:
+    """Return a dictionary as readable JSON."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a dictionary as readable JSON, replacing the file at once and whole."""
-    replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    """Write a dictionary as readable JSON, in a directory that is written as a whole."""
+    path.write_text(to_json(content), encoding="utf-8")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

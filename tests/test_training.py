@@ -199,7 +199,7 @@ def test_a_state_saved_between_two_epochs_and_within(
 
 
 DYING = """
-import os, pathlib, sys
+import pathlib, sys
 from crashes import dies_at
 from test_training import assert_same_run, run
 from seqtool import training
@@ -207,7 +207,6 @@ from seqtool.optimisation import TrainingConfig
 from seqtool.optimisers import Optimisers
 from toy_tasks import ToyTask
 training.REPORT_SECONDS = 0.0
-os.fsync = lambda handle: None  # a process that dies does not take the disk with it
 # what torch imports at the first step, so that not every child does; no autograd before a fork
 module = ToyTask().module
 module.linear.weight.grad = module.linear.weight.detach().clone()

@@ -80,7 +80,7 @@ class RunRecord:
             "threads": self.threads,
             "command": self.command,
         }
-        storage.write_json(output / checkpoint.RUN, content)
+        storage.replace_text(output / checkpoint.RUN, storage.to_json(content))
 
     @classmethod
     def read(cls, output: Path) -> RunRecord:

@@ -322,7 +322,7 @@ class Child:
         return self.process.returncode, stdout, stderr
 
 
-LONG = ("--set", "training.epochs=12", "--dropout", "0.2")
+LONG = ("--set", "training.epochs=6", "--dropout", "0.2")
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +363,7 @@ def test_a_killed_run_goes_on(seqtool: Run, text: Path, tmp_path: Path, whole: P
         for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()
         if '"event": "epoch"' in line
     ]
-    assert epochs == list(range(1, 13))
+    assert epochs == list(range(1, 7))
 
 
 def test_a_full_disk(seqtool: Run, text: Path, tmp_path: Path) -> None:
