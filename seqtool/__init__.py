@@ -1,4 +1,4 @@
-"""Train, measure and use language models and dependency parsers, on an ordinary computer.
+"""Train, measure and use language models, on an ordinary computer.
 
 What is public is listed in `_PUBLIC`, and is imported on first use: `import seqtool` costs nothing.
 """

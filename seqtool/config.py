@@ -233,8 +233,11 @@ def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses
             yield f"{prefix}{field.name}", field
 
 
-def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) -> None:
+def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) -> str:
     """Set one setting in a nested dictionary, by its dotted name or by an unambiguous last part.
+
+    Returns:
+        The dotted name.
 
     Raises:
         ConfigError: no setting has that name, or several have.
@@ -258,10 +261,12 @@ def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) ->
             raise ConfigError(f"{section} must be a section of settings", hint=f"change {section}")
         values = inner
     values[last] = value
+    return matches[0]
 
 
-def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Apply `name=value` overrides, the value read as YAML, to a nested dictionary in place."""
+def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable[str]) -> list[str]:
+    """Apply `name=value` overrides, the value read as YAML, in place; return the dotted names."""
+    names = []
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
@@ -270,4 +275,5 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
-        set_value(kind, values, name.strip(), value)
+        names.append(set_value(kind, values, name.strip(), value))
+    return names

@@ -27,12 +27,16 @@ class TrainingConfig(Config):
     momentum: float = setting(0.0, "momentum of sgd and rmsprop", minimum=0, below=1)
     beta1: float = setting(0.9, "decay of Adam's first moment", minimum=0, below=1)
     beta2: float = setting(0.999, "decay of Adam's second moment", minimum=0, below=1)
-    weight_decay: float = setting(0.0, "weight decay (L2; decoupled for adamw)", minimum=0)
+    weight_decay: float = setting(
+        0.0, "weight decay (L2; decoupled for adamw); not on a sparse-adam embedding", minimum=0
+    )
     average_after: int = setting(0, "asgd: epochs before averaging begins", minimum=0)
     embedding_optimiser: Literal["same", "sparse-adam"] = setting(
         "same", "sparse-adam updates only the embedding rows that a batch uses"
     )
-    clip_norm: float = setting(5.0, "clip the gradient to this norm; 0 is off", minimum=0)
+    clip_norm: float = setting(
+        5.0, "clip the gradient, but a sparse-adam embedding's, to this norm; 0 is off", minimum=0
+    )
     schedule: Literal["constant", "divide", "plateau", "cyclic", "one-cycle", "cosine"] = setting(
         "constant", "constant, divide, plateau, cyclic, one-cycle or cosine"
     )
@@ -45,7 +49,10 @@ class TrainingConfig(Config):
     )
     schedule_cycle: float = setting(2.0, "cyclic: epochs per cycle", above=0)
     schedule_warmup: float = setting(
-        0.0, "cosine and one-cycle: share of all steps spent rising", minimum=0, below=1
+        0.0,
+        "cosine and one-cycle: share of all steps spent rising; one-cycle takes 0.3 for 0",
+        minimum=0,
+        below=1,
     )
     plateau_patience: int = setting(
         1, "plateau: epochs without improvement before the rate is divided", minimum=1

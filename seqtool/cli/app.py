@@ -40,7 +40,7 @@ def _seqtool(
         ),
     ] = False,
 ) -> None:
-    """Train, measure and use language models and dependency parsers."""
+    """Train, measure and use language models."""
 
 
 def build_app() -> typer.Typer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import JsonOption, ThreadsOption, emit, note, show_table
+from seqtool.cli.options import JsonOption, emit, note, show_table
 
 if TYPE_CHECKING:
     from seqtool.corpora.prepared import PreparedCorpus
@@ -74,9 +74,15 @@ class DemoResult:
 
 def demo(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Directory; an earlier demo in it is replaced."
+        ),
     ] = Path("runs/demo"),
-    threads: ThreadsOption = 1,
+    threads: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="CPU threads; these models gain little from two."),
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare, train, evaluate and generate on the shipped sample, in three minutes.

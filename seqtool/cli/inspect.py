@@ -39,7 +39,7 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     if path is None:
-        path = default_model("lm", "ngram", "parser")
+        path = default_model("lm")
     if plot is not None:
         from seqtool.analysis.plots import plot_learning_curve
 

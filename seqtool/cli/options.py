@@ -37,8 +37,6 @@ ForceOption = Annotated[
 # what `-m` means when it is not given: kind -> (directory, the command that makes it)
 DEFAULT_MODELS = {
     "lm": ("runs/lm", "seqtool train-lm"),
-    "ngram": ("runs/ngram", "seqtool ngram train"),
-    "parser": ("runs/parser", "seqtool train-parser"),
 }
 
 
@@ -80,14 +78,14 @@ def default_model(*kinds: str) -> Path:
     for kind in kinds:
         path = Path(DEFAULT_MODELS[kind][0])
         if (path / "model.json").is_file():
-            note(f"no model given with -m: using {path}")
+            note(f"no model given: using {path}")
             return path
     from seqtool.errors import ModelError
 
     directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
     commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
     others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
-    choose = f", or choose one with -m: {', '.join(others[:8])}" if others else ""
+    choose = f", or choose one: {', '.join(others[:8])}" if others else ""
     raise ModelError(
         f"no model was given, and there is none in {directories}",
         hint=f"train one with {commands}{choose}",

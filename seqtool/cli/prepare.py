@@ -155,7 +155,8 @@ def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
             f"no splits were given: each line was drawn for {drawn}, seed {info['config']['seed']}"
         )
     num_bytes = sum(part["bytes"] for part in info["splits"].values())
-    note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s, {num_bytes / 1e6 / seconds:.0f} MB/s")
+    rate = f", {num_bytes / 1e6 / seconds:.0f} MB/s" if num_bytes > 1e7 else ""
+    note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s{rate}")
 
 
 def _sample(info: dict[str, Any]) -> str:

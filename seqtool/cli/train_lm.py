@@ -142,6 +142,8 @@ def train_lm(
     if list_settings:
         _list_settings()
         return
+    if resume and force:
+        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
     from seqtool.neural_lm.recipes import resolve
 
     values = {name: given[option] for option, name in SETTINGS.items() if given[option] is not None}

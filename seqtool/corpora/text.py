@@ -83,7 +83,7 @@ def find_files(inputs: Sequence[str | Path]) -> list[str]:
         if is_treebank(name):
             raise DataError(
                 "is a treebank, not text",
-                hint="give a text file; treebanks are read by train-parser and parse",
+                hint="give a text file: a treebank is no text for a language model",
                 path=name,
             )
     return files

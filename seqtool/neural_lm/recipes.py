@@ -12,6 +12,15 @@ from seqtool.errors import ConfigError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.registry import did_you_mean
 
+# settings that one cell alone reads
+ONE_CELL_SETTINGS = {
+    "model.depth": "rhn",
+    "model.carry": "rhn",
+    "model.activation": "rnn",
+    "model.window": "window",
+    "model.forget_bias": "lstm",
+}
+
 
 def recipe_names() -> list[str]:
     """Return the names of the shipped recipes."""
@@ -60,15 +69,27 @@ def resolve(
         base = to_dict(RunRecord.read(run).config)
     if recipe is not None:
         base = load_recipe(recipe)
-    for name, value in values.items():
-        set_value(NeuralLMConfig, base, name, value)
-    apply_overrides(NeuralLMConfig, base, overrides)
+    given = [set_value(NeuralLMConfig, base, name, value) for name, value in values.items()]
+    given += apply_overrides(NeuralLMConfig, base, overrides)
     try:
-        return from_dict(NeuralLMConfig, base)
+        config = from_dict(NeuralLMConfig, base)
+        _check_given(config, given)
+        return config
     except ConfigError:
         if recipe is not None:
             _check_recipe(recipe)
         raise
+
+
+def _check_given(config: NeuralLMConfig, given: Iterable[str]) -> None:
+    """Refuse a setting that the user typed and the model would never read."""
+    for name in given:
+        cell = ONE_CELL_SETTINGS.get(name, config.model.cell)
+        if cell != config.model.cell:
+            raise ConfigError(
+                f"{name} is a setting of {cell}, but the cell is {config.model.cell}",
+                hint=f"leave it out, or choose --cell {cell}",
+            )
 
 
 def _check_recipe(name: str) -> None:

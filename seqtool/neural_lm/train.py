@@ -24,7 +24,7 @@ from seqtool.errors import (
     from_os_error,
 )
 from seqtool.language_model import evaluate_lm
-from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
 from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
 from seqtool.training import train
@@ -261,6 +261,7 @@ def _open(
             lowercase=data.lowercase,
         )
         opened = open_corpus(corpus, workspace=workspace, config=settings)
+    _check_preparation(opened, config)
     for split in ("train", "valid"):
         if not opened.info["splits"].get(split, {}).get("tokens"):
             raise DataError(
@@ -269,6 +270,19 @@ def _open(
                 path=opened.path,
             )
     return opened
+
+
+def _check_preparation(corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
+    """Refuse settings of raw text that a prepared corpus does not have."""
+    defaults, prepared = DataConfig(), corpus.info.get("config", {})
+    for name in ("unit", "vocab_size", "min_count", "lowercase"):
+        value = getattr(config.data, name)
+        if value != getattr(defaults, name) and value != prepared.get(name, value):
+            raise ConfigError(
+                f"data.{name} is {value}, but the corpus was prepared with {prepared[name]}",
+                hint=f"leave {name} out, or prepare the text again",
+                path=corpus.path,
+            )
 
 
 def _reopen(
@@ -323,6 +337,7 @@ def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, An
         "model": to_dict(config)["model"],
         "data": {"batch_size": config.data.batch_size, "bptt": config.data.bptt},
         "training": {
+            "seed": training.seed,
             "optimiser": training.optimiser,
             "embedding_optimiser": training.embedding_optimiser,
         },

@@ -14,7 +14,7 @@ from seqtool.neural_lm.recipes import resolve
 
 Run = Callable[..., Any]
 
-TINY = {"model.hidden_size": 4, "model.depth": 2, "training.epochs": 1, "data.batch_size": 64}
+TINY = {"model.hidden_size": 4, "training.epochs": 1, "data.batch_size": 64}
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_the_default_model(seqtool: Run, toy: list[dict[str, Any]]) -> None:
     Path("runs/lm/model.json").write_text("{}")
     result = seqtool("eval-ppl", "text.txt")
     assert result.code == 0
-    assert result.stderr == "no model given with -m: using runs/lm\n"
+    assert result.stderr == "no model given: using runs/lm\n"
     assert [options["path"] for options in toy] == ["runs/lm"]
 
 

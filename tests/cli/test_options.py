@@ -78,27 +78,28 @@ def test_terminal_table_shows_text_as_it_is(
     assert "말" in out
 
 
-def test_default_model_is_the_first_that_is_there(
+def test_default_model_is_the_one_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("ngram", "other"):
+    for name in ("other", "third"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "model.json").touch()
-    assert default_model("lm", "ngram") == Path("runs/ngram")
-    assert "runs/ngram" in capsys.readouterr().err
     with pytest.raises(ModelError, match="no model was given") as caught:
         default_model("lm")
     assert caught.value.hint == (
-        "train one with `seqtool train-lm`, or choose one with -m: runs/ngram, runs/other"
+        "train one with `seqtool train-lm`, or choose one: runs/other, runs/third"
     )
+    (tmp_path / "runs" / "third").rename(tmp_path / "runs" / "lm")
+    assert default_model("lm") == Path("runs/lm")
+    assert "runs/lm" in capsys.readouterr().err
 
 
 def test_no_model_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError) as caught:
-        default_model("lm", "ngram")
-    assert caught.value.hint == "train one with `seqtool train-lm` or `seqtool ngram train`"
+    with pytest.raises(ModelError, match="no model was given") as caught:
+        default_model("lm")
+    assert caught.value.hint == "train one with `seqtool train-lm`"
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,23 @@ def test_bad_override(override: str, message: str, hint: str) -> None:
         resolve(None, {}, [override])
     assert caught.value.message == message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cell", "override"),
+    [
+        ("lstm", "depth=7"),
+        ("gru", "model.carry=separate"),
+        ("lstm", "activation=relu"),
+        ("rhn", "window=3"),
+        ("rnn", "forget_bias=1"),
+    ],
+)
+def test_a_setting_that_the_cell_never_reads_is_refused(cell: str, override: str) -> None:
+    name = override.partition("=")[0].removeprefix("model.")
+    with pytest.raises(ConfigError, match=rf"model\.{name} is a setting of"):
+        resolve(None, {"model.cell": cell}, [override])
+
+
+def test_the_cell_may_be_named_after_its_setting() -> None:
+    assert resolve(None, {}, ["depth=7", "cell=rhn"]).model.depth == 7

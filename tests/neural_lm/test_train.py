@@ -433,3 +433,14 @@ def test_a_listener_that_fails_stops_the_run(tmp_path: Path, corpus: PreparedCor
         train_lm(corpus, tmp_path / "m", config(), on_event=fail)
     assert caught.value.hint.endswith(f"seqtool train-lm --resume -o {tmp_path / 'm'}")
     train_lm(output=tmp_path / "m", resume=True)
+
+
+def test_settings_of_raw_text_do_not_change_a_prepared_corpus(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the old dog sleeps .\n" * 60, encoding="utf-8")
+    corpus = prepare([text], tmp_path / "corpus")
+    for name, value in {"unit": "char", "vocab_size": 5, "min_count": 2, "lowercase": True}.items():
+        config = from_dict(NeuralLMConfig, {"data": {name: value}})
+        with pytest.raises(ConfigError, match=f"data.{name} is .* was prepared with"):
+            train_lm(corpus, tmp_path / "lm", config)
+    assert not (tmp_path / "lm").exists()
