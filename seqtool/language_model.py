@@ -117,6 +117,7 @@ class LMEvaluation:
         seconds: wall time.
         true_log10_probability: what the grammar of the shipped sample gives the text, when it is
             one of the sample's; no model can be expected to do better.
+        split: which split of a prepared corpus it is; None for a text.
     """
 
     unit: str
@@ -130,6 +131,7 @@ class LMEvaluation:
     impossible: int
     seconds: float
     true_log10_probability: float | None = None
+    split: str | None = None
 
     @property
     def nats(self) -> float:
@@ -204,6 +206,8 @@ class LMEvaluation:
             result["true_perplexity"] = self.true_perplexity
             result["true_log10_probability"] = self.true_log10_probability
             result["true_bits_per_byte"] = self.true_bits_per_byte
+        if self.split is not None:
+            result["split"] = self.split
         if self.impossible:
             result["zero_probability_tokens"] = self.impossible
         return result
@@ -254,6 +258,12 @@ def evaluate_lm(
     if corpus is not None:
         split = _choose_split(corpus, split)
         source = _cut_sentences(corpus.ids(split), on_progress)
+        if corpus.info.get("shares") is None:  # the split is the whole of its files
+            digests = {
+                item["path"]: item["sha256"]
+                for item in corpus.info.get("sources", [])
+                if item["split"] == split
+            }
     elif split is not None:
         raise ConfigError(
             f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
@@ -296,6 +306,7 @@ def evaluate_lm(
         impossible=sums.impossible,
         seconds=time.perf_counter() - began,
         true_log10_probability=_true_log10_probability(digests.values()),
+        split=None if corpus is None else split,
     )
 
 

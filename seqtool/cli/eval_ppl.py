@@ -117,6 +117,7 @@ def _show(result: LMEvaluation, model: str, text: str, *, to_stderr: bool) -> No
     """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
     symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
     words = result.tokens - result.sentences
+    text = text if result.split is None else f"{text} ({result.split})"
     rows = [
         ("text", f"{text}: {result.sentences:,} sentences, {result.tokens:,} tokens with </s>"),
         ("model", model),
