@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from seqtool.errors import ConfigError
 
@@ -34,11 +35,16 @@ def choose_device(name: str = "auto") -> str:
 
 
 def set_threads(num: int | None) -> int:
-    """Set how many CPU threads torch uses, and return that number; None keeps its choice."""
+    """Set how many CPU threads torch and NumPy use, and return that number.
+
+    None keeps torch's choice, which NumPy's products then follow: left alone, they would use every
+    core, and wait for each other on a core that another program has.
+    """
     if num is not None:
         if num < 1:
             raise ConfigError(f"threads is {num}, but must be at least 1", hint="change --threads")
         torch.set_num_threads(num)
+    threadpool_limits(torch.get_num_threads(), user_api="blas")
     return torch.get_num_threads()
 
 

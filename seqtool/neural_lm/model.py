@@ -147,7 +147,11 @@ class NeuralNetwork(nn.Module):
 
     def embed(self, ids_TB: Tensor) -> Tensor:
         """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
-        embedded_TBE: Tensor = self.embedding(ids_TB)
+        # to the gradient that a tied weight has of the softmax, rows are added faster than a second
+        # of its size
+        embedded_TBE = functional.embedding(
+            ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
+        )
         share = self.config.dropout_words
         if not self.training or share == 0.0:
             return embedded_TBE
@@ -157,11 +161,16 @@ class NeuralNetwork(nn.Module):
     def forward(self, ids_TB: Tensor, state: Sequence[CellState]) -> tuple[Tensor, list[CellState]]:
         """Return what the softmax reads, (T, B, H), and the state of every layer after it.
 
-        On a CPU the layers stay in float32 whatever the precision: bfloat16 pays in the softmax.
+        On a CPU, layers stay in float32 whatever the precision, but those that say otherwise.
         """
         if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
-                return self.forward(ids_TB, state)
+                return self._forward(ids_TB, state, half=True)
+        return self._forward(ids_TB, state, half=False)
+
+    def _forward(
+        self, ids_TB: Tensor, state: Sequence[CellState], *, half: bool
+    ) -> tuple[Tensor, list[CellState]]:
         config = self.config
         below = self.embed(ids_TB)
         states: list[CellState] = []
@@ -171,9 +180,12 @@ class NeuralNetwork(nn.Module):
                 mask_BH = self._mask(
                     self.softmax.bias, (ids_TB.shape[1], config.hidden_size), config.dropout_state
                 )
-            outputs_TBH, after = cell(
-                self._drop(below, config.dropout_input), state[layer], mask_BH
-            )
+            inputs_TBE = self._drop(below, config.dropout_input)
+            if half and cell.half_pays:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    outputs_TBH, after = cell(inputs_TBE, state[layer], mask_BH)
+            else:
+                outputs_TBH, after = cell(inputs_TBE, state[layer], mask_BH)
             states.append(after)
             if config.connection == "dense" and layer + 1 < config.layers:
                 below = torch.cat([below, outputs_TBH], dim=2)

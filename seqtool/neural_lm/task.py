@@ -15,10 +15,11 @@ from seqtool import checkpoint, runtime
 from seqtool.config import to_dict
 from seqtool.corpora.batching import IGNORED, TokenStreams
 from seqtool.corpora.prepared import PreparedCorpus
+from seqtool.errors import counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
-from seqtool.progress import perplexity_of
+from seqtool.perplexity import perplexity_of
 from seqtool.training import count_parameters
 
 _TITLES = {
@@ -137,7 +138,8 @@ def model_card(header: checkpoint.Header) -> str:
     """Return the README.md of a model: what it is, its scores, its data and its command."""
     model = header.config["model"]
     depth = f", recurrence depth {model['depth']}" if model["cell"] == "rhn" else ""
-    layers = "1 layer" if model["layers"] == 1 else f"{model['layers']} layers"
+    layers = counted(model["layers"], "layer")
+    parameters = counted(header.num_parameters, "parameter")
     scores = [
         f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
     ]
@@ -149,9 +151,8 @@ def model_card(header: checkpoint.Header) -> str:
         [
             f"# {_TITLES[model['cell']]} language model",
             "",
-            f"{layers} of {model['hidden_size']} units{depth}, "
-            f"{header.num_parameters:,} parameters, over {header.tokenizer['unit']} units. "
-            f"Made by seqtool {seqtool.__version__}.",
+            f"{layers} of {counted(model['hidden_size'], 'unit')}{depth}, {parameters}, "
+            f"over {header.tokenizer['unit']} units. Made by seqtool {seqtool.__version__}.",
             "",
             "| score | value |",
             "| --- | --- |",

@@ -3,9 +3,9 @@
     python tests/benchmarks/bench_rhn.py [--steps 20]
 
 First the layer alone, forward and backward (256 units, depth 5, 32 streams, windows of 35 tokens),
-then the training of whole models of characters and of words, from the same weights, with the same
-batches, clipping and fused Adam, on one thread, step by step in turn, to the same losses. The last
-line is JSON.
+in float32 and with products in bfloat16, then the training of whole models of characters and of
+words, from the same weights, with the same batches, clipping and fused Adam, on one thread, step by
+step in turn, to the same losses. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import report
 import torch
 from torch import Tensor, nn
 
-from seqtool.neural_lm.cells import RecurrentHighwayCell
 from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.highway import RecurrentHighwayCell
 from seqtool.neural_lm.model import NeuralNetwork
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
@@ -79,7 +79,7 @@ class NaiveModel(nn.Module):
         return self.linear(outputs), (last,)
 
 
-def race_layers(num_steps: int) -> report.Race:
+def race_layers(num_steps: int, *, half: bool) -> report.Race:
     """Let both layers take turns in running forward and backward."""
     torch.manual_seed(0)
     cell = RecurrentHighwayCell(HIDDEN, HIDDEN, ModelConfig(cell="rhn", depth=DEPTH))
@@ -92,7 +92,9 @@ def race_layers(num_steps: int) -> report.Race:
 
     def ours() -> None:
         cell.zero_grad()
-        cell(inputs, (state,))[0].backward(gradient)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            outputs, _ = cell(inputs, (state,))
+        outputs.backward(gradient)
 
     def theirs() -> None:
         naive.zero_grad()
@@ -120,7 +122,9 @@ def race_models(vocabulary_size: int, num_steps: int) -> report.Race:
 def main(num_steps: int) -> None:
     """Print what came of the three races."""
     table = report.Report("rhn", "two linear layers")
-    table.add("layer", race_layers(num_steps), BATCH * BPTT, at_least=1.3)
+    for precision, at_least in (("float32", 2.3), ("bf16", 3.5)):
+        race = race_layers(num_steps, half=precision == "bf16")
+        table.add(f"layer, {precision}", race, BATCH * BPTT, at_least=at_least)
     table.add("training, 200 characters", race_models(200, num_steps), BATCH * BPTT, at_least=1.3)
     table.add("training, 10,000 words", race_models(10_000, num_steps), BATCH * BPTT, at_least=1.3)
     table.end()

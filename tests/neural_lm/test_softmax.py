@@ -19,7 +19,7 @@ NUMS = [1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 3 * CHUNK_ROWS, 3 * CHUNK
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
 
 
 def make(
@@ -84,6 +84,21 @@ def test_gradient_is_the_numerical_one() -> None:
         return loss
 
     assert torch.autograd.gradcheck(run, (hidden, softmax.weight, softmax.bias))
+
+
+def test_gradients_outlive_the_next_loss() -> None:
+    softmax = make(50, dtype=torch.float32)
+    hidden, targets = batch(20, softmax)
+    softmax.loss(hidden, targets).backward()
+    copies = [
+        part.grad.clone() for part in (hidden, *softmax.parameters()) if part.grad is not None
+    ]
+    softmax.loss(*batch(21, softmax))
+    kept = [part.grad for part in (hidden, *softmax.parameters())]
+    assert len(copies) == len(kept)
+    for one, other in zip(kept, copies, strict=True):
+        assert one is not None
+        assert torch.equal(one, other)
 
 
 def test_without_targets_loss_and_gradients_are_zero() -> None:

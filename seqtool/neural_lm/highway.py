@@ -1,0 +1,92 @@
+"""The recurrent highway cell (its loops over time are in `highway_loops.py`).
+
+Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
+depth, G gates (G x H columns).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.neural_lm.cells import Cell, State
+from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.highway_loops import FeaturesFirst, StreamsFirst
+from seqtool.neural_lm.products import numpy_is_fast
+from seqtool.neural_lm.workspace import Workspace
+
+# below this many steps, laying out the weights costs more than the faster loop saves
+FEWEST_STEPS = 4
+
+
+class RecurrentHighwayCell(Cell):
+    """Recurrent highway network (Zilly et al. 2017, eqs. 6-9).
+
+    In each of D micro-steps, s' = h * t + s * c with h = tanh(.), t = sigmoid(.) and the carry gate
+    c = 1 - t (coupled) or a sigmoid of its own; the input enters the first micro-step only.
+
+    Weights, gates in the order h, t (, c):
+        weight_input   (G x H, I)
+        weight_state   (D, H, G x H)   used as `state @ weight`
+        bias           (D, G x H)
+
+    Under autocast on the CPU, products are made in bfloat16, sums and the state in float32.
+    """
+
+    half_pays = True
+
+    def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
+        super().__init__(input_size, hidden_size, config)
+        self.depth = config.depth
+        self.num_gates = 2 if config.carry == "coupled" else 3
+        width = self.num_gates * hidden_size
+        self.weight_input = nn.Parameter(torch.empty(width, input_size))
+        self.weight_state = nn.Parameter(torch.empty(config.depth, hidden_size, width))
+        self.bias = nn.Parameter(torch.empty(config.depth, width))
+        self._workspace = Workspace()
+
+    def forward(
+        self, inputs_TBI: Tensor, state: State, mask_BH: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Run over a window; return the outputs (T, B, H) and the state after it."""
+        (state_BH,) = state
+        is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
+        if is_fast and len(inputs_TBI) >= FEWEST_STEPS:
+            outputs_TBH: Tensor = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
+                inputs_TBI.to(state_BH.dtype),
+                state_BH,
+                self.weight_input,
+                self.weight_state,
+                self.bias,
+                mask_BH,
+                torch.is_autocast_enabled("cpu"),
+                torch.is_grad_enabled(),
+                self._workspace,
+            )
+            return outputs_TBH, (outputs_TBH[-1],)
+        # the product with the inputs of all steps at once, out of the time loop
+        projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
+        outputs_TBH = StreamsFirst.apply(  # type: ignore[no-untyped-call]
+            projected_TBG.to(state_BH.dtype), state_BH, self.weight_state, self.bias[1:], mask_BH
+        )
+        return outputs_TBH, (outputs_TBH[-1],)
+
+    def input_blocks(self) -> list[Tensor]:
+        """Return views (H, I) of the input weights, one per gate."""
+        return list(torch.split(self.weight_input, self.hidden_size))
+
+    def recurrent_blocks(self) -> list[Tensor]:
+        """Return views (H, H) of the recurrent weights, one per depth and gate."""
+        return [
+            block
+            for weight_HG in self.weight_state
+            for block in torch.split(weight_HG, self.hidden_size, dim=1)
+        ]
+
+    def initialise_biases(self, config: ModelConfig) -> None:
+        """Zero, but for the transform gate's; a separate carry gate starts as its complement."""
+        super().initialise_biases(config)
+        size = self.hidden_size
+        nn.init.constant_(self.bias[:, size : 2 * size], config.transform_bias)
+        nn.init.constant_(self.bias[:, 2 * size :], -config.transform_bias)
