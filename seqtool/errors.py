@@ -95,6 +95,17 @@ class Interrupted(SeqtoolError):
     exit_code = 130
 
 
+def counted(num: int | str, noun: str) -> str:
+    """Return a number with its noun, as messages say it: 1 step, 2,000 steps.
+
+    Args:
+        num: how many; a text that is not "1" is taken for several.
+        noun: in the singular; its plural ends in s.
+    """
+    amount = f"{num:,}" if isinstance(num, int) else num
+    return f"{amount} {noun}" if amount == "1" else f"{amount} {noun}s"
+
+
 _NEXT_STEP = {
     errno.ENOSPC: "free some space or write to another disk with -o, then run the command again",
     errno.EDQUOT: "free some of your quota or write elsewhere with -o, then run the command again",

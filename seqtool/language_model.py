@@ -1,4 +1,4 @@
-"""What every language model answers, and its perplexity.
+"""What every language model answers, and how it is measured on a text.
 
 A sentence is its tokens and `</s>`; `<s>` conditions and is never scored. `<unk>` is a word of the
 model, so unknown words count in the perplexity; the perplexity without them drops both their
@@ -24,16 +24,8 @@ import numpy.typing as npt
 from seqtool.corpora.text import BlockReader, read_blocks
 from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.errors import ConfigError, DataError, ModelError
-from seqtool.score_tables import (
-    LN_2,
-    LN_10,
-    Target,
-    check_targets,
-    open_table,
-    perplexity_of,
-    write_sentences,
-    write_tokens,
-)
+from seqtool.perplexity import LMEvaluation as LMEvaluation
+from seqtool.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
 from seqtool.vocabulary import EOS_ID, UNK_ID, Ids
 
 if TYPE_CHECKING:
@@ -98,123 +90,6 @@ class LanguageModel(Protocol):
     def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
         """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
         ...
-
-
-@dataclass(frozen=True)
-class LMEvaluation:
-    """How well a model predicts a text.
-
-    Attributes:
-        unit: what a token is (word, char, byte, bpe, unigram).
-        vocabulary_size: symbols that the model can predict, `<unk>` and `</s>` included.
-        sentences: lines of the text, empty ones too.
-        tokens: scored tokens, one `</s>` per sentence included.
-        oov: tokens outside the vocabulary.
-        num_bytes: UTF-8 bytes of the text, one newline per line; None when not known.
-        known_nats: summed log-probability of the tokens of the vocabulary, `</s>` included.
-        unknown_nats: summed log-probability of `<unk>` where it stands for a token.
-        impossible: tokens that have no probability at all; the perplexity is then infinite.
-        seconds: wall time.
-        true_log10_probability: what the grammar of the shipped sample gives the text, when it is
-            one of the sample's; no model can be expected to do better.
-        split: which split of a prepared corpus it is; None for a text.
-    """
-
-    unit: str
-    vocabulary_size: int
-    sentences: int
-    tokens: int
-    oov: int
-    num_bytes: int | None
-    known_nats: float
-    unknown_nats: float
-    impossible: int
-    seconds: float
-    true_log10_probability: float | None = None
-    split: str | None = None
-
-    @property
-    def nats(self) -> float:
-        """The log-probability of the text in nats."""
-        return self.known_nats + self.unknown_nats
-
-    @property
-    def perplexity(self) -> float:
-        """The exponential of the mean nats per token, `</s>` and unknown words counted."""
-        return perplexity_of(self.nats, self.tokens)
-
-    @property
-    def perplexity_without_oov(self) -> float | None:
-        """The same with unknown words dropped from the sum and from the number."""
-        known = self.tokens - self.oov
-        return perplexity_of(self.known_nats, known) if known else None
-
-    @property
-    def log10_probability(self) -> float:
-        """The log-probability of the text to the base of ten."""
-        return self.nats / LN_10
-
-    @property
-    def bits_per_token(self) -> float:
-        """The mean surprisal of a token in bits, `</s>` counted."""
-        return -self.nats / LN_2 / self.tokens
-
-    @property
-    def bits_per_byte(self) -> float | None:
-        """Bits for the whole text over its bytes: comparable between units."""
-        return -self.nats / LN_2 / self.num_bytes if self.num_bytes else None
-
-    @property
-    def oov_rate(self) -> float:
-        """The share of unknown tokens among all tokens but `</s>`."""
-        return self.oov / max(1, self.tokens - self.sentences)
-
-    @property
-    def true_perplexity(self) -> float | None:
-        """The perplexity per token of this model's unit of the grammar behind the text."""
-        if self.true_log10_probability is None:
-            return None
-        return perplexity_of(self.true_log10_probability * LN_10, self.tokens)
-
-    @property
-    def true_bits_per_byte(self) -> float | None:
-        """The bits per byte of the grammar behind the text."""
-        if self.true_log10_probability is None or not self.num_bytes:
-            return None
-        return -self.true_log10_probability * LN_10 / LN_2 / self.num_bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints.
-
-        JSON knows no infinity: when the model gives a token no probability, the figures that are
-        infinite are null, and `zero_probability_tokens` says how many tokens are to blame.
-        """
-        result: dict[str, Any] = {
-            "perplexity": _finite(self.perplexity),
-            "perplexity_without_oov": _finite(self.perplexity_without_oov),
-            "tokens": self.tokens,
-            "sentences": self.sentences,
-            "oov": self.oov,
-            "vocabulary_size": self.vocabulary_size,
-            "log10_probability": _finite(self.log10_probability),
-            "bits_per_token": _finite(self.bits_per_token),
-            "bits_per_byte": _finite(self.bits_per_byte),
-            "seconds": self.seconds,
-            "unit": self.unit,
-        }
-        if self.true_log10_probability is not None:
-            result["true_perplexity"] = self.true_perplexity
-            result["true_log10_probability"] = self.true_log10_probability
-            result["true_bits_per_byte"] = self.true_bits_per_byte
-        if self.split is not None:
-            result["split"] = self.split
-        if self.impossible:
-            result["zero_probability_tokens"] = self.impossible
-        return result
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def evaluate_lm(

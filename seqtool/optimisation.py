@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqtool.config import Config, setting
-from seqtool.errors import ConfigError
+from seqtool.errors import ConfigError, counted
 from seqtool.registry import Registry
 
 
@@ -70,7 +70,8 @@ class TrainingConfig(Config):
         """Refuse settings that contradict each other."""
         if self.optimiser == "asgd" and self.average_after >= self.epochs:
             raise ConfigError(
-                f"average_after is {self.average_after}, but training has {self.epochs} epochs",
+                f"average_after is {self.average_after}, but training has "
+                f"{counted(self.epochs, 'epoch')}",
                 hint="make average_after smaller than epochs",
             )
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):

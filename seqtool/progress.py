@@ -12,11 +12,11 @@ import json
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -32,7 +32,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from seqtool.errors import ConfigError
+from seqtool.errors import ConfigError, counted
+from seqtool.perplexity import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]
 PLAIN_LINE_SECONDS = 10.0
@@ -158,11 +159,6 @@ def format_scores(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
 
 
-def perplexity_of(loss: float) -> float:
-    """Return exp(loss), infinite where a float cannot hold it."""
-    return math.inf if loss >= 700 else math.exp(loss)
-
-
 def _describe_step(event: StepDone, *, short: bool = False) -> str:
     if short:
         return (
@@ -182,9 +178,9 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             machine = event.machine
             verb = f"continuing at step {event.step:,} of" if event.resumed else "training for"
             return (
-                f"{verb} {event.total_steps:,} steps ({event.epochs} epochs), "
-                f"{event.num_parameters:,} parameters, on {machine.get('device', '?')} "
-                f"with {machine.get('threads', '?')} threads"
+                f"{verb} {counted(event.total_steps, 'step')} ({counted(event.epochs, 'epoch')}), "
+                f"{counted(event.num_parameters, 'parameter')}, on {machine.get('device', '?')} "
+                f"with {counted(machine.get('threads', '?'), 'thread')}"
             )
         case StepDone():
             return (
@@ -205,8 +201,26 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             return f"{event.reason} after {format_seconds(event.seconds)}{best}"
 
 
-class Display:
-    """Shows the events of one run on stderr; a context manager.
+class Listener(ABC):
+    """Takes the events of one run as they come; a context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def show(self, event: Event) -> None:
+        """Take one event."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End, after the last event or an error."""
+
+
+class Display(Listener):
+    """Shows the events of one run on stderr.
 
     On a terminal a live bar with the epoch, step, loss, perplexity, tokens per second and the time
     left; elsewhere a line per epoch and one every ten seconds between.
@@ -221,15 +235,8 @@ class Display:
         self._last_line = time.monotonic()
         self._is_narrow = self._console.width < 105
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give the terminal back."""
         if self._progress is not None:
             self._progress.stop()
 
@@ -308,8 +315,8 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
         yield on_progress
 
 
-class TensorBoard:
-    """Writes the scalars of a run for TensorBoard; a context manager.
+class TensorBoard(Listener):
+    """Writes the scalars of a run for TensorBoard.
 
     Args:
         directory: where the event files go; made with the first event.
@@ -329,15 +336,8 @@ class TensorBoard:
         self._directory = directory
         self._writer: Any = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the files."""
         if self._writer is not None:
             self._writer.close()
 

@@ -143,7 +143,9 @@ def restore(
         _check_fingerprint(content["fingerprint"], fingerprint, directory)
         if storage.sum_of(directory / TENSORS) != content["tensors"]:
             raise ValueError("its tensors do not match their sum")
-        tensors = load_file(directory / TENSORS)
+        # copies, which are aligned as in the run that was stopped: in a file they are not, and
+        # then some matrix products differ in the last bit
+        tensors = {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
         for name, value in vars(RunState(**content["run"])).items():
             setattr(run, name, value)
         with torch.no_grad():

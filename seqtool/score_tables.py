@@ -11,7 +11,6 @@ A token table ends with the model's own columns, such as the order of the n-gram
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,20 +23,12 @@ import numpy.typing as npt
 
 from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.errors import ConfigError, OutputError
+from seqtool.perplexity import LN_2, LN_10, perplexity_of
 from seqtool.vocabulary import EOS, EOS_ID, UNK_ID, Ids
 
-LN_2, LN_10 = math.log(2.0), math.log(10.0)
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 Target = str | Path | TextIO
-
-
-def perplexity_of(nats: float, num: int) -> float:
-    """Return the perplexity of `num` tokens whose log-probabilities sum to `nats`."""
-    try:
-        return math.exp(-nats / num)
-    except OverflowError:
-        return math.inf
 
 
 def check_targets(per_token: Target | None, per_sentence: Target | None) -> None:
@@ -144,6 +135,6 @@ def write_sentences(
         strict=True,
     )
     table.writelines(
-        f"{number}\t{tokens}\t{oov}\t{nats / LN_10:.6f}\t{perplexity_of(nats, tokens):.6g}\n"
+        f"{number}\t{tokens}\t{oov}\t{nats / LN_10:.6f}\t{perplexity_of(-nats / tokens):.6g}\n"
         for number, (tokens, oov, nats) in enumerate(rows, start=first)
     )

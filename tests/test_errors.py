@@ -9,7 +9,7 @@ import re
 import pytest
 
 from seqtool import errors
-from seqtool.errors import DataError, Interrupted, SeqtoolError, from_os_error
+from seqtool.errors import DataError, Interrupted, SeqtoolError, counted, from_os_error
 
 KINDS = [
     kind
@@ -72,3 +72,12 @@ def test_operating_system_error_without_a_number() -> None:
     error = from_os_error(OSError("Cannot send"))
     assert str(error) == "cannot send"
     assert error.hint
+
+
+def test_numbers_with_their_nouns() -> None:
+    assert [counted(num, "step") for num in (0, 1, 2, 1000)] == [
+        *("0 steps", "1 step", "2 steps", "1,000 steps"),
+    ]
+    assert [counted(num, "thread") for num in ("1", "2", "?")] == [
+        *("1 thread", "2 threads", "? threads"),
+    ]

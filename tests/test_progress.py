@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seqtool import progress
 from seqtool.errors import ConfigError
 from seqtool.progress import (
     Display,
@@ -24,7 +23,6 @@ from seqtool.progress import (
     TensorBoard,
     describe,
     format_seconds,
-    perplexity_of,
     progress_bar,
 )
 
@@ -90,14 +88,6 @@ def test_durations(seconds: float, expected: str) -> None:
     assert format_seconds(seconds) == expected
 
 
-def test_perplexity_never_overflows() -> None:
-    assert perplexity_of(0.0) == 1.0
-    assert perplexity_of(math.log(50)) == pytest.approx(50, rel=1e-14)
-    assert perplexity_of(1e4) == math.inf
-    assert perplexity_of(math.inf) == math.inf
-    assert math.isnan(perplexity_of(math.nan))
-
-
 def test_every_event_is_one_plain_line() -> None:
     lines = [describe(event, total_steps=2000, epochs=2) for event in EVENTS]
     assert lines == [
@@ -109,6 +99,8 @@ def test_every_event_is_one_plain_line() -> None:
     ]
     resumed = RunStarted(500, 2000, 2, 10, {"device": "cuda", "threads": "1"}, resumed=True)
     assert describe(resumed).startswith("continuing at step 500 of 2,000 steps (2 epochs)")
+    smallest = RunStarted(0, 1, 1, 1, {"device": "cpu", "threads": "1"}, resumed=False)
+    assert describe(smallest) == "training for 1 step (1 epoch), 1 parameter, on cpu with 1 thread"
     early = RunFinished("interrupted", 0, 7, 0, {}, 2.0)
     assert describe(early) == "interrupted after 2.0s"
 
@@ -117,7 +109,7 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr("seqtool.progress.time.monotonic", lambda: now)
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
         display.show(STARTED)
@@ -271,7 +263,7 @@ def test_a_bar_for_long_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert silent.getvalue() == ""
 
 
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     """What TensorBoard itself reads: name -> (step, value)."""
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulators.EventAccumulator(str(folder))
@@ -303,6 +295,13 @@ def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
         for event in (RunStarted(**resumed), again):
             board.show(event)
     assert scalars(tmp_path / "run")["train/loss"] == [(30, 1.0)]
+
+
+def test_a_run_that_failed_before_it_began_closes(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    with pytest.raises(ValueError, match="of the text"), TensorBoard(tmp_path / "run"):
+        raise ValueError("of the text")
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_tensorboard_the_error_says_how_to_get_it(

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqtool.errors import ConfigError, DataError
+from seqtool.perplexity import perplexity_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from seqtool.ngram.sizes import OrderSize
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
             event = json.loads(line)
             if event["event"] == "epoch":
                 curve.epochs.append(event["epoch"])
-                curve.train.append(math.exp(event["loss"]))
+                curve.train.append(perplexity_of(event["loss"]))
                 curve.valid.append(event["scores"]["valid_perplexity"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
@@ -57,15 +65,9 @@ def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
         DataError: the log cannot be read.
     """
     curve = read_learning_curve(log_path)
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator, ScalarFormatter
-    except ImportError as error:
-        raise ConfigError(
-            "matplotlib is not installed", hint="pip install 'seqtool[plot]'"
-        ) from error
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _figure()
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
     axes.plot(curve.epochs, curve.train, marker=".", label="training (with dropout)")
     axes.plot(curve.epochs, curve.valid, marker=".", label="validation")
     best = min(range(len(curve.valid)), key=curve.valid.__getitem__)
@@ -83,6 +85,49 @@ def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
     axes.set_xlabel("epoch")
     axes.set_ylabel("perplexity")
     axes.legend()
+    _save(figure, output)
+
+
+def plot_sizes(sizes: Sequence[OrderSize], output: str | Path) -> None:
+    """Draw the bytes of each order of an n-gram model, and of all orders up to it.
+
+    Raises:
+        ConfigError: matplotlib is not installed, or it cannot write that format.
+    """
+    figure, axes = _figure()
+    orders = [size.order for size in sizes]
+    axes.bar(orders, [size.bytes / 1e6 for size in sizes], label="this order")
+    totals = [size.total_bytes / 1e6 for size in sizes]
+    axes.plot(orders, totals, color="black", marker=".", label="all orders up to it")
+    for size, total in zip(sizes, totals, strict=True):
+        axes.annotate(
+            f"{size.ngrams:,}",
+            (size.order, total),
+            textcoords="offset points",
+            xytext=(0, 6),
+            ha="center",
+            fontsize="small",
+        )
+    axes.set_xticks(orders)
+    axes.margins(y=0.1)
+    axes.set_xlabel("order (and its n-grams)")
+    axes.set_ylabel("megabytes")
+    axes.legend(loc="upper left")
+    _save(figure, output)
+
+
+def _figure() -> tuple[Figure, Axes]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError(
+            "matplotlib is not installed", hint="pip install 'seqtool[plot]'"
+        ) from error
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _save(figure: Figure, output: str | Path) -> None:
     try:
         figure.savefig(output, dpi=150)
     except ValueError as error:  # an unknown suffix

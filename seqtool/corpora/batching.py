@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seqtool.errors import DataError
+from seqtool.errors import DataError, counted
 from seqtool.vocabulary import EOS_ID
 
 IGNORED = -100
@@ -49,9 +49,10 @@ class TokenStreams:
         self.num_streams, self.window = num_streams, window
         self.length = -(-num_ids // num_streams) if keep_all else num_ids // num_streams
         if self.length < (1 if keep_all else window):
+            streams, tokens = counted(num_streams, "stream"), counted(window, "token")
             raise DataError(
-                f"the text has {num_ids:,} tokens, but {num_streams} streams of one window of "
-                f"{window} tokens need {num_streams * window:,}",
+                f"the text has {counted(num_ids, 'token')}, but {num_streams * window:,} are "
+                f"needed for {streams} of one window of {tokens}",
                 hint="give more text, or lower --batch-size or --bptt",
             )
         self._ids = ids

@@ -13,23 +13,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from seqtool.corpora.archives import extract_member, write_copy
 from seqtool.corpora.download import download, sha256_of
 from seqtool.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
 from seqtool.registry import did_you_mean
 
 DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1
-_CHUNK_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -173,7 +170,7 @@ def fetch(
                 origin = [str(Path(str(source)).resolve())]
                 for split, path in found.items():
                     with path.open("rb") as file:
-                        _copy(file, workshop / "folder" / f"{split}.txt")
+                        write_copy(file, workshop / "folder" / f"{split}.txt")
             _describe(name, dataset, workshop / "folder", origin)
             _install(workshop, target)
     except OSError as error:
@@ -322,7 +319,7 @@ def _fetch_one(
             else:
                 # A copy: the download itself is kept for the next try, should a later one fail.
                 with archive.open("rb") as file:
-                    _copy(file, targets[split])
+                    write_copy(file, targets[split])
             digest, expected = sha256_of(targets[split]), dataset.splits[split].sha256
             if digest != expected:
                 raise DownloadError(
@@ -332,54 +329,6 @@ def _fetch_one(
     except DownloadError as error:
         archive.unlink()
         raise DownloadError(error.message, hint=error.hint, path=remote.url) from error
-
-
-def extract_member(archive: Path, member: str, path: Path, size: int) -> None:
-    """Write one member of a zip file to `path`, and nothing anywhere else.
-
-    Args:
-        archive: the zip file.
-        member: the name of the member.
-        path: the file to write.
-        size: the size of the member in bytes; another one is refused before anything is unpacked.
-
-    Raises:
-        DownloadError: it is no zip file, the member is missing or of another size, or any member is
-            a link, or has an absolute path or a `..` in it.
-    """
-    hint = "the archive is not the expected one; do not unpack it by hand"
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            for info in opened.infolist():
-                if _is_unsafe(info):
-                    raise DownloadError(f"unsafe member {info.filename!r}", hint=hint)
-            info = opened.getinfo(member)
-            if info.file_size != size:
-                found = f"{info.file_size} bytes, expected {size}"
-                raise DownloadError(f"{member} has {found}", hint=hint)
-            with opened.open(info) as file:
-                _copy(file, path)
-    except KeyError as error:
-        raise DownloadError(f"the archive has no {member}", hint=hint) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DownloadError(f"not a usable zip file: {error}", hint=hint) from error
-
-
-def _is_unsafe(info: zipfile.ZipInfo) -> bool:
-    path = PurePosixPath(info.filename.replace("\\", "/"))
-    is_link = stat.S_ISLNK(info.external_attr >> 16)
-    return path.is_absolute() or ".." in path.parts or ":" in info.filename or is_link
-
-
-def _copy(file: IO[bytes], path: Path) -> None:
-    with path.open("wb") as output:
-        try:
-            shutil.copyfileobj(file, output, _CHUNK_BYTES)
-            output.flush()
-            os.fsync(output.fileno())
-        except OSError as error:
-            error.filename = error.filename or str(path)
-            raise
 
 
 def _describe(name: str, dataset: Dataset, folder: Path, origin: list[str]) -> None:

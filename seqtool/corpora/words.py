@@ -16,14 +16,14 @@ This module imports Numba (0.3 s), so it is imported on use only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from seqtool.compiled import compiled
 from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
 from seqtool.errors import ModelError
 from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
@@ -41,19 +41,7 @@ _ONE, _EIGHT, _SHIFT, _ZERO = np.uint64(1), np.uint64(8), np.uint64(32), np.uint
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 
-def _compiled(signature: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile now, from the cache on disk when there is one, without it where none can be."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(function)
-        except Exception:  # no writable place for the cache, a full disk, a damaged cache
-            return numba.njit(signature, nogil=True)(function)
-
-    return decorate
-
-
-@_compiled(
+@compiled(
     types.int64(
         _bytes_in,
         types.int64[::1],
@@ -162,7 +150,7 @@ def _scan(  # type: ignore[no-untyped-def]
     return result
 
 
-@_compiled(types.void(types.uint64[::1], types.uint64[::1], types.int64))
+@compiled(types.void(types.uint64[::1], types.uint64[::1], types.int64))
 def _fill_slots(slots, hashes, num_words):  # type: ignore[no-untyped-def]
     mask = np.uint64(slots.shape[0] - 1)
     for word in range(num_words):

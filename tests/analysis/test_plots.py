@@ -62,3 +62,10 @@ def test_missing_log_and_no_epoch(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="no epoch"):
         read_learning_curve(tmp_path / "log.jsonl")
+
+
+def test_a_loss_beyond_all_bounds_is_an_infinite_perplexity(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    epoch = {"event": "epoch", "epoch": 1, "loss": 1e4, "scores": {"valid_perplexity": 9.0}}
+    path.write_text(json.dumps(epoch) + "\n", encoding="utf-8")
+    assert read_learning_curve(path).train == [math.inf]

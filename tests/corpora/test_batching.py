@@ -115,7 +115,7 @@ def test_a_memory_map_with_large_ids(tmp_path: Path) -> None:
 
 def test_too_short_a_text_names_what_it_needs() -> None:
     TokenStreams(text(20), 2, 10)
-    with pytest.raises(DataError, match=r"19 tokens.* 2 streams .* need 20") as caught:
+    with pytest.raises(DataError, match=r"19 tokens, but 20 are needed for 2 streams") as caught:
         TokenStreams(text(19), 2, 10)
     assert "--batch-size" in caught.value.hint
     with pytest.raises(DataError, match="0 tokens"):

@@ -401,7 +401,7 @@ def test_a_failed_copy_leaves_the_older_folder(
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(datasets.shutil, "copyfileobj", full)  # type: ignore[attr-defined]
+    monkeypatch.setattr("seqtool.corpora.archives.shutil.copyfileobj", full)
     with pytest.raises(OutputError, match=r"train\.txt: no space left on device"):
         fetch("toy", folder, source=local, force=True)
     assert contents(folder) == LOCAL_ONLY

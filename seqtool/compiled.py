@@ -1,0 +1,59 @@
+"""Functions that Numba compiles when their module is imported, and keeps on disk for the next time.
+
+This module imports Numba (0.3 s), so it and every module that uses it are imported on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pickle import UnpicklingError  # only to catch Numba's; seqtool itself pickles nothing
+from typing import Any
+
+import numba
+
+# what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
+_DAMAGED = (
+    UnpicklingError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+# a full disk, a folder that cannot be read; no folder at all that can be written to
+_NO_CACHE = (OSError, RuntimeError)
+
+
+def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for one signature, now: from the cache on disk where there can be one.
+
+    A damaged cache is emptied and written anew; without a place for it, the function is compiled
+    in memory, and again in the next process. The GIL is released while the function runs.
+
+    Numba compiles anew when the file of the function changes, but not when that of another
+    compiled function that it calls does: such functions belong into one file.
+
+    Args:
+        signature: the types of result and arguments, as in `types.int64(types.float64[::1])`, or
+            a list of such signatures.
+        options: other options of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
+        try:
+            try:
+                return cached(function)
+            except _DAMAGED:
+                # with nothing compiled yet, all that this does is to empty the cache
+                numba.njit(cache=True)(function).recompile()
+                return cached(function)
+        except _NO_CACHE:
+            return numba.njit(signature, nogil=True, **options)(function)
+
+    return decorate
