@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,16 +15,18 @@ if TYPE_CHECKING:
     from seqtool.corpora.prepared import PreparedCorpus
 
 DEFAULT_OUTPUT = Path("runs/corpus")
+SHOWN_BROKEN = 10
 
 
 def prepare(
+    context: typer.Context,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
             help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
             "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
-            "files gives the splits.",
+            "files gives the splits. Treebanks (.conllu) are checked and summarised.",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +100,13 @@ def prepare(
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
 
     Memory does not grow with the text. The corpus's path is printed.
+
+    Of a treebank nothing is written: its sentences are checked, and what it holds is printed.
     """
+    if inputs and _are_treebanks(inputs):
+        _refuse_other_options(context)
+        _check_treebanks(inputs, as_json)
+        return
     from seqtool.config import from_dict
     from seqtool.corpora import prepared
     from seqtool.corpora.splits import parse_shares
@@ -149,14 +158,17 @@ def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
         amounts = "  ".join(f"{part[column]:>12,} {column}" for column in columns)
         note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
     if info["shares"] is not None and info["config"]["split"] is None:
-        shares = zip(info["shares"], ("train", "valid", "test"), strict=True)
-        drawn = ", ".join(f"{share:g}% {name}" for share, name in shares)
-        note(
-            f"no splits were given: each line was drawn for {drawn}, seed {info['config']['seed']}"
-        )
+        note(f"no splits were given: {describe_draw(info)}")
     num_bytes = sum(part["bytes"] for part in info["splits"].values())
     rate = f", {num_bytes / 1e6 / seconds:.0f} MB/s" if num_bytes > 1e7 else ""
     note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s{rate}")
+
+
+def describe_draw(info: Mapping[str, Any]) -> str:
+    """Say how the lines of a text were drawn for the splits, from its `corpus.json`."""
+    shares = zip(info["shares"], ("train", "valid", "test"), strict=True)
+    drawn = ", ".join(f"{share:g}% {name}" for share, name in shares)
+    return f"each line was drawn for {drawn}, seed {info['config']['seed']}"
 
 
 def _sample(info: dict[str, Any]) -> str:
@@ -167,3 +179,59 @@ def _sample(info: dict[str, Any]) -> str:
     if learnt["lines"] == learnt["of"]:
         return ", learnt from all training lines"
     return f", learnt from {learnt['lines'] / learnt['of']:.1%} of the training lines, drawn"
+
+
+def _are_treebanks(inputs: list[str]) -> bool:
+    """Whether the inputs are treebanks, all of them, by their names."""
+    from seqtool.corpora.text import is_treebank
+
+    treebanks = [name for name in inputs if is_treebank(name)]
+    if treebanks and len(treebanks) < len(inputs):
+        from seqtool.errors import DataError
+
+        text = next(name for name in inputs if not is_treebank(name))
+        raise DataError(
+            f"is a treebank, but {text} is not", hint="prepare them apart", path=treebanks[0]
+        )
+    return bool(treebanks)
+
+
+def _refuse_other_options(context: typer.Context) -> None:
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and name not in ("inputs", "as_json"):
+            from seqtool.errors import ConfigError
+
+            raise ConfigError(
+                f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
+                hint=f"leave {parameter.opts[0]} out",
+            )
+
+
+def _check_treebanks(inputs: list[str], as_json: bool) -> None:
+    """Print what treebanks hold; broken sentences are an error, the first ones listed."""
+    from seqtool.corpora.treebank import describe_treebank, summary_rows
+    from seqtool.errors import DataError, counted
+    from seqtool.progress import progress_bar
+
+    start = time.perf_counter()
+    with progress_bar("check", is_bytes=True) as on_progress:
+        summary = describe_treebank(inputs, on_progress=on_progress)
+    seconds = time.perf_counter() - start
+    if as_json:
+        emit({**vars(summary), "seconds": seconds})
+    else:
+        rows = summary_rows(summary)
+        width = max(len(name) for name, _ in rows)
+        for name, text in rows:
+            typer.echo(f"{name:<{width}}  {text}")
+    if summary.broken:
+        for broken in summary.broken[:SHOWN_BROKEN]:
+            note(f"broken: {broken}")
+        total = summary.sentences + len(summary.broken)
+        raise DataError(
+            f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
+            hint="mend them, or leave them out with --skip-invalid where a treebank is read",
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from seqtool.vocabulary import (
     Vocabulary,
     rank_symbols,
 )
+
+if TYPE_CHECKING:
+    from seqtool.corpora.words import WordTable
 
 
 class Learner(ABC):
@@ -105,20 +108,36 @@ class WordLearner(Learner):
         return self._table.add(block).data
 
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        first = self._table.bos_id + 1
-        counts = self._table.counts
-        word_counts = counts[first:]
-        kept = rank_symbols(word_counts, max_size=self._max_size, min_count=self._min_count)
-        unknown = int(counts[UNK_ID] + word_counts.sum() - word_counts[kept].sum())
-        words = [self._table.word(first + i) for i in kept.tolist()]
-        vocabulary = _vocabulary(words, word_counts[kept], unknown, self._num_sentences)
-        final_ids = np.full(len(self._table), UNK_ID, np.int32)
-        final_ids[EOS_ID] = EOS_ID
-        final_ids[first + kept] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(kept))
+        vocabulary, final_ids = number_words(
+            self._table, self._num_sentences, max_size=self._max_size, min_count=self._min_count
+        )
         tokenizer = WordTokenizer(
             vocabulary, lowercase=self._lowercase, special_tokens=self._special_tokens
         )
         return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
+
+
+def number_words(
+    table: WordTable, num_sentences: int, *, max_size: int | None, min_count: int
+) -> tuple[Vocabulary, Ids]:
+    """Return the vocabulary of what a table has read, and the final id of each of its words.
+
+    Args:
+        table: what was read; it held no word before.
+        num_sentences: the count of `</s>`.
+        max_size: as for `rank_symbols`.
+        min_count: as for `rank_symbols`.
+    """
+    first = table.bos_id + 1
+    counts = table.counts
+    word_counts = counts[first:]
+    kept = rank_symbols(word_counts, max_size=max_size, min_count=min_count)
+    unknown = int(counts[UNK_ID] + word_counts.sum() - word_counts[kept].sum())
+    words = [table.word(first + i) for i in kept.tolist()]
+    final_ids = np.full(len(table), UNK_ID, np.int32)
+    final_ids[EOS_ID] = EOS_ID
+    final_ids[first + kept] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(kept))
+    return _vocabulary(words, word_counts[kept], unknown, num_sentences), final_ids
 
 
 class CharLearner(Learner):

@@ -43,13 +43,18 @@ def is_treebank(path: str | Path) -> bool:
     return unpacked_name(path).endswith((".conllu", ".conll"))
 
 
-def find_files(inputs: Sequence[str | Path]) -> list[str]:
+def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
     """Return the files that inputs stand for: a directory gives all its files, sorted.
 
     Hidden files are left out; `-` stays as it is.
 
+    Args:
+        inputs: files, directories and `-`.
+        treebanks: look for treebanks, which are all that a directory gives then, not for text.
+
     Raises:
-        DataError: no such file, a directory without files, a treebank, or stdin named twice.
+        DataError: no such file, a directory without files, a treebank where text is looked for, or
+            stdin named twice.
     """
     files: list[str] = []
     for item in inputs:
@@ -61,7 +66,7 @@ def find_files(inputs: Sequence[str | Path]) -> list[str]:
         elif path.is_dir():
             if (path / "corpus.json").is_file():
                 raise DataError(
-                    "is a prepared corpus, not text",
+                    f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}",
                     hint="name it where a CORPUS is asked for, or give its source text",
                     path=path,
                 )
@@ -71,16 +76,18 @@ def find_files(inputs: Sequence[str | Path]) -> list[str]:
                 if entry.is_file()
                 and not (entry.parent / "corpus.json").exists()
                 and not any(part.startswith(".") for part in entry.relative_to(path).parts)
+                and (is_treebank(entry) or not treebanks)
             )
             if not inside:
-                raise DataError("the directory holds no files", hint="check the path", path=path)
+                kind = ".conllu files" if treebanks else "files"
+                raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
             files.extend(inside)
         elif path.exists():
             files.append(str(item))
         else:
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
-        if is_treebank(name):
+        if is_treebank(name) and not treebanks:
             raise DataError(
                 "is a treebank, not text",
                 hint="give a text file: a treebank is no text for a language model",
@@ -89,9 +96,9 @@ def find_files(inputs: Sequence[str | Path]) -> list[str]:
     return files
 
 
-def total_size(inputs: Sequence[str | Path]) -> int | None:
+def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int | None:
     """Return how many bytes `read_blocks` will read from disk, None where it cannot be known."""
-    paths = [Path(name) for name in find_files(inputs)]
+    paths = [Path(name) for name in find_files(inputs, treebanks=treebanks)]
     if all(path.is_file() for path in paths):
         return sum(path.stat().st_size for path in paths)
     return None
@@ -102,6 +109,7 @@ def read_blocks(
     *,
     field: str | None = None,
     lowercase: bool = False,
+    treebanks: bool = False,
     block_size: int = BLOCK_SIZE,
     on_progress: Progress | None = None,
     digests: dict[str, str] | None = None,
@@ -116,6 +124,7 @@ def read_blocks(
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
         field: the field that holds the text of JSON Lines; "text" when not given.
         lowercase: lower-case the text.
+        treebanks: read treebanks, not text; see `find_files`.
         block_size: bytes to read at a time; a longer line makes a longer block.
         on_progress: called with (bytes read from disk, their total or None).
         digests: filled with file name -> SHA-256 of each file as it is on disk.
@@ -126,7 +135,7 @@ def read_blocks(
     """
     if isinstance(inputs, str | Path):
         inputs = [inputs]
-    return BlockReader(inputs, field, lowercase, block_size, on_progress, digests)
+    return BlockReader(inputs, field, lowercase, treebanks, block_size, on_progress, digests)
 
 
 class BlockReader(Iterator[bytes]):
@@ -137,6 +146,7 @@ class BlockReader(Iterator[bytes]):
         inputs: Sequence[str | Path],
         field: str | None,
         lowercase: bool,
+        treebanks: bool,
         block_size: int,
         on_progress: Progress | None,
         digests: dict[str, str] | None,
@@ -144,6 +154,7 @@ class BlockReader(Iterator[bytes]):
         self._inputs = list(inputs)
         self._field = field
         self._lowercase = lowercase
+        self._treebanks = treebanks
         self._block_size = block_size
         self._on_progress = on_progress
         self._digests = digests
@@ -169,8 +180,8 @@ class BlockReader(Iterator[bytes]):
         return DataError(error.message, hint=error.hint, path=path, line=source_line)
 
     def _read(self) -> Iterator[bytes]:
-        files = find_files(self._inputs)
-        self._total = total_size(files)
+        files = find_files(self._inputs, treebanks=self._treebanks)
+        self._total = total_size(files, treebanks=self._treebanks)
         nothing = True
         for name in files:
             self._path = "<stdin>" if name == STDIN else name
@@ -181,7 +192,7 @@ class BlockReader(Iterator[bytes]):
             one = len(files) == 1
             raise DataError(
                 "the file is empty" if one else "all the files are empty",
-                hint="give a file that holds text",
+                hint=f"give a file that holds {'trees' if self._treebanks else 'text'}",
                 path=self._path if one else str(self._inputs[0]),
             )
 

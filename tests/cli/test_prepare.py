@@ -120,7 +120,6 @@ def write_bad_json(path: Path) -> None:
         ("bad.gz", write_bad_gzip, "bad.gz: the gzip file is damaged: it ends too early"),
         ("no.gz", write_bad_utf8, "no.gz: is not a gzip file"),
         ("bad.jsonl", write_bad_json, "bad.jsonl:2: the field 'text' is not a text"),
-        ("x.conllu", Path.touch, "x.conllu: is a treebank, not text"),
         ("s.txt", lambda path: path.write_text("a\nb <s>\n"), "s.txt:2: the text contains the spe"),
     ],
 )
@@ -147,11 +146,14 @@ def test_bad_input(
         (["--unit", "byte", "--vocab-size", "300"], "means nothing", "leave --vocab-size out"),
         (["--vocab", "none.txt"], "none.txt: no such file", "check the path"),
         (["--valid", "none.txt"], "none.txt: no such file", "check the path"),
+        (["--valid", "x.conllu"], "x.conllu: is a treebank, not text", "give a text file"),
+        (["x.conllu"], "x.conllu: is a treebank, but text.txt is not", "prepare them apart"),
     ],
 )
 def test_bad_options(
     seqtool: Run, tmp_path: Path, options: list[str], message: str, hint: str
 ) -> None:
+    Path("x.conllu").touch()
     before = sorted(tmp_path.iterdir())
     lines = two_lines(seqtool("prepare", "text.txt", "-o", "out", *options))
     assert message in lines[0]
@@ -182,3 +184,74 @@ def test_interruption_leaves_nothing(
     monkeypatch.setattr("seqtool.corpora.preparation.write_json", interrupt)
     assert seqtool("prepare", "text.txt", "-o", "out").code == 130
     assert sorted(tmp_path.iterdir()) == before
+
+
+# treebanks
+
+WORDS = "1\tA\ta\tX\t_\t_\t{}\tdet\t_\t_\n2\tb\tb\tX\t_\t_\t0\troot\t_\t_\n\n"
+GOOD_TREE, BAD_TREE = WORDS.format(2), WORDS.format(3)
+
+
+def test_a_treebank_is_summarised(seqtool: Run, tmp_path: Path) -> None:
+    Path("a.conllu").write_text(GOOD_TREE * 3)
+    Path("b.conllu.gz").write_bytes(gzip.compress(GOOD_TREE.encode()))
+    before = sorted(tmp_path.iterdir())
+    result = seqtool("prepare", "a.conllu", "b.conllu.gz")
+    assert (result.code, result.stderr) == (0, "")
+    rows = dict(line.split("  ", 1) for line in result.stdout.splitlines())
+    rows = {name: text.strip() for name, text in rows.items()}
+    assert (rows["sentences"], rows["words"], rows["broken sentences"]) == ("4", "8", "0")
+    assert rows["DEPREL"] == "2: det 4, root 4"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "x.conllu: no such file or directory"),
+        (Path.touch, "x.conllu: the file is empty"),
+        (write_bad_utf8, "x.conllu:4: not UTF-8 at byte 16"),
+    ],
+)
+def test_a_treebank_that_cannot_be_read(
+    seqtool: Run, write: Callable[[Path], object], message: str
+) -> None:
+    write(Path("x.conllu"))
+    error, _ = two_lines(seqtool("prepare", "x.conllu"))
+    assert error == f"error: {message}"
+
+
+def test_a_treebank_as_json(seqtool: Run) -> None:
+    Path("a.conllu").write_text(GOOD_TREE + BAD_TREE)
+    result = seqtool("prepare", "a.conllu", "--json")
+    assert result.code == 1
+    answer = json.loads(result.stdout)
+    assert answer.pop("seconds") > 0
+    assert (answer["sentences"], answer["deprels"]) == (1, {"det": 1, "root": 1})
+    message = "token 1 has head 3, but the sentence has 2 tokens"
+    assert answer["broken"] == [{"path": "a.conllu", "line": 4, "message": message}]
+
+
+def test_broken_sentences_are_listed(seqtool: Run) -> None:
+    Path("a.conllu").write_text(GOOD_TREE + BAD_TREE * 12)
+    result = seqtool("prepare", "a.conllu")
+    assert result.code == 1
+    assert "broken sentences          12\n" in result.stdout
+    # each sentence has three lines, the first one is good
+    assert result.stderr.splitlines() == [
+        *(
+            f"broken: a.conllu:{line}: token 1 has head 3, but the sentence has 2 tokens"
+            for line in range(4, 34, 3)
+        ),
+        "error: 12 of 13 sentences cannot be used",
+        "hint: mend them, or leave them out with --skip-invalid where a treebank is read",
+    ]
+
+
+@pytest.mark.parametrize("options", [["--unit", "char"], ["-o", "out"], ["--force"]])
+def test_a_treebank_takes_no_options_of_text(seqtool: Run, options: list[str]) -> None:
+    Path("a.conllu").write_text(GOOD_TREE)
+    error, hint = two_lines(seqtool("prepare", "a.conllu", *options))
+    name = options[0].replace("-o", "--output")
+    assert error == f"error: {name} means nothing for a treebank, which is only checked"
+    assert hint == f"hint: leave {name} out"

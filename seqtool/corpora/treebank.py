@@ -1,0 +1,201 @@
+"""What a treebank holds: its size, tags and relations, crossing arcs and broken sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqtool.corpora.conllu import (
+    DEPREL,
+    FEATS,
+    FORM,
+    LEMMA,
+    UPOS,
+    XPOS,
+    Sentence,
+    read_items,
+)
+from seqtool.corpora.text import Progress
+from seqtool.corpora.trees import non_projective_arcs
+
+_SHOWN = 8  # symbols of a set in a row of the summary
+_EMPTY = "_"
+
+
+@dataclass(frozen=True)
+class BrokenSentence:
+    """Where a sentence is broken, and how."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+@dataclass(frozen=True)
+class TreebankSummary:
+    """Counts over the sentences that are not broken.
+
+    Attributes:
+        files: the files read.
+        sentences: number of sentences.
+        words: syntactic words, the rows of the trees.
+        tokens: surface tokens: a multiword token counts once, in place of its words.
+        multiword_tokens: tokens that are several words.
+        empty_nodes: nodes of the enhanced graphs that are no words.
+        forms: distinct word forms.
+        lemmas: distinct lemmas.
+        upos, xpos, deprels: symbol -> words, the commonest first; `_` is left out.
+        feats: Feature=Value -> words that have it, the commonest first.
+        non_projective_sentences, non_projective_arcs: how many; an arc of each word.
+        non_projective_sentence_share, non_projective_arc_share: from 0 to 1.
+        longest: words of the longest sentence.
+        longest_at: its file and line.
+        mean_length: words per sentence.
+        broken: sentences that were left out.
+    """
+
+    files: list[str]
+    sentences: int
+    words: int
+    tokens: int
+    multiword_tokens: int
+    empty_nodes: int
+    forms: int
+    lemmas: int
+    upos: dict[str, int]
+    xpos: dict[str, int]
+    feats: dict[str, int]
+    deprels: dict[str, int]
+    non_projective_sentences: int
+    non_projective_arcs: int
+    non_projective_sentence_share: float
+    non_projective_arc_share: float
+    longest: int
+    longest_at: str
+    mean_length: float
+    broken: list[BrokenSentence]
+
+
+def describe_treebank(
+    inputs: Sequence[str | Path] | str | Path, *, on_progress: Progress | None = None
+) -> TreebankSummary:
+    """Read CoNLL-U files and count what they hold; broken sentences are collected.
+
+    Memory grows with the distinct forms, lemmas, tags and broken sentences only.
+
+    Args:
+        inputs: files, directories and `-`; see `read_conllu`.
+        on_progress: called with (bytes read from disk, their total or None).
+
+    Raises:
+        DataError: no sentence at all, or a file that cannot be read.
+    """
+    # one counter or set for each column; what the rest is made of
+    counters: dict[int, Counter[str]] = {index: Counter() for index in (UPOS, XPOS, FEATS, DEPREL)}
+    distinct: dict[int, set[str]] = {FORM: set(), LEMMA: set()}
+    broken: list[BrokenSentence] = []
+    files: dict[str, None] = {}
+    num_sentences = num_words = num_ranges = num_covered = num_empty = 0
+    num_crossed = num_crossing = longest = 0
+    longest_at = ""
+    for item in read_items(inputs, on_progress=on_progress):
+        if not isinstance(item, Sentence):
+            error = item.error
+            files[str(error.path)] = None
+            broken.append(BrokenSentence(str(error.path), error.line or 0, error.message))
+            continue
+        files[item.path] = None
+        num_sentences += 1
+        num_words += len(item)
+        for index, counter in counters.items():
+            counter.update(item.column(index))
+        for index, values in distinct.items():
+            values.update(item.column(index))
+        for _, line in item.extras:
+            first, dash, last = line.partition("\t")[0].partition("-")
+            if dash:
+                num_ranges += 1
+                num_covered += int(last) - int(first) + 1
+            else:
+                num_empty += 1
+        crossing = len(non_projective_arcs(item.heads()))
+        num_crossing += crossing
+        num_crossed += crossing > 0
+        if len(item) > longest:
+            longest, longest_at = len(item), f"{item.path}:{item.line}"
+    return TreebankSummary(
+        files=list(files),
+        sentences=num_sentences,
+        words=num_words,
+        tokens=num_words - num_covered + num_ranges,
+        multiword_tokens=num_ranges,
+        empty_nodes=num_empty,
+        forms=len(distinct[FORM]),
+        lemmas=len(distinct[LEMMA] - {_EMPTY}),
+        upos=_ordered(counters[UPOS]),
+        xpos=_ordered(counters[XPOS]),
+        feats=_ordered(_single_features(counters[FEATS])),
+        deprels=_ordered(counters[DEPREL]),
+        non_projective_sentences=num_crossed,
+        non_projective_arcs=num_crossing,
+        non_projective_sentence_share=num_crossed / max(1, num_sentences),
+        non_projective_arc_share=num_crossing / max(1, num_words),
+        longest=longest,
+        longest_at=longest_at,
+        mean_length=num_words / max(1, num_sentences),
+        broken=broken,
+    )
+
+
+def _single_features(bundles: Mapping[str, int]) -> Counter[str]:
+    """Count Case=Nom and Number=Sing where bundles such as Case=Nom|Number=Sing were counted."""
+    counts: Counter[str] = Counter()
+    for bundle, count in bundles.items():
+        for feature in bundle.split("|"):
+            counts[feature] += count
+    return counts
+
+
+def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
+    kept = ((symbol, count) for symbol, count in counts.items() if symbol != _EMPTY)
+    return dict(sorted(kept, key=lambda item: (-item[1], item[0])))
+
+
+def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
+    """Return a summary as (name, text) rows to show."""
+    rows = [
+        ("sentences", f"{summary.sentences:,}"),
+        ("words", f"{summary.words:,}"),
+        ("tokens", f"{summary.tokens:,}"),
+        ("multiword tokens", f"{summary.multiword_tokens:,}"),
+        ("empty nodes", f"{summary.empty_nodes:,}"),
+        ("forms", f"{summary.forms:,}"),
+        ("lemmas", f"{summary.lemmas:,}"),
+        ("UPOS", _set_text(summary.upos)),
+        ("XPOS", _set_text(summary.xpos)),
+        ("FEATS", _set_text(summary.feats)),
+        ("DEPREL", _set_text(summary.deprels)),
+        (
+            "non-projective sentences",
+            f"{summary.non_projective_sentences:,} ({summary.non_projective_sentence_share:.2%})",
+        ),
+        (
+            "non-projective arcs",
+            f"{summary.non_projective_arcs:,} ({summary.non_projective_arc_share:.2%})",
+        ),
+        ("mean length", f"{summary.mean_length:.1f} words"),
+        ("longest sentence", f"{summary.longest:,} words ({summary.longest_at})"),
+        ("broken sentences", f"{len(summary.broken):,}"),
+    ]
+    return rows if summary.longest else [row for row in rows if row[0] != "longest sentence"]
+
+
+def _set_text(counts: Mapping[str, int]) -> str:
+    shown = [f"{symbol} {count:,}" for symbol, count in list(counts.items())[:_SHOWN]]
+    more = ["..."] if len(counts) > _SHOWN else []
+    return f"{len(counts):,}" + (f": {', '.join(shown + more)}" if shown else "")

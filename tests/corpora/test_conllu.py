@@ -1,0 +1,589 @@
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import conllu
+import pytest
+import zstandard
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seqtool.corpora import conllu as ours
+from seqtool.corpora.conllu import (
+    DEPREL,
+    DEPS,
+    FORM,
+    HEAD,
+    ID,
+    MISC,
+    Broken,
+    Sentence,
+    read_conllu,
+    read_items,
+    write_conllu,
+)
+from seqtool.corpora.sentence import parse_sentence
+from seqtool.corpora.text import read_blocks
+from seqtool.errors import DataError
+
+GOLDEN = Path(__file__).parent / "golden"
+EVERYTHING = GOLDEN / "everything.conllu"
+
+
+def row(word: int | str, head: int | str = 0, **columns: str) -> str:
+    """One line of CoNLL-U: `row(2, 1, form="b")`."""
+    names = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+    values = dict.fromkeys(names, "_") | {"form": "w", "head": str(head)} | columns
+    return "\t".join((str(word), *(values[name] for name in names)))
+
+
+def block(*lines: str) -> str:
+    """Lines as a sentence of a file."""
+    return "".join(f"{line}\n" for line in lines) + "\n"
+
+
+def read(path: Path, **options: object) -> list[Sentence]:
+    return list(read_conllu(path, **options))  # type: ignore[arg-type]
+
+
+def written(sentences: object, **options: bool) -> bytes:
+    stream = io.BytesIO()
+    write_conllu(sentences, stream, **options)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def unpack_zst(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+def chain(num_words: int) -> str:
+    """A sentence whose every word depends on the one before."""
+    return block(*(row(word, word - 1) for word in range(1, num_words + 1)))
+
+
+# what is read
+
+
+def test_everything_has_its_place() -> None:
+    first, second, third = read(EVERYTHING)
+    assert first.comments == [
+        "# newdoc",
+        "# sent_id = everything",
+        "#no space, a tab\tand  = signs",
+    ]
+    assert (len(first), len(first.rows), first.path, first.line) == (7, 7, str(EVERYTHING), 1)
+    assert first.column(ID) == ["1", "2", "3", "4", "5", "6", "7"]
+    assert first.column(FORM)[:6] == ["vamos", "nos", "_", "a", "el", "10 000"]
+    assert first.heads() == [0, 1, 1, 7, 7, 7, 1]
+    assert first.column(DEPREL) == ["root", "obj", "punct", "case", "det", "nummod", "obl"]
+    places = [(before, line.split("\t")[0]) for before, line in first.extras]
+    assert places == [
+        (0, "0.1"),
+        (0, "1-2"),
+        (2, "2.1"),
+        (2, "2.2"),
+        (3, "4-5"),
+        (5, "6-6"),
+        (7, "7.1"),
+    ]
+    assert (second.comments, second.heads(), second.extras) == ([], [0], [])
+    # 17 lines and a blank one, then one line and a blank one, then two comments
+    assert (second.line, third.line) == (19, 21)
+    assert (third.line_of(1), third.line_of(2)) == (23, 24)
+    # 3 comments, 0.1 and 1-2 stand before word 1; 2.1 and 2.2 before word 3, and so on
+    assert [first.line_of(word) for word in range(1, 8)] == [6, 7, 10, 12, 13, 15, 16]
+
+
+def test_agrees_with_the_conllu_package() -> None:
+    text = EVERYTHING.read_text(encoding="utf-8")
+    judged = conllu.parse(text)
+    for sentence, expected in zip(read(EVERYTHING), judged, strict=True):
+        words = [token for token in expected if isinstance(token["id"], int)]
+        assert sentence.column(FORM) == [token["form"] for token in words]
+        assert sentence.heads() == [token["head"] for token in words]
+        others = [token["id"] for token in expected if not isinstance(token["id"], int)]
+        ids = [line.split("\t")[0] for _, line in sentence.extras]
+        assert ids == ["".join(map(str, identity)) for identity in others]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ewt/en_ewt-ud-dev.conllu", "fr_sequoia/fr_sequoia-ud-dev.conllu"],
+)
+def test_real_treebanks(shared_data: Path, name: str) -> None:
+    path = shared_data / name
+    sentences = read(path)
+    assert written(sentences) == path.read_bytes()
+    with path.open(encoding="utf-8") as file:
+        for sentence, expected in zip(sentences, conllu.parse_incr(file), strict=True):
+            words = [token for token in expected if isinstance(token["id"], int)]
+            assert sentence.column(FORM) == [token["form"] for token in words]
+            assert sentence.heads() == [token["head"] for token in words]
+            assert sentence.column(DEPREL) == [token["deprel"] for token in words]
+            assert len(sentence.extras) == len(expected) - len(words)
+
+
+SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        SIMPLE.encode(),
+        SIMPLE.rstrip("\n").encode(),
+        (SIMPLE.rstrip("\n") + "\n").encode(),
+        ("\n\n" + SIMPLE.replace("\n\n", "\n\n\n\n\n")).encode(),
+        SIMPLE.replace("\n", "\r\n").encode(),
+        b"\xef\xbb\xbf" + SIMPLE.encode(),
+        b"\xef\xbb\xbf\r\n" + SIMPLE.replace("\n", "\r\n").rstrip("\r\n").encode(),
+        gzip.compress(SIMPLE.encode()),
+        zstandard.ZstdCompressor().compress(SIMPLE.encode()),
+    ],
+    ids=[
+        "plain",
+        "no-line-end",
+        "no-blank-line",
+        "many-blank-lines",
+        "crlf",
+        "bom",
+        "all",
+        "gz",
+        "zst",
+    ],
+)
+def test_accepted(tmp_path: Path, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_bytes(raw)
+    assert written(read_conllu(path)) == SIMPLE.encode()
+
+    class Stdin:
+        buffer = io.BytesIO(raw)
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    sentences = list(read_conllu("-"))
+    assert written(sentences) == SIMPLE.encode()
+    assert {sentence.path for sentence in sentences} == {"<stdin>"}
+
+
+def test_files_do_not_run_into_one_another(tmp_path: Path) -> None:
+    (tmp_path / "b.conllu").write_text(row(1, form="b"))
+    (tmp_path / "a.conllu").write_text(row(1, form="a"))
+    (tmp_path / "LICENSE.txt").write_text("not a treebank")
+    sentences = read(tmp_path)
+    assert [sentence.column(FORM) for sentence in sentences] == [["a"], ["b"]]
+    assert [sentence.line for sentence in sentences] == [1, 1]
+    twice = [tmp_path / "a.conllu"] * 2
+    assert [len(sentence) for sentence in read_conllu(twice)] == [1, 1]
+
+
+@pytest.mark.parametrize("num_blank", range(1, 6))
+def test_blank_lines_are_counted(tmp_path: Path, num_blank: int) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("\n" * num_blank + (row(1) + "\n" + "\n" * num_blank) * 3)
+    step = 1 + num_blank
+    assert [sentence.line for sentence in read(path)] == [step, 2 * step, 3 * step]
+
+
+def test_a_sentence_of_many_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(chain(30_000))
+    (sentence,) = read(path)
+    assert sentence.heads() == list(range(30_000))
+    assert written([sentence]) == path.read_bytes()
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    def peak(copies: int) -> int:
+        path = tmp_path / f"{copies}.conllu.gz"
+        path.write_bytes(gzip.compress(chain(20).encode() * copies, 1))
+        tracemalloc.start()
+        try:
+            num_sentences = sum(1 for _ in read_conllu(path))
+            assert num_sentences == copies
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # 420 bytes a sentence: 2.5 MB and 7.6 MB of text, in blocks of 1 MB
+    assert peak(18_000) < 1.1 * peak(6_000)
+
+
+# what is refused
+
+GOOD = (row(1), row(2, 1), row(3, 1))
+BAD: dict[str, tuple[tuple[str, ...], int, str, str]] = {
+    # name: lines, the line at fault, message, hint
+    "nine columns": ((*GOOD, "4\ta\t_\t_\t_\t_\t1\t_\t_"), 4, "9 columns, where", "tabs"),
+    "eleven columns": ((row(1), row(2, 1, form="a\tb")), 2, "11 columns, where", "tabs inside"),
+    "spaces": ((row(1).replace("\t", "  "),), 1, "1 column, where", "not spaces"),
+    "a blank that is none": ((row(1), "  "), 2, "holds only blanks", "be empty"),
+    "empty last": ((row(1), row(2, 1, misc="")), 2, "column MISC is empty", "write _"),
+    "empty last, earlier": ((row(1, misc=""), row(2, 1)), 1, "column MISC is empty", "write _"),
+    "empty first": ((row(""),), 1, "column ID is empty", "write _"),
+    "empty first, later": ((row(1), row("", 1)), 2, "column ID is empty", "write _"),
+    "empty form": ((row(1, form=""),), 1, "column FORM is empty", "write _"),
+    "blank form": ((row(1), row(2, 1, form="\u00a0 ")), 2, "FORM holds only blanks", "word"),
+    "carriage return": ((row(1, misc="a\rb"),), 1, "a carriage return", "CRLF"),
+    "comments only": (("# x", "# y"), 1, "comments only", "remove"),
+    "late comment": ((row(1), "# x", row(2, 1)), 2, "a comment after", "move it"),
+    "head too high": ((*GOOD, row(4, 31)), 4, "token 4 has head 31, but the sentence has 4", "fix"),
+    "head too low": ((row(1), row(2, -1)), 2, "head '-1', which is no word number", "fix"),
+    "head no number": ((row(1), row(2, "x")), 2, "token 2 has head 'x', which is no", "fix"),
+    "head with zero": ((row(1), row(2, "01")), 2, "token 2 has head '01', which is no", "fix"),
+    "head with sign": ((row(1), row(2, "+1")), 2, "token 2 has head '+1', which is no", "fix"),
+    "head Arabic": ((row(1), row(2, "\u0661")), 2, "token 2 has head '\u0661', which is no", "fix"),
+    "head enormous": ((row(1), row(2, "9" * 5000)), 2, f"head '{'9' * 30}...', which", "fix"),
+    "no trees": ((row(1, "_"), row(2, "_")), 1, "token 1 has head '_'", "with trees"),
+    "cycle": ((row(1), row(2, 3), row(3, 4), row(4, 2)), 2, "a cycle: 2 -> 3 -> 4 -> 2", "fix"),
+    "own head": ((row(1), row(2, 2)), 2, "a cycle: 2 -> 2", "fix"),
+    "two roots": ((*GOOD, row(4, 0)), 4, "tokens 1 and 4 have head 0", "fix"),
+    "no root": (("# x", row(1, 2), row(2, 1)), 2, "no token has head 0", "fix"),
+    "starts late": ((row(2),), 1, "ID '2' where 1 is expected", "number words 1, 2"),
+    "id repeated": ((row(1), row(1, 1)), 2, "ID '1' where 2 is expected", "number words"),
+    "id left out": ((row(1), row(3, 1)), 2, "ID '3' where 2 is expected", "number words"),
+    "ids swapped": ((row(1), row(3, 1), row(2, 1)), 2, "ID '3' where 2", "number words"),
+    "id no number": ((row(1), row("2a", 1)), 2, "ID '2a' where 2 is expected", "number words"),
+    "id with zero": ((row(1), row("02", 1)), 2, "ID '02' where 2 is expected", "number words"),
+    "range reversed": (
+        (row(1), row(2, 1), row("4-3"), row(3, 1), row(4, 1)),
+        3,
+        "multiword token 4-3 ends before it begins",
+        "turn",
+    ),
+    "range overlaps": (
+        (row("1-3"), row(1), row(2, 1), row("3-4"), row(3, 1), row(4, 1)),
+        4,
+        "multiword token 3-4 overlaps",
+        "at most",
+    ),
+    "range late": ((row(1), row("1-2"), row(2, 1)), 2, "1-2 stands before word 2", "first word"),
+    "range early": ((row("2-3"), *GOOD), 1, "2-3 stands before word 1", "first word"),
+    "range too long": ((*GOOD[:2], row("3-4"), GOOD[2]), 3, "ends with word 4, but", "fix"),
+    "range too long, inside": (
+        (row("1-2"), row(1), row(2, 1), row("3-9"), row(3, 1), row("3.1", "_")),
+        4,
+        "ends with word 9, but the sentence has 3 tokens",
+        "fix",
+    ),
+    "range at the end": ((row(1), row("2-3")), 2, "ends with word 3, but", "fix"),
+    "range no number": ((row(1), row("2-x"), row(2, 1)), 2, "ID '2-x' where 2", "number words"),
+    "two ranges": ((row("1-2"), row("1-2"), row(1), row(2, 1)), 2, "'1-2' where word 1", "before"),
+    "node in a range": (
+        (row(1), row("2-3"), row("1.1", "_"), row(2, 1), row(3, 1)),
+        3,
+        "ID '1.1' where word 2 of the multiword token 2-3 begins",
+        "directly before",
+    ),
+    "node skips": ((row(1), row("1.2", "_")), 2, "1.2 stands where 1.1 is", "1.1, 1.2"),
+    "node repeated": ((row(1), *[row("1.1", "_")] * 2), 3, "1.1 stands where 1.2 is", "1.1"),
+    "node of another": ((row(1), row("2.1", "_"), row(2, 1)), 2, "2.1 stands where 1.1 is", "1.1"),
+    "node no number": ((row(1), row("1.x", "_")), 2, "ID '1.x' where 2 is", "number words"),
+    "nodes alone": ((row("0.1", "_"),), 1, "a sentence without words", "remove"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_broken_sentences_are_located(tmp_path: Path, name: str) -> None:
+    lines, at_fault, message, hint = BAD[name]
+    path = tmp_path / "a.conllu"
+    before, after = block("# fine", row(1)), block(row(1), row(2, 1))
+    # as the first, one between others and the last sentence of a file
+    for prefix in ("", before):
+        for suffix in ("", after):
+            path.write_bytes((prefix + block(*lines) + suffix).encode())
+            with pytest.raises(DataError) as error:
+                read(path)
+            assert message in error.value.message
+            assert "\n" not in str(error.value)
+            assert hint in error.value.hint
+            assert error.value.hint.endswith(", or skip broken sentences with --skip-invalid")
+            expected = prefix.count("\n") + at_fault
+            assert (error.value.path, error.value.line) == (str(path), expected)
+
+
+COLUMNS_ONLY = {
+    name for name, case in BAD.items() if name.startswith("head") or "cycle" in case[2]
+} | {"no trees", "two roots", "no root"}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_trees_are_not_looked_at_when_only_columns_are_asked_for(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_bytes(block(*BAD[name][0]).encode())
+    (item,) = read_items(path, check="columns")
+    assert isinstance(item, Sentence) == (name in COLUMNS_ONLY)
+    assert item.to_conllu().encode() == path.read_bytes()
+
+
+def test_heads_that_were_not_checked(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(block("# x", row(1), row("1.1", "_"), row(2, "_")))
+    (sentence,) = read(path, check="columns")
+    with pytest.raises(DataError, match="token 2 has head '_'") as error:
+        sentence.heads()
+    assert (error.value.path, error.value.line) == (str(path), 4)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\n\r\n", "holds no sentences"),
+        (SIMPLE.encode() + b"1\t\xe4", f"not UTF-8 at byte {len(SIMPLE) + 2}"),
+    ],
+)
+@pytest.mark.parametrize("skip_invalid", [False, True])
+def test_files_that_cannot_be_read(
+    tmp_path: Path, raw: bytes, message: str, skip_invalid: bool
+) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=message) as error:
+        read(path, skip_invalid=skip_invalid)
+    assert error.value.path == str(path)
+
+
+def test_directory_without_treebanks(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(DataError, match=r"the directory holds no \.conllu files"):
+        read(tmp_path)
+
+
+def test_a_file_without_blank_lines_ends_before_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(SIMPLE + chain(50))
+    monkeypatch.setattr(ours, "MAX_SENTENCE_BYTES", len(chain(50)))
+    stretches = read_blocks(path, treebanks=True, block_size=100)
+    assert len(list(ours._sentence_texts(stretches))) == 3
+    path.write_text(SIMPLE + chain(60))
+    with pytest.raises(DataError, match=r"no blank line in [\d,]+ bytes") as error:
+        list(ours._sentence_texts(read_blocks(path, treebanks=True, block_size=100)))
+    assert error.value.line == SIMPLE.count("\n") + 1
+
+
+# broken sentences left out, or passed on
+
+MIXED = block("# 1", row(1)) + block("# 2", row(1, 9)) + block(row(1)) + block("# comment")
+
+
+def test_broken_sentences_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(MIXED)
+    skipped: list[DataError] = []
+    sentences = read(path, skip_invalid=True, on_skipped=skipped.append)
+    assert [sentence.line for sentence in sentences] == [1, 7]
+    assert [error.line for error in skipped] == [5, 9]
+
+
+def test_broken_sentences_pass_through(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(MIXED)
+    items = list(read_items(path))
+    assert [type(item) for item in items] == [Sentence, Broken, Sentence, Broken]
+    assert written(items) == written(items, clear_deps=True) == MIXED.encode()
+
+
+def test_nothing_but_broken_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(block("# 2", row(1, 9)) * 2)
+    with pytest.raises(
+        DataError, match="every sentence is broken; the first one: token 1"
+    ) as error:
+        read(path, skip_invalid=True)
+    assert error.value.line == 2
+
+
+def test_no_option_to_skip(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(MIXED)
+    with pytest.raises(DataError) as error:
+        read(path, skip_option="")
+    assert error.value.hint == "fix the line"
+
+
+# what is written
+
+
+def test_only_heads_and_relations_change() -> None:
+    before = read(EVERYTHING)
+    after = read(EVERYTHING)
+    for sentence in after:
+        num_words = len(sentence)
+        sentence.set_tree([(word + 1) % num_words for word in range(num_words)], ["x"] * num_words)
+    old = [line.split("\t") for line in written(before).decode().split("\n")]
+    new = [line.split("\t") for line in written(after).decode().split("\n")]
+    assert len(old) == len(new)
+    for old_columns, new_columns in zip(old, new, strict=True):
+        if old_columns[0].isdecimal():
+            assert new_columns[DEPREL] == "x"
+            old_columns[HEAD : DEPREL + 1] = new_columns[HEAD : DEPREL + 1]
+        assert old_columns == new_columns
+    assert after[0].heads() == [1, 2, 3, 4, 5, 6, 0]
+
+
+def test_a_tree_has_a_head_for_each_word() -> None:
+    sentence = read(EVERYTHING)[0]
+    with pytest.raises(ValueError, match="shorter"):
+        sentence.set_tree([0], ["root"])
+
+
+def test_enhanced_graphs_can_be_cleared() -> None:
+    kept = [
+        "\t".join((*columns[:DEPS], "_", columns[MISC])) if len(columns := line.split("\t")) == 10
+        else line
+        for line in EVERYTHING.read_text(encoding="utf-8").split("\n")
+        if "." not in line.split("\t")[0]
+    ]  # fmt: skip
+    sentences = read(EVERYTHING)
+    assert written(sentences, clear_deps=True).decode() == "\n".join(kept)
+    assert written(sentences) == EVERYTHING.read_bytes()  # what was read is as it was
+
+
+@pytest.mark.parametrize(
+    ("name", "unpack"),
+    [
+        ("a.conllu", bytes),
+        ("a.conllu.gz", gzip.decompress),
+        (
+            "a.conllu.ZST",
+            lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
+        ),
+    ],
+)
+def test_files_are_packed_as_they_are_called(
+    tmp_path: Path, name: str, unpack: Callable[[bytes], bytes]
+) -> None:
+    write_conllu(read(EVERYTHING), tmp_path / name)
+    assert unpack((tmp_path / name).read_bytes()) == EVERYTHING.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_stdout(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_conllu(read(EVERYTHING), "-")
+    assert capfdbinary.readouterr().out == EVERYTHING.read_bytes()
+
+
+def test_a_file_can_be_written_while_it_is_read(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.conllu", tmp_path / "link.conllu"
+    path.write_text(chain(3) * 2000)
+    link.symlink_to(path)
+
+    def renamed() -> Iterator[Sentence]:
+        for sentence in read_conllu(link):
+            sentence.set_tree(sentence.heads(), ["new"] * 3)
+            yield sentence
+
+    write_conllu(renamed(), link)
+    assert path.read_text() == chain(3).replace("\t_\t_\t_\n", "\tnew\t_\t_\n") * 2000
+    assert link.is_symlink()
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    def fails() -> Iterator[Sentence]:
+        yield from read(EVERYTHING) * 300
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.conllu"
+    for old in ({}, {path: b"old"}):
+        for file, content in old.items():
+            file.write_bytes(content)
+        with pytest.raises(KeyboardInterrupt):
+            write_conllu(fails(), path)
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == old
+
+
+def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(path.read_bytes()), daemon=True)
+    reader.start()
+    write_conllu(read(EVERYTHING), path)
+    reader.join(60)
+    assert received == [EVERYTHING.read_bytes()]
+    assert path.is_fifo()
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "a.conllu"
+    with pytest.raises(OSError, match="No such file") as error:
+        write_conllu([], path)
+    assert error.value.filename == str(path)
+
+
+# round trips
+
+values = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1, max_size=6)
+forms = values.filter(lambda form: not form.isspace())
+
+
+@st.composite
+def sentence_texts(draw: st.DrawFn) -> str:
+    """Any sentence that CoNLL-U allows, with its last line end."""
+    num_words = draw(st.integers(1, 8))
+    order = draw(st.permutations(range(1, num_words + 1)))
+    heads = dict.fromkeys(order, 0)
+    for index, word in enumerate(order[1:], start=1):
+        heads[word] = order[draw(st.integers(0, index - 1))]
+
+    def line(identity: str, head: str) -> str:
+        columns = draw(st.lists(values, min_size=7, max_size=7))
+        form = draw(forms)
+        return "\t".join((identity, form, *columns[:4], head, *columns[4:]))
+
+    comment = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=8)
+    lines = [f"#{text}" for text in draw(st.lists(comment, max_size=3))]
+    covered = 0
+    for word in range(num_words + 1):
+        if word:
+            if word > covered and draw(st.booleans()):
+                covered = draw(st.integers(word, num_words))
+                lines.append(line(f"{word}-{covered}", "_"))
+            lines.append(line(str(word), str(heads[word])))
+        num_empty = draw(st.sampled_from((0, 0, 0, 1, 2)))
+        lines += [line(f"{word}.{number}", "_") for number in range(1, num_empty + 1)]
+    return "".join(f"{text}\n" for text in lines)
+
+
+@given(texts=st.lists(sentence_texts(), min_size=1, max_size=3), block_size=st.integers(1, 200))
+@example(texts=[block(row(1))[:-1]], block_size=1)
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], block_size: int
+) -> None:
+    path = tmp_path_factory.mktemp("conllu") / "a.conllu"
+    raw = "".join(text + "\n" for text in texts).encode()
+    path.write_bytes(raw)
+    sentences = read(path)
+    assert written(sentences) == raw
+    # however the file falls into blocks
+    pieces = list(ours._sentence_texts(read_blocks(path, treebanks=True, block_size=block_size)))
+    assert [text + "\n" for _, _, text in pieces] == texts
+    assert [line for _, line, _ in pieces] == [sentence.line for sentence in sentences]
+    lines = raw.decode().split("\n")
+    for sentence in sentences:
+        for word, columns in enumerate(sentence.rows, start=1):
+            assert lines[sentence.line_of(word) - 1] == "\t".join(columns)
+
+
+@given(st.lists(sentence_texts(), min_size=1, max_size=2))
+def test_the_official_scorer_reads_what_is_read(texts: list[str]) -> None:
+    udeval = pytest.importorskip("udtools.udeval")
+    raw = "".join(text + "\n" for text in texts)
+    sentences = [parse_sentence(text[:-1], "", 1, "tree") for text in texts]
+    # it also looks at the enhanced graphs, which are read here as they come
+    cleared = written(sentences, clear_deps=True).decode()
+    judged = udeval.load_conllu(io.StringIO(cleared, newline="\n"), "", {})
+    assert len(judged.sentences) == len(texts)
+    forms = [form for sentence in sentences for form in sentence.column(FORM)]
+    spaces = str.maketrans("", "", "".join(c for c in raw if c.isspace()))
+    assert [w.columns[FORM].translate(spaces) for w in judged.words] == [
+        form.translate(spaces) for form in forms
+    ]
