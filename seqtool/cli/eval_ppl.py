@@ -1,17 +1,28 @@
-"""`seqtool eval-ppl`: the perplexity of a language model on a text."""
+"""`seqtool eval-ppl`: the perplexity of a language model, or of several mixed, on a text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.mixing import (
+    ModelsOption,
+    WeightsOption,
+    check_mixing,
+    chosen_models,
+    mixture_rows,
+    open_models,
+    parse_weights,
+    save_measured,
+    tuning_remarks,
+)
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
     ThreadsOption,
-    default_model,
     emit,
     note,
 )
@@ -32,12 +43,25 @@ def eval_ppl(
             show_default=False,
         ),
     ] = None,
-    model: Annotated[
-        Path | None,
+    model: ModelsOption = None,
+    weights: WeightsOption = None,
+    tune: Annotated[
+        str | None,
         typer.Option(
-            "-m", "--model", metavar="MODEL", help="A language model; runs/lm by default."
+            metavar="TEXT",
+            help="Fit the weights of a mixture on this held-out text (a corpus: its valid split).",
         ),
     ] = None,
+    save_mixture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the mixture as a model that refers to its parts and needs them to stay.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
+    ] = False,
     split: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Split of a prepared corpus: test, else valid."),
@@ -70,12 +94,16 @@ def eval_ppl(
     """Measure how well a language model predicts a text.
 
     The perplexity counts every token and the end of each sentence, unknown words included; it is
-    given without them too. Compare models of different units by their bits per byte.
+    given without them too. Compare models of different units by their bits per byte. Several models
+    of one vocabulary are mixed: their probabilities are added, with weights that are given, or
+    fitted on held-out text.
     """
-    from seqtool.cli.models import open_language_model
     from seqtool.errors import ConfigError
     from seqtool.language_model import evaluate_lm
+    from seqtool.mixture.model import MixedModel
+    from seqtool.mixture.weights import evaluate_mixture, tune_mixture
     from seqtool.progress import progress_bar
+    from seqtool.score_tables import check_targets
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
@@ -83,25 +111,45 @@ def eval_ppl(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
     paths = [str(path) for path in text] if text else [_sample_text()]
-    model_path = model or default_model("lm")
-    language_model = open_language_model(model_path, device=device, threads=threads)
+    models = chosen_models(model)
+    shares = parse_weights(weights, len(models))
+    check_mixing(models, paths, weights, tune=tune, output=save_mixture, force=force)
+    check_targets(per_token, per_sentence)
+    language_model = open_models(models, shares, device=device, threads=threads)
+    tuning = mixture = None
+    if tune is not None and isinstance(language_model, MixedModel):
+        with progress_bar("tuning", is_bytes=True) as on_progress:
+            tuning = tune_mixture(
+                language_model,
+                tune,
+                field=field,
+                reset_state=reset_state,
+                on_progress=on_progress,
+            )
+        language_model = tuning.model
+    options: dict[str, Any] = {
+        "reset_state": reset_state,
+        "split": split,
+        "per_token": per_token,
+        "per_sentence": per_sentence,
+        "field": field,
+    }
     with progress_bar("scoring", is_bytes=True) as on_progress:
-        result = evaluate_lm(
-            language_model,
-            paths,
-            reset_state=reset_state,
-            split=split,
-            per_token=per_token,
-            per_sentence=per_sentence,
-            field=field,
-            on_progress=on_progress,
-        )
+        if isinstance(language_model, MixedModel):
+            mixture = evaluate_mixture(language_model, paths, on_progress=on_progress, **options)
+            result = mixture.result
+        else:
+            result = evaluate_lm(language_model, paths, on_progress=on_progress, **options)
+    if save_mixture is not None and mixture is not None:
+        save_measured(save_mixture, mixture, models, paths, tuning)
     if as_json:
-        emit(result.to_json())
+        content = result.to_json() if mixture is None else mixture.to_json()
+        emit(content if tuning is None else {**content, "tuning": tuning.to_json()})
     else:
-        name = f"{model_path} ({language_model.kind})"
-        _show(result, name, " ".join(paths), to_stderr=table_on_stdout)
-    for remark in _remarks(result):
+        name = f"{models[0]} ({language_model.kind})" if len(models) == 1 else "mixture"
+        rows = [("model", name), *([] if mixture is None else mixture_rows(mixture, tuning))]
+        _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
+    for remark in [*_remarks(result), *tuning_remarks(result, paths, tuning)]:
         note(f"note: {remark}")
 
 
@@ -113,14 +161,16 @@ def _sample_text() -> str:
     return str(path)
 
 
-def _show(result: LMEvaluation, model: str, text: str, *, to_stderr: bool) -> None:
+def _show(
+    result: LMEvaluation, model: Sequence[tuple[str, str]], text: str, *, to_stderr: bool
+) -> None:
     """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
     symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
     words = result.tokens - result.sentences
     text = text if result.split is None else f"{text} ({result.split})"
     rows = [
         ("text", f"{text}: {result.sentences:,} sentences, {result.tokens:,} tokens with </s>"),
-        ("model", model),
+        *model,
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
     ]
     if result.unit != "byte":  # where nothing can be unknown

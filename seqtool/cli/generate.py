@@ -6,17 +6,22 @@ import dataclasses
 import secrets
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.mixing import (
+    ModelsOption,
+    WeightsOption,
+    chosen_models,
+    open_models,
+    parse_weights,
+)
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
     SeedOption,
     ThreadsOption,
-    default_model,
     emit,
     note,
 )
@@ -32,12 +37,8 @@ def generate(
             "-p", "--prompt", metavar="TEXT", help="The beginning of the text; - reads stdin."
         ),
     ] = "",
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "-m", "--model", metavar="MODEL", help="A language model; runs/lm by default."
-        ),
-    ] = None,
+    model: ModelsOption = None,
+    weights: WeightsOption = None,
     num: Annotated[int, typer.Option("-n", "--num", metavar="N", help="How many samples.")] = 1,
     max_tokens: Annotated[
         int, typer.Option(metavar="N", help="The longest continuation, in tokens.")
@@ -76,13 +77,12 @@ def generate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write text with a language model, continuing a prompt.
+    """Write text with a language model, or with several mixed, continuing a prompt.
 
     The text appears as it is made. Several samples come one per line, or with a blank line between
     them if they hold several sentences; a beam gives its N best texts, the best first.
     """
     from seqtool import sampling
-    from seqtool.cli.models import open_language_model
 
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")
@@ -98,9 +98,9 @@ def generate(
         "generate_unk": generate_unk,
     }
     sampling.GenerateConfig(**options)  # an impossible option fails before a model is loaded
-    language_model = open_language_model(
-        model or default_model("lm"), device=device, threads=threads
-    )
+    paths = chosen_models(model)
+    shares = parse_weights(weights, len(paths))
+    language_model = open_models(paths, shares, device=device, threads=threads)
     is_new_seed = seed is None and beam is None and temperature > 0
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)

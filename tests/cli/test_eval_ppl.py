@@ -99,6 +99,16 @@ def test_the_default_model(seqtool: Run, toy: list[dict[str, Any]]) -> None:
     assert [options["path"] for options in toy] == ["runs/lm"]
 
 
+def test_the_default_model_may_be_one_of_ngrams(seqtool: Run, toy: list[dict[str, Any]]) -> None:
+    Path("runs/ngram").mkdir(parents=True)
+    Path("runs/ngram/model.json").write_text("{}")
+    assert seqtool("eval-ppl", "text.txt").stderr == "no model given: using runs/ngram\n"
+    Path("runs/lm").mkdir()
+    Path("runs/lm/model.json").write_text("{}")
+    assert seqtool("generate", "--seed", "1").stderr == "no model given: using runs/lm\n"
+    assert [options["path"] for options in toy] == ["runs/ngram", "runs/lm"]
+
+
 def test_no_model(seqtool: Run) -> None:
     result = seqtool("eval-ppl", "text.txt")
     assert (result.code, result.stdout) == (1, "")

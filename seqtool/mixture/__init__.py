@@ -1,0 +1,1 @@
+"""Language models interpolated: their probabilities weighted and added."""

@@ -1,0 +1,17 @@
+"""Networks of a few numbers, saved without any training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqtool.corpora.prepared import PreparedCorpus
+from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
+from seqtool.neural_lm.task import LanguageModelTask
+
+
+def save_lm(path: Path, corpus: PreparedCorpus, hidden_size: int) -> None:
+    """Write an untrained model of the corpus's vocabulary."""
+    config = NeuralLMConfig(
+        model=ModelConfig(hidden_size=hidden_size), data=DataConfig(batch_size=2, bptt=4)
+    )
+    LanguageModelTask(corpus, config, device="cpu").save_model(path, {"valid_perplexity": 2.5})
