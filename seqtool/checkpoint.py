@@ -43,8 +43,24 @@ _OURS = frozenset(
 )
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
-    "kind of model", {"neural-lm": "seqtool.neural_lm.model:load_model"}
+    "kind of model",
+    {
+        "mixture": "seqtool.mixture.directory:load_model",
+        "neural-lm": "seqtool.neural_lm.model:load_model",
+        "ngram": "seqtool.ngram.model:load_model",
+        "parser": "seqtool.parsing.models:load_model",
+    },
 )
+
+# models that are one file of another program's: each takes a path, and gives None if it is not such
+FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
+    "kind of model file", {"arpa": "seqtool.ngram.model:load_arpa"}
+)
+
+# from this size on, SHA-256 would be what opening a model waits for
+QUICK_SUM_BYTES = 1 << 26
+
+_SUMS = {"sha256": storage.sum_of, "quick_sum": storage.quick_sum_of}
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Header:
     """What `model.json` holds.
 
     Attributes:
-        kind: which loader reads the model ("neural-lm").
+        kind: which loader reads the model ("neural-lm", "ngram").
         config: the resolved configuration.
         tokenizer: what `load_tokenizer` needs beside the files (unit, lowercase).
         scores: what was measured ("valid_perplexity", ...).
@@ -60,7 +76,9 @@ class Header:
         command: the command that made the model.
         num_parameters: trained numbers, tied ones counted once.
         versions: seqtool, and the libraries that matter for the numbers.
-        files: name -> {"bytes", "sha256"} of every other file that the model needs.
+        files: name -> {"bytes", "sha256"} of every other file that the model needs; a large file
+            has a "quick_sum" instead.
+        statistics: what was counted for the model, by names of its kind.
     """
 
     kind: str
@@ -72,6 +90,7 @@ class Header:
     num_parameters: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every type: headers are read from files.
@@ -90,7 +109,10 @@ class Header:
         for name, entry in self.files.items():
             if Path(name).name != name or not isinstance(entry, dict):
                 raise TypeError(f"file {name!r}: {entry!r}")
-            if not isinstance(entry.get("bytes"), int) or not isinstance(entry.get("sha256"), str):
+            sums = [entry[key] for key in _SUMS if key in entry]
+            if not isinstance(entry.get("bytes"), int) or len(sums) != 1:
+                raise TypeError(f"file {name!r}: {entry!r}")
+            if not isinstance(sums[0], str):
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
@@ -105,13 +127,16 @@ def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], Non
     """
     with storage.atomic_directory(path) as directory:
         fill(directory)
-        files = {
-            file.name: {"bytes": file.stat().st_size, "sha256": storage.sum_of(file)}
-            for file in sorted(directory.iterdir())
-        }
+        files = {file.name: _describe_file(file) for file in sorted(directory.iterdir())}
         (directory / CARD).write_text(card, encoding="utf-8")
         content = _header_content(dataclasses.replace(header, files=files))
         storage.write_json(directory / HEADER, content)
+
+
+def _describe_file(file: Path) -> dict[str, Any]:
+    size = file.stat().st_size
+    kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
+    return {"bytes": size, kind: _SUMS[kind](file)}
 
 
 def amend(path: str | Path, header: Header, card: str) -> None:
@@ -158,7 +183,9 @@ def find(path: str | Path) -> Path:
     if not path.exists():
         raise ModelError("no such model", hint=_known_models(path), path=path)
     if not path.is_dir():
-        raise ModelError("not a model directory", hint=_known_models(path), path=path)
+        raise ModelError(
+            "neither a model directory nor an ARPA file", hint=_known_models(path), path=path
+        )
     for directory in (storage.present(path / "best"), path):
         if (directory / HEADER).is_file():
             return directory
@@ -222,7 +249,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def verify(directory: Path, header: Header) -> None:
-    """Check every file of the model against the size and SHA-256 that the header records.
+    """Check every file of the model against the size and the sum that the header records.
 
     Raises:
         ModelError: a file is missing, cut off or changed.
@@ -237,7 +264,7 @@ def verify(directory: Path, header: Header) -> None:
             raise ModelError(
                 f"damaged: {size:,} bytes instead of {recorded['bytes']:,}", hint=hint, path=path
             )
-        if storage.sum_of(path) != recorded["sha256"]:
+        if any(recorded[key] != sum_of(path) for key, sum_of in _SUMS.items() if key in recorded):
             raise ModelError(
                 f"damaged: its content does not match the sum in {HEADER}", hint=hint, path=path
             )
@@ -247,12 +274,17 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     """Open any model.
 
     Args:
-        path: a model directory.
+        path: a model directory, or a model file of another program's (ARPA).
         device: where the arrays go ("cpu", "cuda", "mps").
 
     Raises:
         ModelError: the model is missing, damaged, of another kind or of a newer version.
     """
+    if Path(path).is_file():
+        for kind in FILE_LOADERS:
+            model = FILE_LOADERS[kind](Path(path))
+            if model is not None:
+                return model
     directory = find(path)
     header = read_header(directory)
     if header.kind not in LOADERS:

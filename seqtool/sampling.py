@@ -18,7 +18,7 @@ from seqtool.config import Config, setting
 from seqtool.corpora.tokenizers import StreamDecoder, Tokenizer
 from seqtool.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.language_model import Floats, LanguageModel, State
-from seqtool.score_tables import LN_10
+from seqtool.perplexity import LN_10
 from seqtool.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.

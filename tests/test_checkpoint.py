@@ -225,7 +225,7 @@ def test_no_such_model(tmp_path: Path) -> None:
 def test_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ModelError, match=r"not a model directory$"):
+    with pytest.raises(ModelError, match=r"neither a model directory nor an ARPA"):
         checkpoint.load(tmp_path / "file")
     with pytest.raises(ModelError, match="not a model directory: it has no model"):
         checkpoint.load(tmp_path / "folder")

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from seqtool.corpora.prepared import PreparedCorpus
     from seqtool.corpora.sample import Split
     from seqtool.language_model import LMEvaluation
-    from seqtool.neural_lm.train import TrainedLM
+    from seqtool.ngram.train import NgramTraining
 
 
 @dataclass(frozen=True)
 class DemoModel:
-    """A model of the demo: its directory's name, its language, its settings, a prompt for it."""
+    """A model of the demo: its directory's name, its language, its settings, a prompt for it.
+
+    One with an order is an n-gram model; the others are networks.
+    """
 
     name: str
     language: str
@@ -31,12 +34,17 @@ class DemoModel:
     prompt: str = ""
 
     @property
-    def cell(self) -> str:
-        """Its cell."""
-        return str(self.settings["model.cell"])
+    def is_ngram(self) -> bool:
+        """Whether it is an n-gram model."""
+        return "order" in self.settings
+
+    @property
+    def kind(self) -> str:
+        """Its cell, or its order."""
+        return f"{self.settings['order']}-gram" if self.is_ngram else self.settings["model.cell"]
 
 
-CELLS = {"rhn": "Recurrent Highway Network", "lstm": "LSTM"}
+KINDS = {"rhn": "Recurrent Highway Network", "lstm": "LSTM"}
 LANGUAGES = {"en": "English", "ko": "Korean"}
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -53,12 +61,30 @@ SMALL = {
 RHN = {"model.cell": "rhn", "model.depth": 3, **SMALL, "training.learning_rate": 0.005}
 LSTM = {"model.cell": "lstm", **SMALL, "training.learning_rate": 0.008}
 
-# up to a minute each on one core; models this small gain little from a second one
+# the networks take up to a minute each on one core, and gain little from a second one
 MODELS = (
+    DemoModel("ngram", "en", {"order": 5}, prompt="the old"),
     DemoModel("rhn", "en", RHN, prompt="the old"),
     DemoModel("lstm", "en", LSTM, prompt="the old"),
     DemoModel("rhn-ko", "ko", RHN),
 )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training one model of the demo gave.
+
+    Attributes:
+        num_parameters: trained numbers; of an n-gram model its probabilities and backoffs.
+        tokens_per_second: of the training text.
+        seconds: wall time.
+        scores: what was measured on the valid split.
+    """
+
+    num_parameters: int
+    tokens_per_second: float
+    seconds: float
+    scores: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -67,7 +93,7 @@ class DemoResult:
 
     model: DemoModel
     path: Path
-    trained: TrainedLM
+    trained: Trained
     evaluation: LMEvaluation
     samples: list[str]
 
@@ -129,7 +155,8 @@ def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | 
     from seqtool.sampling import generate_samples
 
     path = output / model.name
-    trained = _train(model, corpus, path, threads)
+    train = _train_ngram if model.is_ngram else _train_network
+    trained = train(model, corpus, path, threads)
     text = sample_text(model.language, "test")
     _step("Measure it on text that it has not seen", ["eval-ppl", _short(text), "-m", str(path)])
     opened = checkpoint.load(path)
@@ -149,17 +176,49 @@ def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | 
     return DemoResult(model, path, trained, evaluation, samples)
 
 
-def _train(model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None) -> TrainedLM:
+def _train_ngram(
+    model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
+) -> Trained:
+    from seqtool import checkpoint
+    from seqtool.ngram.config import NgramConfig
+    from seqtool.ngram.train import train_ngram
+
+    command = ["ngram", "train", str(corpus.path), *_options(model), "-o", str(path), "--force"]
+    command += [] if threads is None else ["--threads", str(threads)]
+    _step(f"Count the {LANGUAGES[model.language]} text: a {model.kind} model", command)
+    made = train_ngram(
+        corpus.path,
+        path,
+        NgramConfig(**model.settings),
+        force=True,
+        threads=threads,
+        command=shlex.join(["seqtool", *command]),
+    )
+    note(_describe(made))
+    speed = made.num_tokens / made.total_seconds
+    num_parameters = checkpoint.read_header(path).num_parameters
+    return Trained(num_parameters, speed, made.total_seconds, made.scores)
+
+
+def _describe(made: NgramTraining) -> str:
+    """Return what an n-gram model holds, in one line."""
+    sizes = ", ".join(f"{row['ngrams']:,} {row['order']}-grams" for row in made.statistics)
+    return f"{sizes}; valid perplexity {made.scores['valid_perplexity']:.2f}"
+
+
+def _train_network(
+    model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
+) -> Trained:
     from seqtool.neural_lm.recipes import resolve
     from seqtool.neural_lm.train import train_lm
     from seqtool.progress import Display
 
-    command = ["train-lm", str(corpus.path), *_options(model.settings), "-o", str(path), "--force"]
+    command = ["train-lm", str(corpus.path), *_options(model), "-o", str(path), "--force"]
     command += [] if threads is None else ["--threads", str(threads)]
     language = LANGUAGES[model.language]
-    _step(f"Train a language model of the {language} text: {CELLS[model.cell]}", command)
+    _step(f"Train a language model of the {language} text: {KINDS[model.kind]}", command)
     with Display() as display:
-        return train_lm(
+        made = train_lm(
             corpus,
             path,
             resolve(None, model.settings, []),
@@ -168,15 +227,18 @@ def _train(model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | 
             on_event=display.show,
             command=shlex.join(["seqtool", *command]),
         )
+    speed = made.scores.get("tokens_per_second", 0.0)
+    return Trained(made.num_parameters, speed, made.seconds, made.scores)
 
 
-def _options(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as `train-lm` takes them: by an option where there is one, or by --set."""
+def _options(model: DemoModel) -> list[str]:
+    """Return settings as the command takes them: by an option where there is one, or by --set."""
     from seqtool.cli.train_lm import SETTINGS
 
     names = {setting: f"--{option.replace('_', '-')}" for option, setting in SETTINGS.items()}
+    names["order"] = "--order"
     words = []
-    for setting, value in settings.items():
+    for setting, value in model.settings.items():
         if setting not in names:
             words += ["--set", f"{setting}={value}"]
         else:
@@ -201,9 +263,10 @@ def _to_json(result: DemoResult) -> dict[str, Any]:
     return {
         "model": str(result.path),
         "language": result.model.language,
-        "cell": result.model.cell,
+        "kind": result.model.kind,
         "parameters": result.trained.num_parameters,
         "test": result.evaluation.to_json(),
+        "tokens_per_second": result.trained.tokens_per_second,
         **result.trained.scores,
         "seconds": result.trained.seconds,
         "samples": result.samples,
@@ -214,7 +277,7 @@ def _show_results(results: list[DemoResult], seconds: float) -> None:
     columns = [
         "model",
         "text",
-        "cell",
+        "kind",
         "parameters",
         "test perplexity",
         "of the grammar",
@@ -225,20 +288,21 @@ def _show_results(results: list[DemoResult], seconds: float) -> None:
         [
             str(result.path),
             LANGUAGES[result.model.language],
-            result.model.cell,
+            result.model.kind,
             f"{result.trained.num_parameters:,}",
             f"{result.evaluation.perplexity:.2f}",
             f"{result.evaluation.true_perplexity or float('nan'):.2f}",
-            f"{result.trained.scores.get('tokens_per_second', 0.0):,.0f}",
-            f"{result.trained.seconds:.0f}",
+            f"{result.trained.tokens_per_second:,.0f}",
+            f"{result.trained.seconds:.1f}",
         ]
         for result in results
     ]
     typer.echo(err=True)
     show_table(f"What was trained, and how well ({seconds:.0f} seconds in all)", columns, rows)
-    best = results[0].path
+    best = min(results, key=lambda result: result.evaluation.perplexity).path
     note(
         "\nNow with your own text:\n"
+        "$ seqtool ngram train my.txt\n"
         "$ seqtool train-lm my.txt --cell rhn\n"
         '$ seqtool generate --prompt "..."\n'
         f"or look at a model of the demo: seqtool inspect {best}"

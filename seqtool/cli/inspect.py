@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,9 @@ from seqtool.cli.options import JsonOption, default_model, emit, show_table
 
 if TYPE_CHECKING:
     from seqtool.checkpoint import Header
+    from seqtool.ngram.sizes import OrderSize
 
+NGRAM = "ngram"
 CORPUS_HEADER = "corpus.json"
 
 
@@ -21,15 +23,17 @@ def inspect(
         Path | None,
         typer.Argument(
             metavar="MODEL",
-            help="A model or a prepared corpus; the default output of a training command "
-            "if not given.",
+            help="A model (an ARPA file too) or a prepared corpus; the default output of a "
+            "training command if not given.",
             show_default=False,
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw the learning curve of a run (.png, .svg, .pdf) and stop."
+            metavar="FILE",
+            help="Draw the learning curve of a run, or an n-gram model's size against its order "
+            "(.png, .svg, .pdf), and stop.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -39,17 +43,93 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     if path is None:
-        path = default_model("lm")
+        path = default_model("lm", "ngram")
     if plot is not None:
-        from seqtool.analysis.plots import plot_learning_curve
-
-        plot_learning_curve(path / "log.jsonl", plot)
-        typer.echo(plot)
-        return
-    if (path / CORPUS_HEADER).is_file():
+        _plot(path, plot)
+    elif path.is_file():
+        _inspect_file(path, as_json)
+    elif (path / CORPUS_HEADER).is_file():
         _inspect_corpus(path, as_json)
     else:
         _inspect_model(path, as_json)
+
+
+def _plot(path: Path, output: Path) -> None:
+    from seqtool import checkpoint
+    from seqtool.analysis.plots import plot_learning_curve, plot_sizes
+
+    if path.is_file():
+        plot_sizes(_sizes_of_file(path), output)
+    elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:
+        plot_sizes(_sizes(path, checkpoint.read_header(path)), output)
+    else:
+        plot_learning_curve(path / "log.jsonl", output)
+    typer.echo(output)
+
+
+def _sizes(directory: Path, header: Header) -> list[OrderSize]:
+    from seqtool.checkpoint import WEIGHTS
+    from seqtool.errors import ModelError
+    from seqtool.ngram.array_file import array_sizes
+    from seqtool.ngram.sizes import order_sizes
+
+    try:
+        return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
+    except (ValueError, OSError) as error:
+        raise ModelError(
+            f"damaged weights: {error}",
+            hint="copy the model again, or train it again",
+            path=directory,
+        ) from error
+
+
+def _sizes_of_file(path: Path) -> list[OrderSize]:
+    """Return what an ARPA file holds, by the bytes that it takes as a model of our own."""
+    from seqtool import checkpoint
+    from seqtool.ngram.sizes import order_sizes
+
+    table = checkpoint.load(path).table
+    return order_sizes({name: array.nbytes for name, array in table.arrays().items()})
+
+
+def _inspect_file(path: Path, as_json: bool) -> None:
+    sizes = _sizes_of_file(path)
+    vocabulary_size = sizes[0].ngrams - 1  # without <s>
+    size = path.stat().st_size
+    if as_json:
+        emit(
+            {
+                "path": str(path),
+                "kind": "ARPA file",
+                "vocabulary_size": vocabulary_size,
+                "bytes": size,
+                "orders": sizes,
+            }
+        )
+        return
+    typer.echo(path)
+    _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
+    _show_sizes(sizes)
+
+
+def _show_sizes(sizes: Sequence[OrderSize]) -> None:
+    """Show a row per order, without the columns that no order has anything for."""
+    columns = {
+        "order": [str(size.order) for size in sizes],
+        "n-grams": [_text(size.ngrams) for size in sizes],
+        "pruned": ["" if size.pruned is None else _text(size.pruned) for size in sizes],
+        "singletons": ["" if size.singletons is None else _text(size.singletons) for size in sizes],
+        "discounts": [
+            " ".join(f"{discount:.4f}" for discount in size.discounts)
+            + (" (stated)" if size.fallback else "")
+            for size in sizes
+        ],
+        "size": [_megabytes(size.bytes) for size in sizes],
+        "up to here": [_megabytes(size.total_bytes) for size in sizes],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    typer.echo()
+    show_table("Orders", list(shown), list(zip(*shown.values(), strict=True)))
 
 
 def _inspect_model(path: Path, as_json: bool) -> None:
@@ -57,10 +137,14 @@ def _inspect_model(path: Path, as_json: bool) -> None:
 
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
+    sizes = _sizes(directory, header) if header.kind == NGRAM else []
     if as_json:
         import dataclasses
 
-        emit({"path": str(directory), **dataclasses.asdict(header), "bytes": _size(header)})
+        content = dataclasses.asdict(header)
+        del content["statistics"]  # `orders` says it, and what it means for the size
+        orders = {"orders": sizes} if sizes else {}
+        emit({"path": str(directory), **content, "bytes": _size(header), **orders})
         return
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     typer.echo(directory)
@@ -74,6 +158,8 @@ def _inspect_model(path: Path, as_json: bool) -> None:
             "versions": versions,
         },
     )
+    if sizes:
+        _show_sizes(sizes)
     _show_pairs("Scores", header.scores)
     _show_data(header.data)
     _show_pairs("Tokenizer", header.tokenizer)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from seqtool.language_model import LanguageModel
 
-NEURAL = "neural-lm"
-
 
 def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
     """Open the model at `path` on a device ("auto" chooses one).
@@ -21,7 +19,8 @@ def open_language_model(path: Path, *, device: str, threads: int | None) -> Lang
     from seqtool import checkpoint
     from seqtool.errors import ModelError
 
-    if checkpoint.read_header(path).kind == NEURAL:
+    # a model made with torch is neural, or a mixture with a neural part
+    if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
         from seqtool import runtime
 
         device = runtime.choose_device(device)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
@@ -37,7 +38,34 @@ ForceOption = Annotated[
 # what `-m` means when it is not given: kind -> (directory, the command that makes it)
 DEFAULT_MODELS = {
     "lm": ("runs/lm", "seqtool train-lm"),
+    "ngram": ("runs/ngram", "seqtool ngram train"),
+    "parser": ("runs/parser", "seqtool train-parser"),
 }
+
+# options of several numbers, which may be apart by spaces or by commas
+NUMBER_LISTS = ("--prune", "--fallback-discounts")
+
+
+class Command(TyperCommand):
+    """A command whose options of several numbers may have them apart by spaces: --prune 0 0 1."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Join the numbers after such an option by commas."""
+        return super().parse_args(ctx, join_numbers(args))
+
+
+def join_numbers(args: Sequence[str]) -> list[str]:
+    """Return arguments in which the numbers after an option of `NUMBER_LISTS` are one."""
+    result: list[str] = []
+    for i, arg in enumerate(args):
+        if arg == "--":
+            return [*result, *args[i:]]
+        is_number = re.fullmatch(r"\d+(\.\d*)?|\.\d+", arg) is not None
+        if is_number and len(result) > 1 and result[-2] in NUMBER_LISTS:
+            result[-1] += f",{arg}"
+        else:
+            result.append(arg)
+    return result
 
 
 def note(text: str) -> None:
@@ -92,31 +120,38 @@ def default_model(*kinds: str) -> Path:
     )
 
 
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table to stdout: with rules and colours on a terminal, plain columns elsewhere.
+def show_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    to_stderr: bool = False,
+) -> None:
+    """Print a table: with rules and colours on a terminal, plain columns elsewhere.
 
     Args:
         title: a line above the table; none if empty.
         columns: the headings.
         rows: the cells, shown with `str`; columns of numbers are aligned to the right.
+        to_stderr: print it there, where it is no result; otherwise to stdout.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-    if sys.stdout.isatty():
-        _show_rich_table(title, columns, cells, right)
+    if (sys.stderr if to_stderr else sys.stdout).isatty():
+        _show_rich_table(title, columns, cells, right, to_stderr)
         return
     from rich.cells import cell_len
 
     lines = [list(columns), *cells]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
     if title:
-        typer.echo(title)
+        typer.echo(title, err=to_stderr)
     for line in lines:
         padded = []
         for cell, width, to_right in zip(line, widths, right, strict=True):
             blank = " " * (width - cell_len(cell))  # str.ljust would count a wide character as one
             padded.append(blank + cell if to_right else cell + blank)
-        typer.echo("  ".join(padded).rstrip())
+        typer.echo("  ".join(padded).rstrip(), err=to_stderr)
 
 
 def _is_number(cell: str) -> bool:
@@ -125,7 +160,11 @@ def _is_number(cell: str) -> bool:
 
 
 def _show_rich_table(
-    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    to_stderr: bool,
 ) -> None:
     from rich import box
     from rich.console import Console
@@ -137,4 +176,4 @@ def _show_rich_table(
         table.add_column(column, justify="right" if to_right else "left")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    Console(stderr=to_stderr).print(table)

@@ -184,8 +184,9 @@ def _train(
 ) -> None:
     from contextlib import ExitStack
 
+    from seqtool.errors import counted
     from seqtool.neural_lm.train import train_lm as train
-    from seqtool.progress import Display, Event, TensorBoard
+    from seqtool.progress import Display, Event, RunStarted, TensorBoard
 
     deadline = None if max_minutes is None else time.monotonic() + 60.0 * max_minutes
     with ExitStack() as stack:
@@ -194,6 +195,8 @@ def _train(
             listeners.append(stack.enter_context(TensorBoard(output / "tensorboard")).show)
 
         def show(event: Event) -> None:
+            if isinstance(event, RunStarted) and not resume:
+                _note_preparation(output / "corpus")
             for listener in listeners:
                 listener(event)
 
@@ -222,10 +225,30 @@ def _train(
         return
     note(
         f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
-        f"measures it; {trained.num_parameters:,} parameters; model in {trained.path}"
+        f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}"
     )
     note(f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}")
     print(trained.path)
+
+
+def _note_preparation(path: Path) -> None:
+    """Say what was made of a raw text; nothing of a corpus that was prepared before."""
+    if not (path / "corpus.json").is_file():
+        return
+    from seqtool.cli.prepare import describe_draw
+    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.errors import counted
+
+    info = PreparedCorpus.open(path).info
+    noun = {"word": "word", "char": "character", "byte": "byte"}.get(info["unit"], "piece")
+    sizes = []
+    for name, part in info["splits"].items():
+        num = part["tokens"] - part["sentences"]  # without `</s>`
+        share = f" ({part['unknown'] / max(1, num):.2%} unknown)" if part["unknown"] else ""
+        sizes.append(f"{name} {counted(num, noun)}{share}")
+    how = "split by file" if info["shares"] is None else describe_draw(info)
+    vocabulary = counted(info["vocabulary_size"], "symbol")
+    note(f"prepared {path}: {', '.join(sizes)}; vocabulary of {vocabulary}; {how}")
 
 
 def _list_settings() -> None:

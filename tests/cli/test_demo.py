@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from seqtool.cli import demo, train_lm
+from seqtool.errors import ConfigError
 from seqtool.neural_lm.recipes import resolve
+from seqtool.ngram.config import NgramConfig
 
 Run = Callable[..., Any]
 
@@ -21,7 +23,8 @@ TINY = {"model.hidden_size": 4, "training.epochs": 1, "data.batch_size": 64}
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make the demo's models as small as can be; return the folder that it runs in."""
     models = [
-        dataclasses.replace(model, settings={**model.settings, **TINY}) for model in demo.MODELS
+        model if model.is_ngram else dataclasses.replace(model, settings={**model.settings, **TINY})
+        for model in demo.MODELS
     ]
     monkeypatch.setattr(demo, "MODELS", models)
     monkeypatch.chdir(tmp_path)
@@ -39,10 +42,11 @@ def test_demo_runs_and_ends_with_a_table(seqtool: Run, tiny: Path) -> None:
         assert perplexity > true_perplexity > 1
         assert (tiny / "runs" / "demo" / model.name / "model.json").is_file()
     commands = [line for line in result.stderr.splitlines() if line.startswith("$ seqtool ")]
-    assert [shlex.split(command)[2] for command in commands[: 2 + 3 * len(demo.MODELS)]] == [
-        *["prepare"] * len(demo.LANGUAGES),
-        *["train-lm", "eval-ppl", "generate"] * len(demo.MODELS),
-    ]
+    names = [shlex.split(command)[2] for command in commands[: 2 + 3 * len(demo.MODELS)]]
+    assert names[:2] == ["prepare"] * len(demo.LANGUAGES)
+    for i, model in enumerate(demo.MODELS):
+        train = "ngram" if model.is_ngram else "train-lm"
+        assert names[2 + 3 * i : 5 + 3 * i] == [train, "eval-ppl", "generate"]
 
 
 def test_demo_as_json_and_again(seqtool: Run, tiny: Path) -> None:
@@ -63,9 +67,15 @@ def test_narrated_command_trains_the_same_model(
     seqtool: Run, monkeypatch: pytest.MonkeyPatch, model: demo.DemoModel
 ) -> None:
     typed = {}
-    monkeypatch.setattr(
-        train_lm, "_train", lambda corpus, output, settings, **options: typed.update(it=settings)
-    )
-    result = seqtool("train-lm", "corpus", *demo._options(model.settings))
-    assert result.code == 0, result.stderr
-    assert typed["it"] == resolve(None, model.settings, [])
+
+    def train(corpus: object, output: Path, settings: object, **options: object) -> None:
+        typed["it"] = settings
+        raise ConfigError("seen enough")
+
+    monkeypatch.setattr(train_lm, "_train", train)
+    monkeypatch.setattr("seqtool.ngram.train.train_ngram", train)
+    command = ["ngram", "train"] if model.is_ngram else ["train-lm"]
+    result = seqtool(*command, "corpus", *demo._options(model))
+    assert "seen enough" in result.stderr
+    ngram = NgramConfig(**model.settings) if model.is_ngram else None
+    assert typed["it"] == (ngram or resolve(None, model.settings, []))

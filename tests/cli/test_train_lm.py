@@ -23,6 +23,7 @@ from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.recipes import resolve
 
 Run = Callable[..., Any]
+SPLITS = ("train", "valid")
 TINY = ("--hidden", "4", "--batch-size", "3", "--bptt", "5", "--epochs", "2", "--device", "cpu")
 
 
@@ -57,7 +58,13 @@ def test_training_on_raw_text(seqtool: Run, text: Path, tmp_path: Path) -> None:
     output = tmp_path / "내 모델"
     result = seqtool("train-lm", text, "-o", output, *TINY, "--seed", "3")
     assert (result.code, result.stdout) == (0, f"{output}\n")
-    lines = result.stderr.splitlines()
+    prepared, *lines = result.stderr.splitlines()
+    # by its own reckoning: six letters and two specials; nothing of the validation part is unknown
+    num_words = {split: len((text / f"{split}.txt").read_text().split()) for split in SPLITS}
+    assert prepared == (
+        f"prepared {output / 'corpus'}: train {num_words['train']} words, "
+        f"valid {num_words['valid']} words; vocabulary of 8 symbols; split by file"
+    )
     assert lines[0].startswith("training for ")
     assert "(2 epochs)" in lines[0]
     assert [line[:9] for line in lines[1:3]] == ["epoch 1/2", "epoch 2/2"]
@@ -69,6 +76,36 @@ def test_training_on_raw_text(seqtool: Run, text: Path, tmp_path: Path) -> None:
     assert (output / "corpus" / "corpus.json").is_file()
     for line in (output / "log.jsonl").read_text().splitlines():
         json.loads(line)
+
+
+def test_what_was_prepared_is_said_once(seqtool: Run, tmp_path: Path) -> None:
+    lines = ["a b c"] * 200
+    lines[7] = "d"
+    (tmp_path / "one.txt").write_text("\n".join(lines) + "\n")
+    options = (*TINY, "--vocab-size", "5", "--set", "epochs=1", "--threads", "1")
+    first = seqtool("train-lm", tmp_path / "one.txt", "-o", tmp_path / "m", *options)
+    prepared, begun = first.stderr.splitlines()[:2]
+    words = {
+        name: (3 * split["sentences"] - 2 * split["unknown"], split["unknown"])
+        for name, split in json.loads((tmp_path / "m" / "corpus" / "corpus.json").read_text())[
+            "splits"
+        ].items()
+    }
+    assert sum(num for num, _ in words.values()) == 199 * 3 + 1
+    assert sum(unknown for _, unknown in words.values()) == 1
+    parts = [
+        f"{name} {num} words" + (f" ({1 / num:.2%} unknown)" if unknown else "")
+        for name, (num, unknown) in words.items()
+    ]
+    assert prepared == (
+        f"prepared {tmp_path / 'm' / 'corpus'}: {', '.join(parts)}; vocabulary of 5 symbols; "
+        "each line was drawn for 90% train, 5% valid, 5% test, seed 0"
+    )
+    assert "(1 epoch)" in begun
+    assert begun.endswith("with 1 thread")
+    again = seqtool("train-lm", tmp_path / "m" / "corpus", "-o", tmp_path / "n", *TINY)
+    assert again.code == 0
+    assert again.stderr.startswith("training for ")
 
 
 def test_json(seqtool: Run, text: Path, tmp_path: Path) -> None:
@@ -180,7 +217,7 @@ BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--set", "model.tied=perhaps"), "tied is 'perhaps', but must be true or false", "change"),
     (("--config", "ptb-lstm-cpuu"), "no recipe is called 'ptb-lstm-cpuu'", "did you mean"),
     (("--config", "nothing.yaml"), "nothing.yaml: no such configuration file", "--config"),
-    (("--bptt", "999"), "but 3 streams of one window of 999 tokens need", "lower --batch-size"),
+    (("--bptt", "999"), "but 2,997 are needed for 3 streams of one", "lower --batch-size"),
 ]
 
 

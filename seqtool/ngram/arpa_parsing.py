@@ -1,0 +1,266 @@
+"""Lines of ARPA files to n-grams, compiled by Numba.
+
+This module imports Numba (0.3 s), so it is imported on use only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from seqtool.compiled import compiled
+
+DONE, BLANK, SECTION, BAD = 0, 1, 2, 3
+
+_LN_10 = math.log(10)
+_NO_PROBABILITY = -99.0  # in log10
+_POWERS = 10.0 ** np.arange(23)  # those that a double holds exactly
+_SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
+_BACKSLASH, _ZERO, _NINE, _PLUS, _MINUS, _POINT = 92, 48, 57, 43, 45, 46
+_HIGH = np.uint64(0xFFFFFFFF00000000)
+_LOW = np.uint64(0x00000000FFFFFFFF)
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
+_ONE, _EIGHT, _SHIFT, _EMPTY = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(0)
+
+_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
+_int32_in = types.Array(types.int32, 1, "C", readonly=True)
+
+
+@compiled(types.void(types.uint64[::1], types.int64[::1], types.uint8[::1]))
+def fill_slots(slots, starts, text):  # type: ignore[no-untyped-def]
+    """Enter distinct words, word i being text[starts[i]:starts[i + 1]], into an empty hash table.
+
+    A slot is 0 or the high half of the word's hash and its id plus one; their number is a power of
+    two, larger than that of the words.
+    """
+    mask = np.uint64(slots.shape[0] - 1)
+    for word in range(starts.shape[0] - 1):
+        hash_, chunk = _SEED, _ONE
+        for i in range(starts[word], starts[word + 1]):
+            chunk = (chunk << _EIGHT) | np.uint64(text[i])
+            if (i + 1 - starts[word]) & 7 == 0:
+                hash_ = (hash_ ^ chunk) * _MULTIPLIER
+                hash_ ^= hash_ >> _SHIFT
+                chunk = _ONE
+        hash_ = (hash_ ^ chunk) * _MULTIPLIER
+        hash_ ^= hash_ >> _SHIFT
+        slot = hash_ & mask
+        while slots[slot] != _EMPTY:
+            slot = (slot + _ONE) & mask
+        slots[slot] = (hash_ & _HIGH) | np.uint64(word + 1)
+
+
+@compiled(types.float64(_bytes_in, types.int64, types.int64))
+def _number(block, start, end):  # type: ignore[no-untyped-def]
+    """Return the number that bytes spell, NaN if they spell none."""
+    position = start
+    negative = block[position] == _MINUS
+    if negative or block[position] == _PLUS:
+        position += 1
+    if position + 3 <= end and block[position] | 32 == 105:  # inf, Infinity in any case
+        size = end - position
+        if size != 3 and size != 8:
+            return np.nan
+        letters = b"infinity"
+        for i in range(size):
+            if block[position + i] | 32 != letters[i]:
+                return np.nan
+        return -np.inf if negative else np.inf
+    mantissa = np.int64(0)
+    num_digits = 0
+    exponent = np.int64(0)
+    after_point = False
+    while position < end:
+        byte = block[position]
+        if _ZERO <= byte <= _NINE:
+            num_digits += 1
+            if mantissa < 100_000_000_000_000_000:
+                mantissa = 10 * mantissa + (np.int64(byte) - _ZERO)
+                exponent -= np.int64(after_point)
+            else:  # digits that a double cannot hold
+                exponent += np.int64(not after_point)
+        elif byte == _POINT and not after_point:
+            after_point = True
+        else:
+            break
+        position += 1
+    if num_digits == 0:
+        return np.nan
+    if position < end:
+        if block[position] | 32 != 101 or position + 1 == end:  # the e of an exponent
+            return np.nan
+        position += 1
+        sign = -1 if block[position] == _MINUS else 1
+        if block[position] == _MINUS or block[position] == _PLUS:
+            position += 1
+        if position == end:
+            return np.nan
+        power = np.int64(0)
+        while position < end:
+            byte = block[position]
+            if not _ZERO <= byte <= _NINE:
+                return np.nan
+            if power < 100_000:
+                power = 10 * power + (np.int64(byte) - _ZERO)
+            position += 1
+        exponent += sign * power
+    value = np.float64(mantissa)
+    if exponent < 0:
+        value = value / _POWERS[-exponent] if exponent >= -22 else value * 10.0**exponent
+    elif exponent > 0 and mantissa > 0:
+        value = value * _POWERS[exponent] if exponent <= 22 else value * 10.0**exponent
+    return -value if negative else value
+
+
+@compiled(
+    types.int64(
+        _bytes_in,
+        types.int64[::1],
+        types.uint64[::1],
+        types.int64[::1],
+        types.uint8[::1],
+        types.int32[:, ::1],
+        types.float32[::1],
+        types.float32[::1],
+    )
+)
+def take_rows(block, state, slots, starts, text, columns, log_probs, backoffs):  # type: ignore[no-untyped-def]
+    """Read n-grams of one order from whole lines, until something else comes.
+
+    Unigrams are not looked up: their words are appended to `text`, an LF after each.
+
+    Args:
+        block: the lines.
+        state: [position in block, rows read, bytes of text used], brought up to date; at a line
+            that is no n-gram, the position is its first byte.
+        slots: see `fill_slots`.
+        starts: word i is text[starts[i]:starts[i + 1]].
+        text: the words known, or what unigrams are appended to.
+        columns: [order, rows], filled with words.
+        log_probs: [rows], filled, nats.
+        backoffs: [rows], filled, nats; 0 where there is none.
+
+    Returns:
+        DONE at the end, BLANK after a blank line, SECTION at a line that begins with a backslash,
+        BAD at a line that is no n-gram of this order, or holds a word that is not known.
+    """
+    order = columns.shape[0]
+    position, row, used = state[0], state[1], state[2]
+    mask = np.uint64(slots.shape[0] - 1)
+    result = DONE
+    while position < block.shape[0]:
+        line = position
+        field = 0
+        while True:
+            while block[position] == _SPACE or block[position] == _TAB or block[position] == _CR:
+                position += 1
+            if block[position] == _LF:
+                break
+            first = position
+            hash_, chunk = _SEED, _ONE  # of eight bytes at a time, while their end is looked for
+            while True:
+                byte = block[position]
+                if byte <= _SPACE and (byte in (_SPACE, _TAB, _LF, _CR)):
+                    break
+                chunk = (chunk << _EIGHT) | np.uint64(byte)
+                position += 1
+                if (position - first) & 7 == 0:
+                    hash_ = (hash_ ^ chunk) * _MULTIPLIER
+                    hash_ ^= hash_ >> _SHIFT
+                    chunk = _ONE
+            if field == 0:
+                if block[first] == _BACKSLASH:
+                    result = SECTION
+                    break
+                value = _number(block, first, position)
+                if not value <= 0:
+                    result = BAD
+                    break
+                nats = -np.inf if value == _NO_PROBABILITY else value * _LN_10
+                log_probs[row] = nats
+                backoffs[row] = 0
+            elif field <= order:
+                size = position - first
+                if order == 1:
+                    for i in range(size):
+                        text[used + i] = block[first + i]
+                    text[used + size] = _LF
+                    used += size + 1
+                else:
+                    hash_ = (hash_ ^ chunk) * _MULTIPLIER
+                    hash_ ^= hash_ >> _SHIFT
+                    slot = hash_ & mask
+                    found = np.int64(-1)
+                    while slots[slot] != _EMPTY:
+                        entry = slots[slot]
+                        if (entry & _HIGH) == (hash_ & _HIGH):
+                            word = np.int64(entry & _LOW) - 1
+                            start = starts[word]
+                            if starts[word + 1] - start == size:
+                                same = 0
+                                while same < size and text[start + same] == block[first + same]:
+                                    same += 1
+                                if same == size:
+                                    found = word
+                                    break
+                        slot = (slot + _ONE) & mask
+                    if found < 0:
+                        result = BAD
+                        break
+                    columns[field - 1, row] = found
+            elif field == order + 1:
+                value = _number(block, first, position)
+                if not value < np.inf:
+                    result = BAD
+                    break
+                backoffs[row] = -np.inf if value == _NO_PROBABILITY else value * _LN_10
+            else:
+                result = BAD
+                break
+            field += 1
+        if result == DONE and 0 < field < order + 1:
+            result = BAD
+        if result != DONE:
+            position = line
+            break
+        position += 1
+        if field == 0:
+            result = BLANK
+            break
+        row += 1
+    state[0], state[1], state[2] = position, row, used
+    return result
+
+
+@compiled(types.void(_int32_in, _int32_in, _int32_in, types.int32[::1]))
+def descend(begins, words, last, rows):  # type: ignore[no-untyped-def]
+    """Turn rows of one order into the rows of the n-grams that are one word longer.
+
+    Args:
+        begins: of the order above.
+        words: of the order above.
+        last: [R], the word that is added.
+        rows: [R], changed in place; -1 where there is no such n-gram, and where it was -1.
+    """
+    previous, previous_word, previous_found = np.int64(-1), np.int64(-1), np.int64(-1)
+    for i in range(rows.shape[0]):
+        context, word = np.int64(rows[i]), np.int64(last[i])
+        if context < 0:
+            continue
+        if context == previous and word == previous_word:  # files are often in this order
+            rows[i] = previous_found
+            continue
+        low, high = np.int64(begins[context]), np.int64(begins[context + 1])
+        stop = high
+        while low < high:
+            middle = (low + high) >> 1
+            if words[middle] < word:
+                low = middle + 1
+            else:
+                high = middle
+        found = low if low < stop and words[low] == word else np.int64(-1)
+        rows[i] = found
+        previous, previous_word, previous_found = context, word, found

@@ -1,0 +1,309 @@
+"""`seqtool ngram` as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seqtool import NgramConfig, checkpoint
+from seqtool.cli import ngram_counts, options
+from seqtool.cli.options import join_numbers
+
+Run = Callable[..., Any]
+TEXT = "the dog sleeps\nthe cat sees the dog\n" * 30
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_with_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text(TEXT, encoding="utf-8")
+
+
+def two_lines(result: Any) -> tuple[str, str]:
+    """The two lines of a user's error."""
+    assert (result.code, result.stdout) == (1, "")
+    error, hint = result.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    return error, hint
+
+
+def test_train_shows_a_table_and_prints_the_path(seqtool: Run) -> None:
+    result = seqtool("ngram", "train", "text.txt", "--order", 3, "--prune", 0, 0, 30, "-o", "m")
+    assert (result.code, result.stdout) == (0, "m\n")
+    lines = [" ".join(line.split()) for line in result.stderr.splitlines()]
+    # words and </s>: the dog sleeps </s> the cat sees the dog </s>, 30 times
+    start = lines.index("60 sentences, 300 tokens with </s>, 0 unknown (0.00%), vocabulary of 7")
+    assert lines[start + 1] == "order n-grams kept singletons discounts"
+    # 7 words and <s>; <s> the, the dog, the cat, dog sleeps, dog </s>, sleeps </s>, cat sees and
+    # sees the; <s> the dog, <s> the cat, the dog sleeps, the dog </s>, dog sleeps </s>,
+    # the cat sees, cat sees the and sees the dog, all 30 times
+    rows = [line.split()[:4] for line in lines[start + 2 : start + 5]]
+    assert rows == [["1", "8", "8", "0"], ["2", "8", "8", "0"], ["3", "8", "0", "0"]]
+    assert all(line.endswith("0.5000 1.0000 1.5000 (fallback)") for line in lines[start + 2 :][:3])
+    warnings = [line for line in lines if line.startswith("warning: order ")]
+    assert [warning[15] for warning in warnings] == ["1", "2", "3"]
+    assert any("tokens/s" in line for line in lines)
+    assert lines[-1] == "next: seqtool eval-ppl TEXT -m m or seqtool inspect m"
+    assert checkpoint.read_header("m").config["prune"] == [0, 0, 30]
+
+
+def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def train(inputs: object, output: Path, config: NgramConfig, **options: object) -> None:
+        seen.update(options, inputs=inputs, output=str(output), config=config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seqtool.ngram.train.train_ngram", train)
+    words = (
+        "a.txt b.txt -o m --order 4 --smoothing kneser-ney --prune 0,1,1 --vocab-size 9 "
+        "--min-count 2 --discounts kenlm --fallback-discounts .5 --special-tokens skip "
+        "--lowercase --field body --arpa x.gz --threads 1 --force"
+    )
+    assert seqtool("ngram", "train", *words.split()).code == 130
+    assert seen["config"] == NgramConfig(
+        order=4,
+        smoothing="kneser-ney",
+        prune=(0, 1, 1),
+        vocab_size=9,
+        min_count=2,
+        discounts="kenlm",
+        fallback=(0.5,),
+        special_tokens="skip",
+        lowercase=True,
+    )
+    assert (seen["inputs"], seen["output"]) == (["a.txt", "b.txt"], "m")
+    assert (seen["field"], seen["threads"], seen["force"]) == ("body", 1, True)
+    assert seen["arpa"] == Path("x.gz")
+    words = "a.txt --vocab v.txt --fallback-discounts 0.5 1 1.25 --order 2"
+    assert seqtool("ngram", "train", *words.split()).code == 130
+    assert seen["config"] == NgramConfig(order=2, vocab="v.txt", fallback=(0.5, 1, 1.25))
+    for words, config in (
+        ("--smoothing add-k --add 0.25", NgramConfig(smoothing="add-k", add=0.25)),
+        (
+            "--smoothing stupid-backoff --backoff 0.3",
+            NgramConfig(smoothing="stupid-backoff", backoff=0.3),
+        ),
+    ):
+        assert seqtool("ngram", "train", "a.txt", *words.split()).code == 130
+        assert seen["config"] == config
+
+
+def test_json(seqtool: Run) -> None:
+    result = seqtool("ngram", "train", "text.txt", "--order", 2, "--arpa", "x.arpa", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["seconds"] == pytest.approx(sum(answer["stages"].values()))
+    assert answer["ngrams"] == 16
+    assert (answer["model"], answer["arpa"]) == ("runs/ngram", "x.arpa")
+    assert (answer["tokens"], answer["sentences"], answer["unknown"]) == (300, 60, 0)
+    assert answer["vocabulary_size"] == 7
+    assert [row["order"] for row in answer["orders"]] == [1, 2]
+    assert len(answer["warnings"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "joined"),
+    [
+        ("text --prune 0 0 1 -o m", "text --prune 0,0,1 -o m"),
+        ("--prune 0 0 1 text 5", "--prune 0,0,1 text 5"),
+        ("--prune=0 7", "--prune=0 7"),
+        ("--prune 0,1 1 --order 3", "--prune 0,1,1 --order 3"),
+        ("--order 3 4", "--order 3 4"),
+        ("--fallback-discounts .5 1 1.5 --prune 0 1", "--fallback-discounts .5,1,1.5 --prune 0,1"),
+        ("--prune", "--prune"),
+        ("-- --prune 0 1", "-- --prune 0 1"),
+        ("--prune 0 -- 1", "--prune 0 -- 1"),
+    ],
+)
+def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
+    assert join_numbers(args.split()) == joined.split()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--prune 0 1 0 --order 3", "must not decrease"),
+        ("--prune 1", "must begin with 0"),
+        ("--order 0", "order is 0, but must be at least 1"),
+        ("--order 8", "order 8 is more than the longest sentence has room for"),
+        ("--smoothing kneser-nay", "no smoothing is called 'kneser-nay'"),
+        ("--smoothing witten-bell --add 2", "witten-bell has no use for it"),
+        ("--special-tokens keep", "special_tokens is 'keep'"),
+        ("--discounts srilm", "discounts is 'srilm'"),
+        ("--vocab-size 2", "vocab_size is 2, but must be at least 3"),
+        ("--arpa no/x.arpa", "the directory to write to is not there"),
+    ],
+)
+def test_impossible_settings(seqtool: Run, args: str, message: str) -> None:
+    error, _ = two_lines(seqtool("ngram", "train", "text.txt", *args.split()))
+    assert message in error
+    assert not Path("runs").exists()
+
+
+def test_stdin_is_a_text_but_no_place_for_arpa(seqtool_process: Run, seqtool: Run) -> None:
+    result = seqtool_process("ngram", "train", "-", "--order", 2, "-o", "m", input=TEXT.encode())
+    assert (result.code, result.stdout) == (0, "m\n")
+    result = seqtool("ngram", "train", "text.txt", "--arpa", "-")
+    assert result.code == 2
+    assert "seqtool ngram export" in result.stderr
+
+
+@pytest.mark.parametrize("args", ["--prune 0,x", "--fallback-discounts 1,a", "--prune ,"])
+def test_no_numbers_is_a_usage_error(seqtool: Run, args: str) -> None:
+    result = seqtool("ngram", "train", "text.txt", *args.split())
+    assert result.code == 2
+    assert "is no list of" in " ".join(result.stderr.split())
+
+
+def test_unusable_texts(seqtool: Run) -> None:
+    Path("empty.txt").write_text("")
+    assert "empty" in two_lines(seqtool("ngram", "train", "empty.txt"))[0]
+    assert "no such file" in two_lines(seqtool("ngram", "train", "nothing.txt"))[0]
+    Path("special.txt").write_text("a <s> b\n")
+    error, _ = two_lines(seqtool("ngram", "train", "special.txt"))
+    assert error.startswith("error: special.txt:1: ")
+    seqtool("ngram", "train", "text.txt", "--order", 1, "-o", "m")
+    assert "exists already" in two_lines(seqtool("ngram", "train", "text.txt", "-o", "m"))[0]
+
+
+def test_the_sample_is_the_default(seqtool: Run) -> None:
+    result = seqtool("ngram", "train", "--order", 2)
+    assert result.code == 0
+    assert result.stderr.startswith("no CORPUS given: training on the shipped English sample\n")
+    assert "valid perplexity" in result.stderr
+    evaluated = seqtool("eval-ppl", "text.txt")
+    assert "no model given: using runs/ngram" in evaluated.stderr
+
+
+def test_export_and_import(seqtool: Run) -> None:
+    seqtool("ngram", "train", "text.txt", "--order", 2, "-o", "m")
+    result = seqtool("ngram", "export", "m", "x.arpa.gz")
+    assert (result.code, result.stdout) == (0, "x.arpa.gz\n")
+    size = Path("x.arpa.gz").stat().st_size
+    assert result.stderr == f"16 n-grams of orders 1 to 2, {size:,} bytes\n"
+    again = seqtool("ngram", "export", "x.arpa.gz", "y.arpa", "--threads", 1)
+    assert again.code == 0
+    assert gzip.decompress(Path("x.arpa.gz").read_bytes()) == Path("y.arpa").read_bytes()
+    result = seqtool("ngram", "import", "y.arpa", "-o", "n")
+    assert (result.code, result.stdout) == (0, "n\n")
+    assert result.stderr.startswith("8 1-grams, 8 2-grams in ")
+    answer = json.loads(seqtool("ngram", "import", "y.arpa", "-o", "n", "--force", "--json").stdout)
+    assert answer.pop("seconds") > 0
+    assert answer == {
+        "model": "n",
+        "order": 2,
+        "ngrams": [8, 8],
+        "vocabulary_size": 7,
+        "notes": [],
+    }
+    perplexities = {
+        json.loads(seqtool("eval-ppl", "text.txt", "-m", model, "--json").stdout)["perplexity"]
+        for model in ("y.arpa", "n", "x.arpa.gz")
+    }
+    assert len(perplexities) == 1
+
+
+def test_export_to_stdout_and_import_from_stdin(seqtool_process: Run) -> None:
+    seqtool_process("ngram", "train", "text.txt", "--order", 2, "-o", "m")
+    text = seqtool_process("ngram", "export", "m", "-").stdout
+    assert text.startswith("\\data\\\nngram 1=8\nngram 2=8\n\n\\1-grams:\n")
+    without = "".join(line for line in text.splitlines(keepends=True) if "<unk>" not in line)
+    result = seqtool_process(
+        *("ngram", "import", "-", "-o", "n"), input=without.replace("1=8", "1=7").encode()
+    )
+    assert result.code == 0
+    assert result.stderr.startswith(
+        "the file has no <unk>: its log10 probability is set to -100\n8 1-grams, 8 2-grams in "
+    )
+
+
+def test_only_ngram_models_are_exported(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = SimpleNamespace(kind="neural-lm")
+    monkeypatch.setattr(checkpoint, "load", lambda path: network)
+    error, hint = two_lines(seqtool("ngram", "export", "net", "x.arpa"))
+    assert (
+        error
+        == "error: net: is a model of kind neural-lm, and only n-gram models have an ARPA form"
+    )
+    assert "seqtool ngram train" in hint
+    assert not Path("x.arpa").exists()
+
+
+def test_damaged_arpa(seqtool: Run) -> None:
+    Path("x.arpa").write_text("\\data\\\nngram 1=1\n\n\\1-grams:\n0.5 a\n\n\\end\\\n")
+    error, hint = two_lines(seqtool("ngram", "import", "x.arpa", "-o", "n"))
+    assert error == "error: x.arpa:5: the log-probability 0.5 is positive"
+    assert hint.startswith("hint: ")
+    assert not Path("n").exists()
+
+
+def test_counts_as_tsv(seqtool: Run) -> None:
+    result = seqtool("ngram", "counts", "text.txt", "--top", 2)
+    # inside sentences: the dog 60; dog sleeps, the cat, cat sees, sees the 30 each: 180 in all
+    assert result.stdout == (
+        "count\tper million\tn-gram\n60\t333333.3\tthe dog\n30\t166666.7\tthe cat\n"
+    )
+    assert result.stderr == "2 of 5 n-grams of order 2\n"
+    result = seqtool("ngram", "counts", "text.txt", "--filter", "dog", "--sort", "text")
+    assert [line.split("\t")[2] for line in result.stdout.splitlines()[1:]] == [
+        "dog sleeps",
+        "the dog",
+    ]
+
+
+def test_counts_to_a_file_and_as_json(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ngram_counts, "LISTED", 1)
+    assert len(seqtool("ngram", "counts", "text.txt").stdout.splitlines()) == 2
+    result = seqtool("ngram", "counts", "text.txt", "--boundaries", "-o", "counts.tsv")
+    assert result.stdout == ""
+    assert len(Path("counts.tsv").read_text().splitlines()) == 1 + 8  # all of them
+    answer = json.loads(
+        seqtool("ngram", "counts", "text.txt", "--order", 3, "--filter", "cat", "--json").stdout
+    )
+    assert answer == {
+        "order": 3,
+        "distinct": 4,
+        "total": 120,
+        "ngrams": [{"ngram": ["the", "cat", "sees"], "count": 30}],
+    }
+
+
+def test_counts_refuses(seqtool: Run) -> None:
+    error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "--filter", "dgo"))
+    assert error == "error: the word 'dgo' does not occur in the text"
+    assert seqtool("ngram", "counts", "text.txt", "--sort", "size").code == 2
+
+
+def test_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    monkeypatch.setattr(options.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(ngram_counts, "show_table", lambda *table: shown.append(table))
+    ngram_counts.counts(["text.txt"], top=1)
+    assert shown == [("", ("count", "per million", "n-gram"), [("60", "333333.3", "the dog")])]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom seqtool.cli.app import main\n"
+        "codes = [main(['ngram', *name, '--help']) for name in ([], ['train'], ['counts'])]\n"
+        "heavy = {'torch', 'numpy', 'numba', 'rich.progress', 'sentencepiece'}\n"
+        "print(codes, sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert run.stderr == "[0, 0, 0] []\n"
+    assert "--prune" in run.stdout
+
+
+def test_without_a_command_the_group_shows_its_help(seqtool: Run) -> None:
+    result = seqtool("ngram")
+    assert result.code == 2
+    assert "export" in result.stdout + result.stderr
