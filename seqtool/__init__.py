@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from seqtool.neural_lm.config import ModelConfig as ModelConfig
     from seqtool.neural_lm.config import NeuralLMConfig as NeuralLMConfig
     from seqtool.neural_lm.train import train_lm as train_lm
+    from seqtool.ngram.config import NgramConfig as NgramConfig
+    from seqtool.ngram.train import train_ngram as train_ngram
     from seqtool.optimisation import TrainingConfig as TrainingConfig
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
@@ -43,6 +45,7 @@ _PUBLIC = {
     "ModelConfig": "seqtool.neural_lm.config",
     "ModelError": "seqtool.errors",
     "NeuralLMConfig": "seqtool.neural_lm.config",
+    "NgramConfig": "seqtool.ngram.config",
     "OutputError": "seqtool.errors",
     "PrepareConfig": "seqtool.corpora.prepared",
     "PromptError": "seqtool.errors",
@@ -55,6 +58,7 @@ _PUBLIC = {
     "load": "seqtool.checkpoint",
     "prepare": "seqtool.corpora.prepared",
     "train_lm": "seqtool.neural_lm.train",
+    "train_ngram": "seqtool.ngram.train",
 }
 
 __all__ = sorted(_PUBLIC)

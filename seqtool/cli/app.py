@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from seqtool import __version__
+from seqtool.cli.options import Command
 from seqtool.errors import Interrupted, SeqtoolError, from_os_error
 
 COMMANDS = {
     "prepare": "seqtool.cli.prepare:prepare",
     "train-lm": "seqtool.cli.train_lm:train_lm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
+    "ngram train": "seqtool.cli.ngram_train:train",
+    "ngram export": "seqtool.cli.ngram_export:export",
+    "ngram import": "seqtool.cli.ngram_import:import_",
+    "ngram counts": "seqtool.cli.ngram_counts:counts",
     "generate": "seqtool.cli.generate:generate",
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.fetch:fetch",
     "demo": "seqtool.cli.demo:demo",
 }
+
+GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
 
 EPILOG = "Start with `seqtool demo`. Every command has its own --help."
 
@@ -43,8 +50,17 @@ def _seqtool(
     """Train, measure and use language models."""
 
 
+def load_commands() -> dict[str, Callable[..., None]]:
+    """Return the function of every command, by its name."""
+    parts = {name: reference.partition(":") for name, reference in COMMANDS.items()}
+    return {name: getattr(import_module(module), part) for name, (module, _, part) in parts.items()}
+
+
 def build_app() -> typer.Typer:
-    """Return the Typer application with every command of `COMMANDS`."""
+    """Return the Typer application with every command of `COMMANDS`.
+
+    The first word of a name of two is that of a group.
+    """
     app = typer.Typer(
         name="seqtool",
         add_completion=False,
@@ -54,9 +70,13 @@ def build_app() -> typer.Typer:
         epilog=EPILOG,
     )
     app.callback()(_seqtool)
-    for name, reference in COMMANDS.items():
-        module, _, function = reference.partition(":")
-        app.command(name)(getattr(import_module(module), function))
+    groups = {"": app}
+    for name, function in load_commands().items():
+        group, _, last = name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = typer.Typer(help=GROUPS[group], no_args_is_help=True)
+            app.add_typer(groups[group], name=group)
+        groups[group].command(last, cls=Command)(function)
     return app
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_params_from_function
 
 from seqtool import __version__
@@ -40,19 +41,22 @@ def test_help_names_every_command(seqtool: Run) -> None:
         assert result.code == 0
         assert result.stderr == ""
         for name in app.COMMANDS:
-            assert re.search(rf"\b{name}\b", result.stdout)
+            assert re.search(rf"\b{name.partition(' ')[0]}\b", result.stdout)
+    for group in app.GROUPS:
+        inside = seqtool(group, "--help").stdout
+        for name in app.COMMANDS:
+            if name.startswith(f"{group} "):
+                assert re.search(rf"\b{name.removeprefix(group).strip()}\b", inside)
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_help_of_every_command_explains_every_option(seqtool: Run, name: str) -> None:
-    result = seqtool(name, "--help")
+    result = seqtool(*name.split(), "--help")
     assert result.code == 0
     assert f"seqtool {name}" in result.stdout
-    commands = {command.name: command for command in app.build_app().registered_commands}
-    callback = commands[name].callback
-    assert callback is not None
-    for parameter in get_params_from_function(callback).values():
-        assert parameter.default.help, f"{parameter.name} of seqtool {name} has no help text"
+    for parameter in get_params_from_function(app.load_commands()[name]).values():
+        if parameter.annotation is not typer.Context:
+            assert parameter.default.help, f"{parameter.name} of seqtool {name} has no help text"
 
 
 def test_version(seqtool: Run) -> None:
