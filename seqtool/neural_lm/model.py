@@ -199,8 +199,12 @@ class NeuralNetwork(nn.Module):
 
 
 def detach(state: Sequence[CellState]) -> list[CellState]:
-    """Cut the history of a state: truncated back-propagation stops here."""
-    return [tuple(part.detach() for part in layer) for layer in state]
+    """Cut the history of a state: truncated back-propagation stops here.
+
+    Copies, aligned as those that a resumed run reads from disk: the bits of a product may depend
+    on it.
+    """
+    return [tuple(part.detach().clone() for part in layer) for layer in state]
 
 
 @dataclass(frozen=True)

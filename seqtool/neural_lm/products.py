@@ -12,9 +12,9 @@ So NumPy makes those of float32 and float64 wherever it was built with a fast li
 timed: a run that is resumed on the same machine, with the same threads, ends with the same bits.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
-one of the cores, a small product then takes a hundred times as long. So they are left unused:
-within `one_blas_thread`, small products are made by the calling thread, and large ones in parts by
-as many threads as torch is given.
+one of the cores, a small product then takes many times as long. So they are left unused: within
+`one_blas_thread`, small products are made by the calling thread, and large ones in parts by as many
+threads as torch is given.
 """
 
 from __future__ import annotations

@@ -24,6 +24,15 @@ _TORCH: dict[torch.dtype, Any] = {
 }
 
 
+def _references_alone() -> int:
+    """Return the reference count of what only a local variable holds; Pythons differ in it."""
+    flat = np.empty(0)
+    return sys.getrefcount(flat)
+
+
+_ALONE = _references_alone()
+
+
 class Workspace:
     """Named arrays on the CPU, of which each is handed out when nobody holds it any more.
 
@@ -39,8 +48,12 @@ class Workspace:
         """Return an uninitialised array."""
         size = math.prod(shape)
         flat = self._flat.pop(name, None)
-        # two references: the variable and the argument of getrefcount
-        if flat is None or flat.size < size or flat.dtype != dtype or sys.getrefcount(flat) > 2:
+        if (
+            flat is None
+            or flat.size < size
+            or flat.dtype != dtype
+            or sys.getrefcount(flat) > _ALONE
+        ):
             flat = np.empty(size, dtype)
         self._flat[name] = flat
         return flat[:size].reshape(shape)
