@@ -1,0 +1,279 @@
+"""`seqtool eval-parser`: the scores of parsed text against a gold annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, note, show_table
+from seqtool.errors import ConfigError, ModelError, counted
+
+if TYPE_CHECKING:
+    from seqtool.corpora.conllu import Sentence
+    from seqtool.parsing.alignment import Annotation
+    from seqtool.parsing.models import Parser
+    from seqtool.parsing.scores import ParserEvaluation, Score
+    from seqtool.parsing.significance import Significance
+
+COMMONEST = 20  # confusions that are shown
+
+
+def eval_parser(
+    gold: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="GOLD",
+            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. The shipped "
+            "sample's English test treebank if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    predicted: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PREDICTED",
+            help="Annotations of the same text; several are compared with the first. GOLD's words "
+            "parsed by -m, or by the default model, if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="Parse GOLD's words with this model, then score; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    beam: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Hypotheses that a model follows at once.")
+    ] = 1,
+    no_punct: Annotated[
+        bool,
+        typer.Option(
+            "--no-punct",
+            help="Leave punctuation (gold UPOS PUNCT or relation punct) out of UAS and LAS.",
+        ),
+    ] = False,
+    per_relation: Annotated[
+        bool, typer.Option("--per-relation", help="Also labelled attachment of each relation.")
+    ] = False,
+    per_length: Annotated[
+        bool,
+        typer.Option(
+            "--per-length", help="Also labelled attachment by words from head to dependent."
+        ),
+    ] = False,
+    confusion: Annotated[
+        bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
+    ] = False,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score parsed text as the scorer of the CoNLL 2018 shared task does.
+
+    Words, tokens and sentences may differ; the text may not. Relations are compared without their
+    subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
+    sentences.
+    """
+    from seqtool.parsing.evaluate import compare, compare_evaluations
+    from seqtool.parsing.significance import SEED
+
+    gold = gold or _sample_treebank()
+    files = list(predicted or [])
+    if [gold, *files].count("-") > 1:
+        raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
+    models = list(model or [])
+    if not files and not models:
+        models = [default_model("parser")]
+    gold_annotation, annotations = _annotations(gold, files, models, beam)
+    names = [*files, *map(str, models)]
+    results = [
+        compare(gold_annotation, annotation, punctuation=not no_punct) for annotation in annotations
+    ]
+    leads = [
+        compare_evaluations(results[0], result, seed=SEED if seed is None else seed)
+        for result in results[1:]
+    ]
+    wanted: dict[str, Any] = {
+        "relations": per_relation,
+        "lengths": per_length,
+        "confusions": COMMONEST if confusion else 0,
+    }
+    if as_json:
+        emit(_to_json(gold, names, results, leads, wanted))
+        return
+    _show(gold, names, results, leads)
+    for name, result in zip(names, results, strict=True):
+        _show_tables(name if len(names) > 1 else "", result, wanted)
+
+
+def _sample_treebank() -> str:
+    from seqtool.corpora.sample import sample_treebank
+
+    path = sample_treebank("en", "test")
+    note(f"no GOLD given: using the shipped sample, {path}")
+    return str(path)
+
+
+def _annotations(
+    gold: str, files: Sequence[str], models: Sequence[Path], beam: int
+) -> tuple[Annotation, list[Annotation]]:
+    """Read GOLD and the files, and let each model parse GOLD's words.
+
+    Raises:
+        DataError: a file is broken.
+        ModelError: a model cannot be opened, or is no parser.
+    """
+    from seqtool.corpora.conllu import read_conllu
+    from seqtool.parsing.alignment import read_annotation
+    from seqtool.progress import progress_bar
+
+    parsers = [_open_parser(path) for path in models]
+    sentences: list[Sentence] = []
+    with progress_bar("reading", is_bytes=True) as on_progress:
+        if parsers:  # they are parsed as well, and stdin cannot be read again
+            sentences = list(read_conllu(gold, skip_option="", on_progress=on_progress))
+            gold_annotation = read_annotation(sentences)
+        else:
+            gold_annotation = read_annotation(gold, on_progress=on_progress)
+    annotations = [read_annotation(path) for path in files]
+    # a parser overwrites trees only, so that the next one finds the same words
+    annotations += [_parsed(parser, sentences, beam) for parser in parsers]
+    return gold_annotation, annotations
+
+
+def _parsed(parser: Parser, sentences: Sequence[Sentence], beam: int) -> Annotation:
+    from threadpoolctl import threadpool_limits
+
+    from seqtool.corpora.conllu import Sentence
+    from seqtool.parsing.alignment import read_annotation
+
+    with threadpool_limits(1, user_api="blas"):  # a parser's products are too small to be shared
+        parsed = parser.parse_stream(sentences, beam=beam)
+        return read_annotation(item for item in parsed if isinstance(item, Sentence))
+
+
+def _open_parser(path: Path) -> Parser:
+    """Open the parser at `path`.
+
+    Raises:
+        ModelError: there is no model, it is damaged, or it is no parser.
+    """
+    from seqtool import checkpoint
+
+    parser: Parser = checkpoint.load(path)
+    if not hasattr(parser, "parse_stream"):
+        raise ModelError(
+            "is no parser", hint="choose one that train-parser made, with -m", path=path
+        )
+    return parser
+
+
+def _to_json(
+    gold: str,
+    names: Sequence[str],
+    results: Sequence[ParserEvaluation],
+    leads: Sequence[dict[str, Significance]],
+    wanted: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the one object of --json: flat for one annotation, lists for several."""
+    header = {
+        "gold": gold,
+        "sentences": results[0].sentences,
+        "words": results[0].words,
+        "punctuation": results[0].punctuation,
+    }
+    objects = [
+        {"predicted": name, **result.to_json(), **result.details_to_json(**wanted)}
+        for name, result in zip(names, results, strict=True)
+    ]
+    if len(objects) == 1:
+        return {**header, **objects[0]}
+    significance = [
+        {"first": names[0], "second": name, **{metric: asdict(lead[metric]) for metric in lead}}
+        for name, lead in zip(names[1:], leads, strict=True)
+    ]
+    return {**header, "results": objects, "significance": significance}
+
+
+def _show(
+    gold: str,
+    names: Sequence[str],
+    results: Sequence[ParserEvaluation],
+    leads: Sequence[dict[str, Significance]],
+) -> None:
+    size = (counted(results[0].sentences, "sentence"), counted(results[0].words, "word"))
+    typer.echo(f"gold       {gold}: {', '.join(size)}")
+    for name in names:
+        typer.echo(f"predicted  {name}")
+    if not results[0].punctuation:
+        typer.echo("UAS and LAS without punctuation")
+    typer.echo()
+    if len(results) == 1:
+        rows = [
+            [metric, *map(_figure, (score.precision, score.recall, score.f1)), _aligned(score)]
+            for metric, score in results[0].scores.items()
+        ]
+        show_table("", ["metric", "precision", "recall", "F1", "aligned accuracy"], rows)
+        return
+    rows = [
+        [metric, *(_figure(result[metric].f1) for result in results)]
+        for metric in results[0].scores
+    ]
+    show_table("F1", ["metric", *names], rows)
+    for name, lead in zip(names[1:], leads, strict=True):
+        typer.echo()
+        rows = [
+            [
+                metric,
+                f"{found.difference:+.2f}",
+                f"{found.low:+.2f}",
+                f"{found.high:+.2f}",
+                f"{found.p_value:.4f}",
+            ]
+            for metric, found in lead.items()
+        ]
+        columns = ["metric", "difference", "95% from", "to", "p"]
+        show_table(f"{name} against {names[0]}, paired bootstrap", columns, rows)
+
+
+def _show_tables(name: str, result: ParserEvaluation, wanted: dict[str, Any]) -> None:
+    """Print the tables asked for; `name` of the annotation stands in their titles, if any."""
+    where = f" of {name}" if name else ""
+    for title, table, is_wanted in (
+        ("relation", result.relations, wanted["relations"]),
+        ("length", result.lengths, wanted["lengths"]),
+    ):
+        if is_wanted:
+            rows = [
+                [key, score.gold, score.predicted, score.correct]
+                + [_figure(figure) for figure in (score.precision, score.recall, score.f1)]
+                for key, score in table.items()
+            ]
+            columns = [title, "gold", "predicted", "correct", "precision", "recall", "F1"]
+            typer.echo()
+            show_table(f"labelled attachment{where} by {title}", columns, rows)
+    if wanted["confusions"]:
+        typer.echo()
+        found = result.confusions[: wanted["confusions"]]
+        if not found:
+            typer.echo(f"no relation{where} is taken for another")
+            return
+        rows = [[pair.gold, pair.predicted, pair.count, pair.right_head] for pair in found]
+        columns = ["gold", "predicted", "words", "with the right head"]
+        show_table(f"commonest confusions{where}", columns, rows)
+
+
+def _figure(percent: float) -> str:
+    return f"{percent:.2f}"
+
+
+def _aligned(score: Score) -> str:
+    return "" if score.aligned_accuracy is None else _figure(score.aligned_accuracy)

@@ -1,0 +1,262 @@
+"""The scores of a parser, as the scorer of the CoNLL 2018 shared task gives them.
+
+    Tokens, Sentences   spans of the text that are the same
+    Words               words that match, see `seqtool.parsing.alignment`
+    UPOS, XPOS, Lemmas  words that match and agree in the column; a gold lemma `_` agrees with all
+    UFeats              ... in the universal features
+    AllTags             ... in UPOS, XPOS and universal features
+    UAS                 ... in the head
+    LAS                 ... in the head and the relation, subtypes apart
+    CLAS                LAS of words that carry content, by their relation
+    MLAS                CLAS, with UPOS, universal features, and the function words below it
+    BLEX                CLAS, with the lemma
+
+Every word counts, punctuation too. Zeman et al. 2018, "CoNLL 2018 Shared Task", section 6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from seqtool.parsing.alignment import (
+    NOT_ALIGNED,
+    ROOT,
+    Annotation,
+    Bools,
+    Ints,
+    Texts,
+    Treebank,
+    align_words,
+    check_same_text,
+    count_same_spans,
+    read_annotation,
+)
+from seqtool.parsing.scores import Confusion, ParserEvaluation, Score
+from seqtool.parsing.significance import NUM_SAMPLES, SEED, Significance, paired_bootstrap
+
+# fmt: off
+CONTENT_RELATIONS = frozenset({
+    "acl", "advcl", "advmod", "amod", "appos", "ccomp", "compound", "conj", "csubj", "dep",
+    "discourse", "dislocated", "expl", "fixed", "flat", "goeswith", "iobj", "list", "nmod",
+    "nsubj", "nummod", "obj", "obl", "orphan", "parataxis", "reparandum", "root", "vocative",
+    "xcomp",
+})
+# fmt: on
+FUNCTION_RELATIONS = frozenset({"aux", "case", "cc", "clf", "cop", "det", "mark"})
+
+TREE_METRICS = ("UAS", "LAS", "CLAS", "MLAS", "BLEX")
+
+# name -> longest distance in words from head to dependent, those of Nivre et al. 2007
+LENGTHS = {"root": 0, "1": 1, "2": 2, "3-6": 6, "7-": None}
+
+
+def evaluate_parser(
+    gold: Treebank, predicted: Treebank, *, punctuation: bool = True
+) -> ParserEvaluation:
+    """Score an annotation against the gold one; words, tokens and sentences may differ.
+
+    Args:
+        gold: a CoNLL-U file or directory, `-`, or sentences.
+        predicted: the annotation of the same text.
+        punctuation: count it in UAS and LAS. Without, the older convention: words whose gold UPOS
+            is PUNCT or whose gold relation is punct are left out, and predicted words that match no
+            gold word by their own.
+
+    Raises:
+        DataError: a sentence is broken or has no tree, or the texts differ; with file and line.
+    """
+    return compare(read_annotation(gold), read_annotation(predicted), punctuation=punctuation)
+
+
+def compare(
+    gold: Annotation, predicted: Annotation, *, punctuation: bool = True
+) -> ParserEvaluation:
+    """Score an annotation against the gold one like `evaluate_parser`, both read before.
+
+    Raises:
+        DataError: the texts differ.
+    """
+    check_same_text(gold, predicted)
+    of_gold, of_predicted = align_words(gold, predicted)
+
+    def same(column: Callable[[Annotation], Texts]) -> Bools:
+        return np.asarray(column(gold)[of_gold] == column(predicted)[of_predicted], bool)
+
+    # where the gold word of each predicted word is; -1, the root, is the last row
+    to_gold = np.full(len(predicted.parents) + 1, NOT_ALIGNED)
+    to_gold[of_predicted], to_gold[ROOT] = of_gold, ROOT
+    upos, xpos, feats = same(lambda a: a.upos), same(lambda a: a.xpos), same(lambda a: a.feats)
+    lemmas = same(lambda a: a.lemmas) | (gold.lemmas[of_gold] == "_")
+    heads = gold.parents[of_gold] == to_gold[predicted.parents[of_predicted]]
+    relations = same(lambda a: a.deprels)
+    labelled = heads & relations
+    tagged = upos & feats
+    functions = _same_function_words(gold, predicted, of_gold, of_predicted, labelled & tagged)
+
+    all_words = np.ones(len(gold.parents), bool), np.ones(len(predicted.parents), bool)
+    content = _is_in(gold, CONTENT_RELATIONS), _is_in(predicted, CONTENT_RELATIONS)
+    counted = all_words
+    if not punctuation:
+        counted = ~_is_punctuation(gold), ~_is_punctuation(predicted)
+        counted[1][of_predicted] = counted[0][of_gold]
+    # metric -> (which aligned words are right, which words of both count)
+    metrics = {
+        "Words": (np.ones(len(of_gold), bool), all_words),
+        "UPOS": (upos, all_words),
+        "XPOS": (xpos, all_words),
+        "UFeats": (feats, all_words),
+        "AllTags": (tagged & xpos, all_words),
+        "Lemmas": (lemmas, all_words),
+        "UAS": (heads, counted),
+        "LAS": (labelled, counted),
+        "CLAS": (labelled, content),
+        "MLAS": (labelled & tagged & functions, content),
+        "BLEX": (labelled & lemmas, content),
+    }
+    scores = {
+        "Tokens": _score_spans(gold.tokens, predicted.tokens),
+        "Sentences": _score_spans(gold.sentences, predicted.sentences),
+    }
+    by_sentence = {}
+    sentence_of_gold, sentence_of_predicted = _gold_sentences(gold, predicted)
+    num_sentences = len(gold.sentences)
+    for metric, (right, (in_gold, in_predicted)) in metrics.items():
+        is_scored = in_gold[of_gold]
+        places = (
+            sentence_of_gold[of_gold[right & is_scored]],
+            sentence_of_gold[in_gold],
+            sentence_of_predicted[in_predicted],
+        )
+        counts = np.stack([np.bincount(place, minlength=num_sentences) for place in places], axis=1)
+        by_sentence[metric] = counts
+        correct, num_gold, num_predicted = counts.sum(axis=0).tolist()
+        aligned = None if metric == "Words" else int(np.sum(is_scored))
+        scores[metric] = Score(correct, num_gold, num_predicted, aligned)
+
+    is_counted = counted[0][of_gold]
+    wrong = ~relations & is_counted
+    return ParserEvaluation(
+        scores=scores,
+        relations=_score_relations(gold, predicted, of_gold[labelled & is_counted], counted),
+        lengths=_score_lengths(gold, predicted, of_gold[labelled], of_predicted[labelled], counted),
+        confusions=_confusions(
+            gold.deprels[of_gold[wrong]], predicted.deprels[of_predicted[wrong]], heads[wrong]
+        ),
+        sentences=num_sentences,
+        words=len(gold.parents),
+        punctuation=punctuation,
+        by_sentence=by_sentence,
+    )
+
+
+def _is_in(annotation: Annotation, relations: frozenset[str]) -> Bools:
+    return np.fromiter((relation in relations for relation in annotation.deprels), bool)
+
+
+def _is_punctuation(annotation: Annotation) -> Bools:
+    return np.asarray((annotation.upos == "PUNCT") | (annotation.deprels == "punct"), bool)
+
+
+def _same_function_words(
+    gold: Annotation, predicted: Annotation, of_gold: Ints, of_predicted: Ints, right: Bools
+) -> Bools:
+    """Whether the function words that depend on each aligned word are the same.
+
+    They are the same if as many depend on both and as many of them are right, as words match in
+    order.
+
+    Args:
+        gold: the gold annotation.
+        predicted: the other.
+        of_gold: aligned words.
+        of_predicted: aligned words.
+        right: which aligned words agree in head, relation, UPOS and features.
+    """
+    gold_function = _is_in(gold, FUNCTION_RELATIONS) & (gold.parents != ROOT)
+    function = _is_in(predicted, FUNCTION_RELATIONS) & (predicted.parents != ROOT)
+    num_gold = np.bincount(gold.parents[gold_function], minlength=len(gold.parents))
+    num_predicted = np.bincount(predicted.parents[function], minlength=len(predicted.parents))
+    both = of_gold[right & gold_function[of_gold]]
+    num_right = np.bincount(gold.parents[both], minlength=len(gold.parents))
+    expected = num_gold[of_gold]
+    same = (expected == num_predicted[of_predicted]) & (expected == num_right[of_gold])
+    return np.asarray(same, bool)
+
+
+def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Ints, Ints]:
+    """Return the gold sentence of each word: that of its first character."""
+    starts = gold.sentences[:, 0]
+    of_gold, of_predicted = (
+        np.searchsorted(starts, words.spans[:, 0], side="right") - 1 for words in (gold, predicted)
+    )
+    return of_gold, of_predicted
+
+
+def _score_spans(gold: Ints, predicted: Ints) -> Score:
+    return Score(count_same_spans(gold, predicted), len(gold), len(predicted))
+
+
+def _score_relations(
+    gold: Annotation, predicted: Annotation, correct: Ints, counted: tuple[Bools, Bools]
+) -> dict[str, Score]:
+    of_gold = Counter(gold.deprels[counted[0]].tolist())
+    of_predicted = Counter(predicted.deprels[counted[1]].tolist())
+    of_correct = Counter(gold.deprels[correct].tolist())
+    ordered = sorted({*of_gold, *of_predicted}, key=lambda name: (-of_gold[name], name))
+    return {name: Score(of_correct[name], of_gold[name], of_predicted[name]) for name in ordered}
+
+
+def _score_lengths(
+    gold: Annotation,
+    predicted: Annotation,
+    correct: Ints,
+    correct_predicted: Ints,
+    counted: tuple[Bools, Bools],
+) -> dict[str, Score]:
+    """Score by distance; that of an arc that is right is the gold one, should words differ."""
+    lengths = predicted.lengths.copy()
+    lengths[correct_predicted] = gold.lengths[correct]
+    bounds = [bound for bound in LENGTHS.values() if bound is not None]
+    right = correct[counted[0][correct]]
+    of_correct, of_gold, of_predicted = (
+        np.bincount(np.searchsorted(bounds, values), minlength=len(LENGTHS)).tolist()
+        for values in (gold.lengths[right], gold.lengths[counted[0]], lengths[counted[1]])
+    )
+    return {
+        name: Score(*counts)
+        for name, *counts in zip(LENGTHS, of_correct, of_gold, of_predicted, strict=True)
+    }
+
+
+def _confusions(gold: Texts, predicted: Texts, heads: Bools) -> list[Confusion]:
+    pairs = list(zip(gold.tolist(), predicted.tolist(), strict=True))
+    counts = Counter(pairs)
+    right_heads = Counter(pair for pair, right in zip(pairs, heads.tolist(), strict=True) if right)
+    ordered = sorted(counts, key=lambda pair: (-counts[pair], pair))
+    return [Confusion(*pair, counts[pair], right_heads[pair]) for pair in ordered]
+
+
+def compare_evaluations(
+    first: ParserEvaluation,
+    second: ParserEvaluation,
+    *,
+    samples: int = NUM_SAMPLES,
+    seed: int = SEED,
+) -> dict[str, Significance]:
+    """Return metric -> how the second's lead in F1 stands against chance, for the tree metrics.
+
+    Args:
+        first: an evaluation.
+        second: another one against the same gold annotation.
+        samples: treebanks to draw.
+        seed: of the draws; each metric sees the same ones.
+    """
+    return paired_bootstrap(
+        {metric: first.by_sentence[metric] for metric in TREE_METRICS},
+        {metric: second.by_sentence[metric] for metric in TREE_METRICS},
+        samples=samples,
+        seed=seed,
+    )

@@ -1,0 +1,549 @@
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqtool.corpora.conllu import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, read_conllu
+from seqtool.corpora.sentence import parse_sentence
+from seqtool.errors import DataError
+from seqtool.parsing.alignment import align_words, read_annotation
+from seqtool.parsing.evaluate import compare, compare_evaluations, evaluate_parser
+from seqtool.parsing.scores import Confusion, ParserEvaluation, Score
+from seqtool.parsing.significance import paired_bootstrap
+
+METRICS = (
+    *("Tokens", "Sentences", "Words", "UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"),
+    *("UAS", "LAS", "CLAS", "MLAS", "BLEX"),
+)
+
+
+def treebank(*sentences: str, path: str = "") -> list[Sentence]:
+    """Sentences of lines such as `1 The the DET DT Number=Sing 2 det`, columns apart by spaces."""
+    parsed = []
+    line_number = 1
+    for text in sentences:
+        lines = [line.split() for line in text.strip().splitlines()]
+        full = ["\t".join((*columns, *["_"] * (10 - len(columns)))) for columns in lines]
+        parsed.append(parse_sentence("\n".join(full), path, line_number, "columns"))
+        line_number += len(full) + 1
+    return parsed
+
+
+def judged(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str, tuple[Any, ...]]:
+    """What the official scorer makes of them: metric -> (correct, gold, predicted, aligned)."""
+    udeval = pytest.importorskip("udtools.udeval")
+    loaded = [
+        udeval.load_conllu(io.StringIO("".join(s.to_conllu() for s in sentences)), name, {})
+        for name, sentences in (("gold", gold), ("predicted", predicted))
+    ]
+    scores = udeval.evaluate(*loaded)
+    return {
+        metric: (
+            *(scores[metric].correct, scores[metric].gold_total, scores[metric].system_total),
+            *(scores[metric].aligned_total, scores[metric].precision, scores[metric].recall),
+            *(scores[metric].f1, scores[metric].aligned_accuracy),
+        )
+        for metric in METRICS
+    }
+
+
+def ours(evaluation: ParserEvaluation) -> dict[str, tuple[Any, ...]]:
+    shares = {}
+    for metric, score in evaluation.scores.items():
+        figures = (score.precision, score.recall, score.f1, score.aligned_accuracy)
+        shares[metric] = (
+            *(score.correct, score.gold, score.predicted, score.aligned),
+            *(None if figure is None else pytest.approx(figure / 100) for figure in figures),
+        )
+    return shares
+
+
+# six words: "the dog saw a cat ."
+GOLD = """
+1 the the DET DT Definite=Def 2 det
+2 dog dog NOUN NN Number=Sing 3 nsubj
+3 saw see VERB VBD Tense=Past 0 root
+4 a a DET DT Definite=Ind 5 det
+5 cat cat NOUN NN Number=Sing 3 obj
+6 . . PUNCT . _ 3 punct
+"""
+# "the" depends on saw; "a" is tagged PRON; "cat" is obl:arg, of another lemma; "." depends on cat
+PREDICTED = """
+1 the the DET DT Definite=Def 3 det
+2 dog dog NOUN NN Number=Sing 3 nsubj
+3 saw see VERB VBD Tense=Past|Odd=Yes 0 root
+4 a a PRON DT Definite=Ind 5 det
+5 cat kat NOUN NN Number=Sing 3 obl:arg
+6 . . PUNCT . _ 5 punct
+"""
+
+
+def test_by_hand() -> None:
+    result = evaluate_parser(treebank(GOLD), treebank(PREDICTED))
+    assert {name: score.correct for name, score in result.scores.items()} == {
+        "Tokens": 6,
+        "Sentences": 1,
+        "Words": 6,
+        "UPOS": 5,  # not a
+        "XPOS": 6,
+        "UFeats": 6,  # Odd is no universal feature
+        "AllTags": 5,
+        "Lemmas": 5,  # not cat
+        "UAS": 4,  # not the, .
+        "LAS": 3,  # nor cat
+        "CLAS": 2,  # of dog, saw, cat
+        "MLAS": 0,  # dog lost its det to saw
+        "BLEX": 2,  # dog, saw
+    }
+    assert result["CLAS"] == Score(2, gold=3, predicted=3, aligned=3)
+    assert result["LAS"].to_json() == dict.fromkeys(
+        ("precision", "recall", "f1", "aligned_accuracy"), 50.0
+    )
+    assert result.to_json()["Words"] == {
+        "precision": 100.0,
+        "recall": 100.0,
+        "f1": 100.0,
+        "aligned_accuracy": None,
+    }
+    assert (result.sentences, result.words) == (1, 6)
+
+
+def test_tables_by_hand() -> None:
+    result = evaluate_parser(treebank(GOLD), treebank(PREDICTED))
+    assert result.relations == {
+        "det": Score(1, 2, 2),
+        "nsubj": Score(1, 1, 1),
+        "obj": Score(0, 1, 0),
+        "punct": Score(0, 1, 1),
+        "root": Score(1, 1, 1),
+        "obl": Score(0, 0, 1),  # of obl:arg
+    }
+    # gold distances 1 1 0 1 2 3, predicted 2 1 0 1 2 1; right are the 2nd, 3rd and 4th word
+    assert result.lengths == {
+        "root": Score(1, 1, 1),
+        "1": Score(2, 3, 3),
+        "2": Score(0, 1, 2),
+        "3-6": Score(0, 1, 0),
+        "7-": Score(0, 0, 0),
+    }
+    assert result.confusions == [Confusion("obj", "obl", count=1, right_head=1)]
+    details = result.details_to_json(relations=True, lengths=True, confusions=5)
+    assert details["relations"]["det"] == {
+        "gold": 2, "predicted": 2, "correct": 1, "precision": 50.0, "recall": 50.0, "f1": 50.0
+    }  # fmt: skip
+    assert list(details["lengths"]) == ["root", "1", "2", "3-6", "7-"]
+    assert details["confusions"] == [
+        {"gold": "obj", "predicted": "obl", "count": 1, "right_head": 1}
+    ]
+    assert result.details_to_json() == {}
+
+
+def test_lengths_end_where_their_names_say() -> None:
+    # word 1 is the root and word i depends on it, at distance i - 1: 1 to 8
+    lines = ["1 a _ _ _ _ 0 root", *(f"{i} a _ _ _ _ 1 dep" for i in range(2, 10))]
+    chain = treebank("\n".join(lines))
+    lengths = evaluate_parser(chain, chain).lengths
+    assert {name: score.gold for name, score in lengths.items()} == {
+        "root": 1, "1": 1, "2": 1, "3-6": 4, "7-": 2
+    }  # fmt: skip
+
+
+def test_punctuation_left_out() -> None:
+    result = evaluate_parser(treebank(GOLD), treebank(PREDICTED), punctuation=False)
+    assert result["UAS"] == Score(4, 5, 5, 5)  # all but the
+    assert result["LAS"] == Score(3, 5, 5, 5)  # all but the and cat
+    assert result["UPOS"].gold == 6
+    assert "punct" not in result.relations
+    assert result.lengths["3-6"] == Score(0, 0, 0)
+
+
+def test_punctuation_is_what_the_gold_annotation_says() -> None:
+    stop_is_noun = PREDICTED.replace("PUNCT . _ 5 punct", "NOUN . _ 3 obj")
+    result = evaluate_parser(treebank(GOLD), treebank(stop_is_noun), punctuation=False)
+    assert result["LAS"] == Score(3, 5, 5, 5)
+    assert result.confusions == [Confusion("obj", "obl", count=1, right_head=1)]
+    cat_is_punct = PREDICTED.replace("NOUN NN Number=Sing 3 obl:arg", "PUNCT NN _ 3 punct")
+    result = evaluate_parser(treebank(GOLD), treebank(cat_is_punct), punctuation=False)
+    assert result["LAS"] == Score(3, 5, 5, 5)
+    assert result.confusions == [Confusion("obj", "punct", count=1, right_head=1)]
+
+
+def test_the_length_of_a_right_arc_is_the_gold_one_where_words_differ() -> None:
+    # a depends on c, two words away, or three where b is two
+    gold = treebank("1 a _ _ _ _ 3 dep\n2 bb _ _ _ _ 3 dep\n3 c _ _ _ _ 0 root")
+    predicted = treebank(
+        "1 a _ _ _ _ 4 dep\n2 b _ _ _ _ 4 dep\n3 b _ _ _ _ 4 dep\n4 c _ _ _ _ 0 root"
+    )
+    lengths = evaluate_parser(gold, predicted).lengths
+    assert lengths == {
+        "root": Score(1, 1, 1),
+        "1": Score(0, 1, 1),
+        "2": Score(1, 1, 2),
+        "3-6": Score(0, 0, 0),
+        "7-": Score(0, 0, 0),
+    }
+
+
+def test_a_gold_lemma_that_is_not_known_agrees_with_all() -> None:
+    gold = treebank("1 a _ X _ _ 0 root")
+    predicted = treebank("1 a b X _ _ 0 root")
+    assert evaluate_parser(gold, predicted)["Lemmas"].correct == 1
+    assert evaluate_parser(gold, predicted)["BLEX"].correct == 1
+    assert evaluate_parser(predicted, gold)["Lemmas"].correct == 0
+
+
+def test_words_that_differ() -> None:
+    # cannot | stop against can not | stop; the root is found, its subject is not
+    gold = treebank("1 cannot _ _ _ _ 2 aux\n2 stop _ _ _ _ 0 root")
+    predicted = treebank("1 can _ _ _ _ 3 aux\n2 not _ _ _ _ 3 advmod\n3 stop _ _ _ _ 0 root")
+    result = evaluate_parser(gold, predicted)
+    assert result["Tokens"] == Score(1, 2, 3)
+    assert result["LAS"] == Score(1, 2, 3, 1)
+    # 1 of 3, 1 of 2, 2 / (2 + 3)
+    assert (result["LAS"].precision, result["LAS"].recall) == pytest.approx((100 / 3, 50))
+    assert result["LAS"].f1 == pytest.approx(40)
+    assert result["LAS"].aligned_accuracy == 100
+    assert result["MLAS"].correct == 0  # the aux below stop does not match
+
+
+def test_multiword_tokens_match_by_form() -> None:
+    gold = treebank(
+        "1-2 vámonos\n1 vamos _ _ _ _ 0 root\n2 nos _ _ _ _ 1 obj\n"
+        "3-4 al\n3 a _ _ _ _ 5 case\n4 el _ _ _ _ 5 det\n5 mar _ _ _ _ 1 obl"
+    )
+    predicted = treebank(
+        "1-2 vámonos\n1 Vamos _ _ _ _ 0 root\n2 os _ _ _ _ 1 obj\n"
+        "3 al _ _ _ _ 4 case\n4 mar _ _ _ _ 1 obl"
+    )
+    pairs = align_words(read_annotation(gold), read_annotation(predicted))
+    assert [list(side) for side in pairs] == [[0, 4], [0, 3]]
+    result = evaluate_parser(gold, predicted)
+    assert result["Tokens"] == Score(3, 3, 3)
+    assert result["Words"] == Score(2, 5, 4)
+    assert result["LAS"] == Score(2, 5, 4, 2)
+
+
+def tokens(text: str) -> list[Sentence]:
+    """`a bc=b+c`: the word a and the multiword token bc of the words b and c; trees are chains."""
+    lines: list[str] = []
+    word = 0
+    for token in text.split():
+        form, _, parts = token.partition("=")
+        if parts:
+            lines.append(f"{word + 1}-{word + 1 + parts.count('+')} {form}")
+        for part in (parts or form).split("+"):
+            lines.append(f"{word + 1} {part} _ _ _ _ {word} dep")
+            word += 1
+    return treebank("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "pairs"),
+    [
+        ("ab=x+y c", "ab=x+y c", [(0, 0), (1, 1), (2, 2)]),
+        ("ab=a+b", "a b", [(0, 0), (1, 1)]),
+        ("ab=a+b", "ab", []),
+        # both multiword tokens of either side are in one span, as each sticks out of another
+        ("abc=a+b+c de=d+e", "a bcd=b+c+d e", [(i, i) for i in range(5)]),
+        # the span begins with bc: xa has begun before it, and is in no multiword token
+        ("xa bc=b+c", "x abc=a+b+c", [(1, 2), (2, 3)]),
+        ("abc=a+b+c", "abc=c+a+b", [(0, 1), (1, 2)]),
+        # a and b are equally long: gold words are left out first
+        ("ab=a+b", "ab=b+a", [(1, 0)]),
+        # spans, not forms, tell words apart where there is no multiword token
+        ("a a a", "aa a", [(2, 1)]),
+    ],
+)
+def test_alignments_by_hand(gold: str, predicted: str, pairs: list[tuple[int, int]]) -> None:
+    found = align_words(read_annotation(tokens(gold)), read_annotation(tokens(predicted)))
+    assert list(zip(*(side.tolist() for side in found), strict=True)) == pairs
+
+
+def test_spaces_in_a_word_do_not_count() -> None:
+    gold = treebank("1 10000 _ _ _ _ 0 root")
+    predicted = treebank("1 10x000 _ _ _ _ 0 root")
+    predicted[0].rows[0][FORM] = "10\u00a0000"
+    assert evaluate_parser(gold, predicted)["LAS"].correct == 1
+
+
+RELATIONS = ("root", "nsubj", "nsubj:pass", "det", "case", "punct", "mark", "odd")
+
+
+@st.composite
+def annotations(draw: st.DrawFn, text: str) -> list[Sentence]:
+    """An annotation of a text: sentences, tokens, words, columns and trees are all drawn."""
+    sentences = []
+    for span in draw(partitions(text)):
+        lines: list[list[str]] = []
+        num_words = 0
+        for token in draw(partitions(span)):
+            size = draw(st.sampled_from((1, 1, 1, 0, 2, 3)))
+            if size == 1:
+                forms = [token]
+            else:
+                size = max(size, 1)  # 0 stands for a multiword token of a single word
+                forms = [draw(st.sampled_from(("a", "B", "b", "c", token))) for _ in range(size)]
+                lines.append([f"{num_words + 1}-{num_words + size}", token, *["_"] * 8])
+            for form in forms:
+                num_words += 1
+                tags = [
+                    draw(st.sampled_from(choices))
+                    for choices in (("_", "l", "m"), ("X", "PUNCT"), ("x", "y"))
+                ]
+                feats = draw(st.sampled_from(("_", "Odd=Yes", "Case=Nom|Odd=Yes", "Case=Nom")))
+                lines.append([str(num_words), form, *tags, feats, "_", "_", "_", "_"])
+        heads = draw(trees(num_words))
+        for columns in lines:
+            if "-" not in columns[ID]:
+                columns[6] = str(heads[int(columns[ID]) - 1])
+                columns[7] = draw(st.sampled_from(RELATIONS))
+        joined = "\n".join("\t".join(columns) for columns in lines)
+        sentences.append(parse_sentence(joined, "", 1, "tree"))
+    return sentences
+
+
+def partitions(text: str) -> st.SearchStrategy[list[str]]:
+    """Ways to divide a text into parts."""
+
+    def divide(cuts: set[int]) -> list[str]:
+        bounds = [0, *sorted(cuts), len(text)]
+        return [text[i:j] for i, j in pairwise(bounds)]
+
+    if len(text) == 1:
+        return st.just([text])
+    return st.sets(st.integers(1, len(text) - 1)).map(divide)
+
+
+@st.composite
+def trees(draw: st.DrawFn, num_words: int) -> list[int]:
+    """Heads of a tree: each word but the first of a random order depends on one before it."""
+    order = draw(st.permutations(range(1, num_words + 1)))
+    heads = [0] * num_words
+    for i, word in enumerate(order[1:], start=1):
+        heads[word - 1] = order[draw(st.integers(0, i - 1))]
+    return heads
+
+
+PAIRS = st.text("ab", min_size=1, max_size=8).flatmap(
+    lambda text: st.tuples(annotations(text), annotations(text))
+)
+
+
+@settings(max_examples=100)
+@given(PAIRS)
+def test_agrees_with_the_official_scorer_however_words_differ(
+    pair: tuple[list[Sentence], list[Sentence]],
+) -> None:
+    assert ours(evaluate_parser(*pair)) == judged(*pair)
+
+
+@settings(max_examples=50)
+@given(PAIRS)
+def test_properties(pair: tuple[list[Sentence], list[Sentence]]) -> None:
+    forth, back = evaluate_parser(*pair), evaluate_parser(*reversed(pair))
+    for metric in ("Tokens", "Sentences"):
+        assert forth[metric].correct == back[metric].correct
+    las = forth["LAS"]
+    # the tables divide LAS up, and so do sentences
+    for table in (forth.relations, forth.lengths):
+        assert sum(score.correct for score in table.values()) == las.correct
+        assert sum(score.gold for score in table.values()) == las.gold
+        assert sum(score.predicted for score in table.values()) == las.predicted
+    for metric, counts in forth.by_sentence.items():
+        score = forth[metric]
+        assert counts.sum(axis=0).tolist() == [score.correct, score.gold, score.predicted]
+    assert sum(pair.right_head for pair in forth.confusions) == forth["UAS"].correct - las.correct
+    perfect = evaluate_parser(pair[0], pair[0])
+    assert all(score.f1 in (0, 100) for score in perfect.scores.values())
+    assert perfect.confusions == []
+
+
+def corrupted(sentences: Sequence[Sentence], seed: int) -> list[Sentence]:
+    """A copy with one word in eight or so wrong in each column, and some words split and merged."""
+    rng = random.Random(seed)
+    values = {
+        column: sorted({value for s in sentences for value in s.column(column)})
+        for column in (LEMMA, UPOS, FEATS, DEPREL)
+    }
+    result = []
+    for sentence in sentences:
+        rows = [list(row) for row in sentence.rows]
+        heads = sentence.heads()
+        for row in rows:
+            for column, choices in values.items():
+                if rng.random() < 0.12:
+                    row[column] = rng.choice(choices)
+        # a leaf moves, so that it stays a tree
+        leaves = [w for w in range(1, len(rows) + 1) if w not in heads and heads[w - 1]]
+        if leaves:
+            leaf = rng.choice(leaves)
+            heads[leaf - 1] = rng.choice([w for w in range(1, len(rows) + 1) if w != leaf])
+        lines = []
+        for word, (row, head) in enumerate(zip(rows, heads, strict=True), start=1):
+            row[6] = str(head)
+            lines.extend(line for position, line in sentence.extras if position == word - 1)
+            lines.append("\t".join(row))
+        result.append(parse_sentence("\n".join(lines), "", 1, "tree"))
+    return result
+
+
+def split_and_merged(sentences: Sequence[Sentence], seed: int) -> list[Sentence]:
+    """A copy in which some words are two: the second, split off the end, depends on the first."""
+    rng = random.Random(seed)
+    result = []
+    for sentence in sentences:
+        if sentence.extras or rng.random() < 0.5:
+            result.append(sentence)
+            continue
+        chosen = [rng.random() < 0.1 and len(row[FORM]) > 1 for row in sentence.rows]
+        # number of each word after the splits before it
+        numbers = [0, *(i + 1 + sum(chosen[:i]) for i in range(len(chosen)))]
+        lines = []
+        for i, (row, splits) in enumerate(zip(sentence.rows, chosen, strict=True)):
+            head = str(numbers[int(row[6])])
+            number = numbers[i + 1]
+            form = row[FORM]
+            first, second = (form[:-1], form[-1]) if splits else (form, "")
+            if splits and rng.random() < 0.5:
+                lines.append("\t".join((f"{number}-{number + 1}", form, *["_"] * 8)))
+            lines.append("\t".join((str(number), first, *row[2:6], head, *row[7:])))
+            if splits:
+                columns = (str(number + 1), second, *row[2:6], str(number), "case", "_", "_")
+                lines.append("\t".join(columns))
+        result.append(parse_sentence("\n".join(lines), "", 1, "tree"))
+    return result
+
+
+@pytest.mark.parametrize(
+    "name", ["ewt/en_ewt-ud-dev.conllu", "fr_sequoia/fr_sequoia-ud-dev.conllu"]
+)
+def test_real_treebanks_as_the_official_scorer_sees_them(shared_data: Path, name: str) -> None:
+    gold = list(read_conllu(shared_data / name))[:400]
+    predicted = split_and_merged(corrupted(gold, seed=1), seed=2)
+    result = evaluate_parser(gold, predicted)
+    assert ours(result) == judged(gold, predicted)
+    assert 20 < result["MLAS"].f1 < result["LAS"].f1 < result["Words"].f1 < 100
+
+
+def test_a_file_and_its_sentences_score_the_same(tmp_path: Path) -> None:
+    gold, predicted = treebank(GOLD), treebank(PREDICTED)
+    paths = []
+    for name, sentences in (("gold", gold), ("predicted", predicted)):
+        paths.append(tmp_path / f"{name}.conllu")
+        paths[-1].write_text("".join(s.to_conllu() for s in sentences))
+    assert evaluate_parser(*paths).scores == evaluate_parser(gold, predicted).scores
+
+
+def refused(gold: str, predicted: str) -> tuple[str, str]:
+    annotation = read_annotation(treebank(gold, path="gold"))
+    with pytest.raises(DataError) as caught:
+        compare(annotation, read_annotation(treebank(predicted, path="other")))
+    return str(caught.value), caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "message"),
+    [
+        (
+            "1 a _ _ _ _ 0 root\n2 bcd _ _ _ _ 1 dep",
+            "1 a _ _ _ _ 0 root\n2 b _ _ _ _ 1 dep\n3 xd _ _ _ _ 1 dep",
+            "other:3: the text differs: 'xd', where gold:2 has 'bcd'",
+        ),
+        (
+            "1 a _ _ _ _ 0 root\n2 b _ _ _ _ 1 dep",
+            "1 a _ _ _ _ 0 root",
+            "other:1: the text ends here, but gold:2 goes on with 'b'",
+        ),
+        (
+            "1 a _ _ _ _ 0 root",
+            "1-2 ab\n1 a _ _ _ _ 0 root\n2 b _ _ _ _ 1 dep",
+            "other:1: the text goes on with 'ab', but gold:1 ends it",
+        ),
+    ],
+)
+def test_another_text_is_refused(gold: str, predicted: str, message: str) -> None:
+    found, hint = refused(gold, predicted)
+    assert found == message
+    assert hint.startswith("give an annotation of the same text")
+
+
+def test_another_normal_form_is_named() -> None:
+    message, hint = refused("1 é _ _ _ _ 0 root", "1 e\u0301 _ _ _ _ 0 root")
+    assert message.startswith("other:1: the text differs")
+    assert "NFC" in hint
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"),
+    [
+        ("0 0", "two roots"),
+        ("2 1", "no root"),
+        ("0 3", "token 2 has head 3, but the sentence has 2 tokens"),
+        ("0 2", "cycle"),
+        ("0 _", "no word number"),
+    ],
+)
+def test_what_is_no_tree_is_refused(tmp_path: Path, heads: str, message: str) -> None:
+    first, second = heads.split()
+    broken = treebank(f"1 a _ _ _ _ {first} dep\n2 b _ _ _ _ {second} dep", path="p")
+    with pytest.raises(DataError, match=message):
+        evaluate_parser(broken, broken)
+    file = tmp_path / "broken.conllu"
+    file.write_text(broken[0].to_conllu())
+    with pytest.raises(DataError, match=message) as caught:
+        evaluate_parser(file, file)
+    assert caught.value.line is not None
+    assert "--skip-invalid" not in caught.value.hint  # which would change the text
+
+
+def counts(*right: int, words: int = 10) -> dict[str, Any]:
+    """The counts of sentences with so many words right each."""
+    return {"LAS": np.array([[num, words, words] for num in right], np.int64)}
+
+
+def test_bootstrap_against_all_samples_of_two_sentences() -> None:
+    # of sentences with leads of +2 and -1 in 10 words, the observed lead is 5 points; samples are
+    # both of the first (+20), one each (+5, twice as often), both of the second (-10). As far as
+    # 5 from 5 are all but +5, so p is 1/2; the interval is from -10 to 20.
+    result = paired_bootstrap(counts(5, 5), counts(7, 4), samples=40_000)["LAS"]
+    assert result.difference == pytest.approx(5)
+    # four standard deviations of a mean of 40,000 draws: 4 * sqrt(.25 / 40000) = 0.01
+    assert result.p_value == pytest.approx(0.5, abs=0.01)
+    assert (result.low, result.high) == pytest.approx((-10, 20))
+    assert result.samples == 40_000
+
+
+def test_bootstrap_of_a_sure_and_of_no_lead() -> None:
+    better = paired_bootstrap(counts(*[5] * 30), counts(*[6] * 30), samples=999)["LAS"]
+    # every sample has the observed lead of 10 points: only the observed treebank itself counts
+    assert better.p_value == 1 / 1000
+    assert better.difference == better.low == better.high == pytest.approx(10)
+    assert paired_bootstrap(counts(5, 6), counts(5, 6), samples=99)["LAS"].p_value == 1
+
+
+def test_bootstrap_is_seeded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = counts(5, 6, 7, 1), counts(6, 5, 9, 2)
+    result = paired_bootstrap(first, second, samples=500, seed=3)
+    monkeypatch.setattr("seqtool.parsing.significance._BLOCK", 4 * 7)
+    assert paired_bootstrap(first, second, samples=500, seed=3) == result
+    assert paired_bootstrap(first, second, samples=500, seed=4) != result
+
+
+def test_significance_of_two_evaluations() -> None:
+    gold = treebank(GOLD, GOLD)
+    first = evaluate_parser(gold, treebank(PREDICTED, PREDICTED))
+    second = evaluate_parser(gold, treebank(GOLD, PREDICTED))
+    leads = compare_evaluations(first, second, samples=50)
+    # 9 of 12 words instead of 6 have the right head and relation; 3 of 6 not 0 in MLAS
+    assert leads["LAS"].difference == pytest.approx(25)
+    assert leads["MLAS"].difference == pytest.approx(50)
+    assert list(leads) == ["UAS", "LAS", "CLAS", "MLAS", "BLEX"]

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seqtool.corpora.conllu import Sentence, read_conllu
+from seqtool.corpora.sentence import parse_sentence
+from seqtool.errors import DataError
+from seqtool.parsing.render import FORMATS, Format, render
+from seqtool.parsing.render.marked import mark, printable
+
+GOLDEN = Path(__file__).parent / "golden"
+TREES, GOLD = GOLDEN / "trees.conllu", GOLDEN / "trees.gold.conllu"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sentence(
+    heads: list[int],
+    forms: list[str] | None = None,
+    relations: list[str] | None = None,
+    line: int = 1,
+) -> Sentence:
+    forms = forms or ["w"] * len(heads)
+    relations = relations or ["dep"] * len(heads)
+    lines = [
+        f"{i}\t{form}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_"
+        for i, (form, head, relation) in enumerate(zip(forms, heads, relations, strict=True), 1)
+    ]
+    return parse_sentence("\n".join(lines), "file", line, "columns")
+
+
+def drawn(form: Format, *sentences: Sentence, gold: list[Sentence] | None = None) -> str:
+    return "".join(render(sentences, form, gold=gold))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """Heads of any tree of up to ten words, crossing arcs and all."""
+    num_words = draw(st.integers(1, 10))
+    order = draw(st.permutations(range(1, num_words + 1)))
+    heads = [0] * num_words
+    for i, word in enumerate(order[1:], start=1):
+        heads[word - 1] = order[draw(st.integers(0, i - 1))]
+    return heads
+
+
+# in the terminal
+
+
+def test_trees_in_the_terminal() -> None:
+    """The expected file was checked by hand: each ● hangs on the line that leads to its head's."""
+    expected = (GOLDEN / "trees.txt").read_text(encoding="utf-8")
+    assert "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD))) == expected
+
+
+def read_drawing(lines: list[str]) -> list[int]:
+    """Find the head of each word by following the lines of a drawing."""
+    heads = []
+    for row, line in enumerate(lines):
+        column = line.index("●") - 1
+        # to the left, under what passes over
+        while column >= 0 and line[column] in "─│":
+            column -= 1
+        if column < 0 or line[column] == " ":
+            heads.append(0)
+            continue
+        steps = {"┌": [1], "└": [-1], "├": [-1, 1]}[line[column]]
+        found = []
+        for step in steps:
+            at = row + step
+            while 0 <= at < len(lines) and lines[at][column] in "│├":
+                at += step
+            if 0 <= at < len(lines) and lines[at][column] == "●":
+                found.append(at + 1)
+        assert len(found) == 1
+        heads.append(found[0])
+    return heads
+
+
+@given(trees())
+@example([2, 0, 2])
+@example([3, 4, 0, 3])
+def test_a_drawing_shows_its_tree(heads: list[int]) -> None:
+    lines = drawn("tree", sentence(heads)).splitlines()
+    assert lines[0].startswith("# ")
+    assert lines[-1] == ""
+    assert read_drawing(lines[1:-1]) == heads
+
+
+def cells(text: str) -> int:
+    """Cells of a terminal, for characters whose width nobody disputes."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+WORDS = st.lists(
+    st.sampled_from(["a", "é", "e\u0301", "한", "中", "。"]), min_size=1, max_size=5
+).map("".join)
+
+
+@given(st.lists(WORDS, min_size=2, max_size=6))
+def test_columns_line_up_however_wide_characters_are(forms: list[str]) -> None:
+    heads = [0, *range(1, len(forms))]
+    relations = [f"relation{i}" for i in range(len(forms))]
+    lines = drawn("tree", sentence(heads, forms, relations)).splitlines()[1:-1]
+    assert len({cells(line.partition("  X  ")[0]) for line in lines}) == 1
+    assert len({cells(line.partition(" relation")[0]) for line in lines}) == 1
+    for form, line in zip(forms, lines, strict=True):
+        assert f" {form} " in line
+
+
+def test_words_from_right_to_left_do_not_turn_the_line() -> None:
+    text = drawn("tree", sentence([0, 1, 1], ["كلب", "dog", "1"]))
+    isolated = "\N{FIRST STRONG ISOLATE}كلب\N{POP DIRECTIONAL ISOLATE}"
+    assert f" {isolated}  X" in text
+    assert all(line.startswith("\N{LEFT-TO-RIGHT MARK}") for line in text.splitlines() if line)
+    assert "\N{LEFT-TO-RIGHT MARK}" not in drawn("tree", sentence([0], ["dog"]))
+
+
+def test_colours_add_nothing_but_colours() -> None:
+    plain = "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD)))
+    coloured = "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD), colour=True))
+    escapes = re.compile(r"\x1b\[[\d;]*m")
+    stripped = "\n".join(line.rstrip() for line in escapes.sub("", coloured).split("\n"))
+    assert stripped == plain
+    assert "\x1b[31mobl\x1b[0m" in coloured  # wrong, so red
+
+
+# as pictures
+
+
+def elements(svg: str, kind: str) -> list[ElementTree.Element]:
+    root = ElementTree.fromstring(svg)
+    return [e for e in root.iter() if e.get("class") == kind]
+
+
+def arcs(svg: str) -> list[tuple[float, float, float]]:
+    """(left end, right end, top) of each arc that is not the root's."""
+    found = []
+    for element in elements(svg, "arc"):
+        path = element.get("d", "")
+        if "Q" in path:
+            start = float(path[1:].split(" ")[0])
+            top = float(path.split("Q")[1].split(" ")[1])
+            end = float(path.split("Q")[2].split(" ")[2].split("V")[0])
+            found.append((min(start, end), max(start, end), top))
+    return found
+
+
+@given(trees())
+def test_arcs_of_a_picture(heads: list[int]) -> None:
+    svg = drawn("svg", sentence(heads))
+    found = arcs(svg)
+    assert len(found) == len(heads) - 1
+    assert len(elements(svg, "arrow")) == len(heads)
+    ends = [end for left, right, _ in found for end in (left, right)]
+    assert len(set(ends)) == len(ends)  # no two arcs meet at one point
+    for (left, right, top), (other_left, other_right, other_top) in combinations(found, 2):
+        if left < other_left and other_right < right:
+            assert top < other_top  # what goes over another one is above it
+        if max(left, other_left) < min(right, other_right):
+            assert top != other_top  # horizontal lines never run into each other
+    root = ElementTree.fromstring(svg)
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    for element in root.iter(f"{SVG}text"):
+        assert 0 < float(element.get("x", "")) < width
+        assert 0 < float(element.get("y", "")) < height
+    assert all(0 < left < right < width and 0 < top < height for left, right, top in found)
+
+
+@example([0, *[1] * 9], ["a"] * 10, "relation:long")
+@given(trees(), st.lists(WORDS, min_size=10, max_size=10), st.sampled_from(["r", "relation:long"]))
+def test_words_and_relations_do_not_overlap(
+    heads: list[int], forms: list[str], relation: str
+) -> None:
+    num_words = len(heads)
+    svg = drawn("svg", sentence(heads, forms[:num_words], [relation] * num_words))
+    middles = [float(e.get("x", "")) for e in elements(svg, "form")]
+    # of a character: 8 pixels of a word's 16 a cell, 6 of a relation's 11
+    widths = [8 * cells(form) for form in forms]
+    for (first, a), (second, b) in pairwise(zip(middles, widths, strict=False)):
+        assert first + a / 2 < second - b / 2
+    for left, right, _ in arcs(svg):
+        assert right - left > 6 * len(relation)
+
+
+def test_a_projective_tree_has_no_crossing_arcs() -> None:
+    # the dog that barked at us came ; arcs 1-2, 4-2, 3-4, 6-4, 5-6, 2-7, 8-7
+    found = arcs(drawn("svg", sentence([2, 7, 4, 2, 6, 4, 0, 7])))
+    assert len(found) == 7
+    for (left, right, _), (other_left, other_right, _) in combinations(found, 2):
+        assert not left < other_left < right < other_right
+        assert not other_left < left < other_right < right
+
+
+def test_any_word_is_shown_as_it_is() -> None:
+    forms = ["<script>alert(1)</script>", "&amp;", '"', "it's", "a\x1b[31m\x00"]
+    shown = [*forms[:4], "a\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}"]
+    broken = sentence([0, 1, 1, 1, 1], forms)
+    svg = drawn("svg", broken)
+    assert [element.text for element in elements(svg, "form")] == shown
+    html = drawn("html", broken)
+    assert "<script" not in html
+    assert "\x1b" not in drawn("tree", broken)
+    assert [word["form"] for word in json.loads(drawn("json", broken))["words"]] == forms
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=5))
+def test_what_is_printable_can_stand_in_xml(text: str) -> None:
+    shown = printable(text)
+    assert len(shown) == len(text)
+    escaped = shown.replace("&", "&amp;").replace("<", "&lt;")
+    assert ElementTree.fromstring(f"<a>{escaped}</a>").text == (shown or None)
+    assert not any(unicodedata.category(c) == "Cc" for c in shown)
+
+
+def test_wrong_arcs_are_marked_in_a_picture() -> None:
+    svg = "".join(render(read_conllu(TREES), "svg", gold=read_conllu(GOLD)))
+    relations = {
+        kind: [text.text for group in elements(svg, kind) for text in group.iter(f"{SVG}text")]
+        for kind in ("wrong", "gold")
+    }
+    # nsubj for nsubj:outer is right: subtypes do not count
+    assert relations == {"wrong": ["obl", "acl:relcl"], "gold": ["obj", "advcl"]}
+    assert elements(drawn("svg", *read_conllu(TREES)), "wrong") == []
+    assert [element.text for element in elements(svg, "surface")] == ["왔다"]
+
+
+def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
+    svg = drawn("svg", sentence([2, 0, 2], ["الكلب", "نبح", "."]))
+    middles = [float(element.get("x", "")) for element in elements(svg, "form")]
+    assert middles == sorted(middles, reverse=True)
+
+
+class Tags(HTMLParser):
+    """Checks that elements are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.addresses: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in ("meta", "path", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("meta", "path", "rect"):
+            assert self.open.pop() == tag
+
+
+def test_html_is_one_page_that_needs_nothing_else() -> None:
+    html = "".join(render(read_conllu(TREES), "html", gold=read_conllu(GOLD)))
+    tags = Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert tags.seen.count("section") == tags.seen.count("svg") == 4
+    assert tags.addresses == []
+    assert not {"script", "link", "img"} & set(tags.seen)
+    assert "url(" not in html
+    assert html.count("1 wrong arc<") == html.count("0 wrong arcs<") == 2
+    assert '<p dir="auto">비가 왔다.</p>' in html
+
+
+# as objects
+
+
+def test_json_holds_every_column() -> None:
+    sentences = list(read_conllu(TREES))
+    objects = [json.loads(line) for line in drawn("json", *sentences).splitlines()]
+    for read, found in zip(sentences, objects, strict=True):
+        rows = [list(map(str, word.values())) for word in found["words"]]
+        assert rows == read.rows
+    names = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+    assert list(objects[0]["words"][0]) == names
+    assert [found["id"] for found in objects] == ["projective", "crossing", "multiword", "leftward"]
+    assert [found["text"] for found in objects] == [
+        "The dog barked at us.",
+        "A dog came today who barked",  # put together from the words
+        "비가 왔다.",
+        "الكلب نبح",
+    ]
+    token = objects[2]["multiword_tokens"][0]
+    assert (token["first"], token["last"], token["form"]) == (2, 3, "왔다")
+    assert objects[2]["empty_nodes"][0]["id"] == "3.1"
+    assert objects[2]["empty_nodes"][0]["after"] == 3
+    assert "multiword_tokens" not in objects[0]
+
+
+def test_json_beside_gold() -> None:
+    text = "".join(render(read_conllu(TREES), "json", gold=read_conllu(GOLD)))
+    words = json.loads(text.splitlines()[0])["words"]
+    assert [word["wrong"] for word in words] == [False, False, False, False, True, False]
+    assert words[4]["gold"] == {"head": 3, "deprel": "obj"}
+    assert words[1]["gold"] == {"head": 3, "deprel": "nsubj:outer"}
+
+
+# errors
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_no_tree_is_refused(form: Format) -> None:
+    with pytest.raises(DataError, match="cycle") as caught:
+        drawn(form, sentence([0, 3, 2]))
+    assert (caught.value.path, caught.value.line) == ("file", 2)
+
+
+def test_gold_sentences_that_do_not_fit_are_refused() -> None:
+    first, second = sentence([0, 1]), sentence([0, 1], line=4)
+    other = sentence([0, 1], ["w", "v"])
+    with pytest.raises(DataError, match="file:1: the words differ from those of file:1"):
+        drawn("json", first, gold=[other])
+    with pytest.raises(DataError, match="file:4: there is no gold sentence for this one"):
+        drawn("json", first, second, gold=[first])
+    with pytest.raises(DataError, match="file:4: the gold sentence has no counterpart"):
+        drawn("json", first, gold=[first, second])
+
+
+def test_correction() -> None:
+    gold = sentence([0, 1, 1], relations=["root", "nsubj", "obj:x"])
+    ours = sentence([2, 0, 1], relations=["nsubj", "root", "obj:y"])
+    marked = mark(ours, gold)
+    assert [marked.correction(word) for word in (1, 2, 3)] == [(0, "root"), (1, "nsubj"), None]
+    assert marked.num_wrong() == 2
+    assert mark(ours).correction(1) is None
+
+
+def test_sentences_are_drawn_as_they_come() -> None:
+    taken = []
+
+    def endless() -> object:
+        while True:
+            taken.append(1)
+            yield sentence([0])
+
+    for form in ("tree", "html", "json"):
+        taken.clear()
+        pieces = render(endless(), form)  # type: ignore[arg-type]
+        next(pieces)
+        next(pieces)
+        assert len(taken) <= 2
