@@ -296,8 +296,18 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     return LOADERS[header.kind](directory, header, device=device)
 
 
-def check_output(path: str | Path, *, force: bool) -> None:
+def check_output(
+    path: str | Path,
+    *,
+    force: bool,
+    hint: str = "continue it with --resume, replace it with --force, or choose another with -o",
+) -> None:
     """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
+
+    Args:
+        path: the directory.
+        force: replace what is there.
+        hint: what to do about a model that is there.
 
     Raises:
         OutputError: it exists and may not be replaced.
@@ -320,8 +330,4 @@ def check_output(path: str | Path, *, force: bool) -> None:
             path=path,
         )
     if not force:
-        raise OutputError(
-            "exists already",
-            hint="continue it with --resume, replace it with --force, or choose another with -o",
-            path=path,
-        )
+        raise OutputError("exists already", hint=hint, path=path)

@@ -26,6 +26,7 @@ from seqtool.cli.options import (
     emit,
     note,
 )
+from seqtool.errors import counted
 
 if TYPE_CHECKING:
     from seqtool.language_model import LMEvaluation
@@ -167,9 +168,10 @@ def _show(
     """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
     symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
     words = result.tokens - result.sentences
+    sentences = counted(result.sentences, "sentence")
     text = text if result.split is None else f"{text} ({result.split})"
     rows = [
-        ("text", f"{text}: {result.sentences:,} sentences, {result.tokens:,} tokens with </s>"),
+        ("text", f"{text}: {sentences}, {result.tokens:,} tokens with </s>"),
         *model,
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
     ]

@@ -100,7 +100,7 @@ def check_mixing(
         DataError: a text is not there, when there is one to tune on first.
         OutputError: the mixture would replace something.
     """
-    from seqtool.errors import ConfigError, OutputError
+    from seqtool.errors import ConfigError
 
     given = {"--tune": tune is not None, "--save-mixture": output is not None}
     for name in (name for name, is_given in given.items() if is_given and len(models) < 2):
@@ -121,11 +121,8 @@ def check_mixing(
     from seqtool.mixture.directory import check_apart
 
     check_apart(output, models)
-    try:
-        checkpoint.check_output(output, force=force)
-    except OutputError as error:
-        hint = "replace it with --force, or choose another directory"
-        raise OutputError(error.message, hint=hint, path=error.path) from error
+    hint = "replace it with --force, or choose another directory"
+    checkpoint.check_output(output, force=force, hint=hint)
 
 
 def save_measured(

@@ -31,6 +31,14 @@ FieldOption = Annotated[
         show_default=False,
     ),
 ]
+SpecialTokensOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|unknown|skip|refuse",
+        help="A literal <unk>, <s> or </s> in the text: <unk> is the unknown word and the "
+        "others are refused (auto), all are unknown words, left out, or refused.",
+    ),
+]
 LowercaseOption = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
 
 

@@ -11,6 +11,7 @@ from seqtool.cli.ngram import (
     FieldOption,
     InputsArgument,
     LowercaseOption,
+    SpecialTokensOption,
     stage_bars,
     text_or_sample,
 )
@@ -59,6 +60,7 @@ def counts(
             "--output", "-o", metavar="FILE", help="Write them there as TSV.", show_default=False
         ),
     ] = None,
+    special_tokens: SpecialTokensOption = "auto",
     lowercase: LowercaseOption = False,
     field: FieldOption = None,
     threads: ThreadsOption = None,
@@ -67,10 +69,12 @@ def counts(
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
+    from seqtool.config import from_dict
     from seqtool.ngram.config import NgramConfig
     from seqtool.ngram.train import count_text
 
-    config = NgramConfig(order=order, lowercase=lowercase)
+    values = {"order": order, "special_tokens": special_tokens, "lowercase": lowercase}
+    config: NgramConfig = from_dict(NgramConfig, values)
     with stage_bars() as on_progress:
         counted, vocabulary = count_text(
             text_or_sample(inputs, "counting"),
@@ -92,10 +96,11 @@ def counts(
         filters=filters or (),
         boundaries=boundaries,
     )
+    if output is not None or not as_json:
+        _show_listing(listing, vocabulary, output)
     if as_json:
         emit(_listing_to_json(listing, vocabulary, order))
         return
-    _show_listing(listing, vocabulary, output)
     note(f"{len(listing.counts):,} of {listing.distinct:,} n-grams of order {order}")
 
 

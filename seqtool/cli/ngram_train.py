@@ -16,6 +16,7 @@ from seqtool.cli.ngram import (
     FieldOption,
     InputsArgument,
     LowercaseOption,
+    SpecialTokensOption,
     stage_bars,
     text_or_sample,
 )
@@ -28,6 +29,7 @@ from seqtool.cli.options import (
     note,
     show_table,
 )
+from seqtool.errors import counted
 
 if TYPE_CHECKING:
     from seqtool.ngram.config import NgramConfig
@@ -95,14 +97,7 @@ def train(
         float | None,
         typer.Option(metavar="X", help="The factor of stupid-backoff (0.4).", show_default=False),
     ] = None,
-    special_tokens: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|unknown|skip|refuse",
-            help="A literal <unk>, <s> or </s> in the text: <unk> is the unknown word and the "
-            "others are refused (auto), all are unknown words, left out, or refused.",
-        ),
-    ] = "auto",
+    special_tokens: SpecialTokensOption = "auto",
     lowercase: LowercaseOption = False,
     field: FieldOption = None,
     arpa: Annotated[
@@ -207,7 +202,7 @@ def _show_training(trained: NgramTraining) -> None:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     words = trained.num_tokens - trained.num_sentences
     note(
-        f"{trained.num_sentences:,} sentences, {trained.num_tokens:,} tokens with </s>, "
+        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
         f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
         f"vocabulary of {trained.vocabulary_size:,}"
     )

@@ -386,7 +386,8 @@ def _to_number(text: str) -> float | None:
 
 def _shown(text: str) -> str:
     """Return a text of a damaged file as a message can hold it."""
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+    shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
+    return shown.replace("\\\\", "\\")  # the backslashes of sections
 
 
 def _join(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:

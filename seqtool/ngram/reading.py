@@ -72,7 +72,7 @@ def read_ids(
             words.add(block)
         except DataError as error:
             path, line = reader.locate(error.line or 1)
-            hint = "remove it, or train with --special-tokens unknown or skip"
+            hint = "remove it, or choose --special-tokens unknown or skip"
             raise DataError(error.message, hint=hint, path=path, line=line) from error
     source = inputs[0] if len(inputs) == 1 else None
     _check(words.num_tokens, words.num_sentences, config.order, source)

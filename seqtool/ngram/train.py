@@ -15,7 +15,7 @@ from seqtool.config import to_dict
 from seqtool.corpora.preparation import INFO_FILE
 from seqtool.corpora.splits import plan_splits
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ConfigError, OutputError
+from seqtool.errors import ConfigError, DataError, OutputError
 from seqtool.language_model import evaluate_lm
 from seqtool.ngram.arpa import check_symbols, read_arpa, write_arpa
 from seqtool.ngram.config import NgramConfig
@@ -28,6 +28,8 @@ from seqtool.vocabulary import Vocabulary
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
+
+_EXISTS = "replace it with --force, or choose another with -o"
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def import_arpa(
         ModelError: the file is no ARPA file, or damaged.
         OutputError: the output exists.
     """
-    checkpoint.check_output(output, force=force)
+    checkpoint.check_output(output, force=force, hint=_EXISTS)
     notes: list[str] = []
     table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
     model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
@@ -256,7 +258,7 @@ def _check_output(
     paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
-    checkpoint.check_output(output, force=force)
+    checkpoint.check_output(output, force=force, hint=_EXISTS)
     for path in paths:
         if output.exists() and Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(
@@ -273,6 +275,9 @@ def _is_corpus(path: str | Path) -> bool:
 
 def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
     """Return what to train on, and what to measure the model on, if there is such a thing."""
+    for path in paths:
+        if (Path(path) / checkpoint.HEADER).is_file():
+            raise DataError("is a model, not a text", hint="name what it was made from", path=path)
     if any(_is_corpus(path) for path in paths):
         from seqtool.corpora.prepared import PreparedCorpus
 

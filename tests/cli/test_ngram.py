@@ -172,7 +172,13 @@ def test_unusable_texts(seqtool: Run) -> None:
     error, _ = two_lines(seqtool("ngram", "train", "special.txt"))
     assert error.startswith("error: special.txt:1: ")
     seqtool("ngram", "train", "text.txt", "--order", 1, "-o", "m")
-    assert "exists already" in two_lines(seqtool("ngram", "train", "text.txt", "-o", "m"))[0]
+    assert two_lines(seqtool("ngram", "train", "text.txt", "-o", "m")) == (
+        "error: m: exists already",
+        "hint: replace it with --force, or choose another with -o",
+    )
+    for command in ("train", "counts"):
+        error, _ = two_lines(seqtool("ngram", command, "m"))
+        assert error == "error: m: is a model, not a text"
 
 
 def test_the_sample_is_the_default(seqtool: Run) -> None:
@@ -265,7 +271,11 @@ def test_counts_to_a_file_and_as_json(seqtool: Run, monkeypatch: pytest.MonkeyPa
     assert len(seqtool("ngram", "counts", "text.txt").stdout.splitlines()) == 2
     result = seqtool("ngram", "counts", "text.txt", "--boundaries", "-o", "counts.tsv")
     assert result.stdout == ""
-    assert len(Path("counts.tsv").read_text().splitlines()) == 1 + 8  # all of them
+    written = Path("counts.tsv").read_text()
+    assert len(written.splitlines()) == 1 + 8  # all of them
+    words = ("ngram", "counts", "text.txt", "--boundaries", "-o", "again.tsv", "--json")
+    assert len(json.loads(seqtool(*words).stdout)["ngrams"]) == 8
+    assert Path("again.tsv").read_text() == written
     answer = json.loads(
         seqtool("ngram", "counts", "text.txt", "--order", 3, "--filter", "cat", "--json").stdout
     )
@@ -281,6 +291,18 @@ def test_counts_refuses(seqtool: Run) -> None:
     error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "--filter", "dgo"))
     assert error == "error: the word 'dgo' does not occur in the text"
     assert seqtool("ngram", "counts", "text.txt", "--sort", "size").code == 2
+
+
+def test_counts_of_special_tokens(seqtool: Run) -> None:
+    Path("special.txt").write_text("a <s> b\n")
+    _, hint = two_lines(seqtool("ngram", "counts", "special.txt"))
+    assert hint == "hint: remove it, or choose --special-tokens unknown or skip"
+    listed = {}
+    for policy in ("unknown", "skip"):
+        words = ("ngram", "counts", "special.txt", "--special-tokens", policy, "--json")
+        listed[policy] = [row["ngram"] for row in json.loads(seqtool(*words).stdout)["ngrams"]]
+    assert listed["skip"] == [["a", "b"]]
+    assert sorted(listed["unknown"]) == [["<unk>", "b"], ["a", "<unk>"]]
 
 
 def test_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_what_is_written_is_read(
     tmp_path: Path, model: tuple[Ngrams, Vocabulary], packed: bool, order: random.Random
 ) -> None:
     table = table_of(*model)
-    path = tmp_path / ("x.arpa.gz" if packed else "x.arpa")
+    path = tmp_path / ("x.arpa.GZ" if packed else "x.arpa")
     write_arpa(table, model[1], path)
     found, vocabulary, notes = read(path)
     assert vocabulary == model[1]
