@@ -10,6 +10,9 @@ from pickle import UnpicklingError  # only to catch Numba's; seqtool itself pick
 from typing import Any
 
 import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
 
 # what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
 _DAMAGED = (
@@ -57,3 +60,31 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
             return numba.njit(signature, nogil=True, **options)(function)
 
     return decorate
+
+
+def in_llvm(function: Callable[..., Any]) -> Any:
+    """Make a function for compiled code from one that returns its signature and writes its LLVM."""
+    return intrinsic(function)
+
+
+def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Return the address of an element of a vector, in LLVM; no bounds are checked."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+@in_llvm
+def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
+    """Ask memory for the element of a vector that will be read soon, and do not wait for it."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        address = element(context, builder, signature.args[0], *arguments)
+        # to be read, into the first cache, as data
+        options = [number(0), number(3), number(1)]
+        builder.call(prefetch, [builder.bitcast(address, pointer), *options])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate

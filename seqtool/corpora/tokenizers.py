@@ -358,6 +358,6 @@ def refuse_special_words(block: bytes) -> None:
 def _refusal(symbol: str, line: int | None = None) -> DataError:
     return DataError(
         f"the text contains the special symbol {symbol} as a word",
-        hint="remove it, or prepare with --special-tokens unknown or skip",
+        hint="remove it, or prepare or train with --special-tokens unknown or skip",
         line=line,
     )

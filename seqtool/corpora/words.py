@@ -2,14 +2,17 @@
 
 A hash table from words to ids, laid out in flat arrays so that compiled code can read and grow it:
 
-    slots    uint64 [capacity]      0 = empty, else  high half of the word's hash | id + 1
+    slots    uint64 [2 * capacity]  0 = empty, else  high half of the word's hash | id + 1;  then
+                                    the first 8 bytes of the word and of the blank that ends it
     hashes   uint64 [max_words]     the whole hash of each word, to rebuild `slots` when it grows
     starts   int64  [max_words+1]   word i is  arena[starts[i]:starts[i+1]]
     arena    uint8  [...]           the bytes of all words, one after another
-    counts   int64  [max_words]     how often each word was read
+    counts   int64  [max_words]     how often each word was added
 
-Two words of the same hash cannot be taken for one another: the bytes are always compared.
-Words are split on space, tab, LF and CR only, which are ASCII, so UTF-8 needs no decoding here.
+So a word of up to 7 bytes is known from its slot alone. Two words of the same hash cannot be taken
+for one another: the bytes are always compared. Words are split on space, tab, LF and CR only, which
+are ASCII, so UTF-8 needs no decoding here. Some hundred words are split off and hashed before they
+are looked up, so that their slots come from memory meanwhile.
 
 This module imports Numba (0.3 s), so it is imported on use only.
 """
@@ -21,9 +24,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.compiled import compiled, element, fetch, in_llvm
 from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
 from seqtool.errors import ModelError
 from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
@@ -36,9 +40,111 @@ _HIGH = np.uint64(0xFFFFFFFF00000000)
 _LOW = np.uint64(0x00000000FFFFFFFF)
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
-_ONE, _EIGHT, _SHIFT, _ZERO = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(0)
+_ONE, _SHIFT, _ZERO = np.uint64(1), np.uint64(32), np.uint64(0)
+_ONES = np.uint64(0x0101010101010101)  # times a byte: eight of it
+_HIGHEST = np.uint64(0x8080808080808080)
+_BATCH = 256  # words; their slots fit into the first cache
 
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
+
+
+@in_llvm
+def _load(typing_context, data, position):  # type: ignore[no-untyped-def]
+    """Return the eight bytes from a position on, the first of them lowest."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        number = ir.IntType(64)
+        address = element(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, number.as_pointer()), align=1)
+
+    return types.uint64(data, types.uint64), generate
+
+
+@in_llvm
+def _num_zeros(typing_context, bits):  # type: ignore[no-untyped-def]
+    """Return the number of zeros below the lowest bit that is set, 64 for 0."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.cttz(arguments[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), generate
+
+
+@compiled(types.uint64(types.uint64))
+def _zero_bytes(chunk):  # type: ignore[no-untyped-def]
+    """Set the highest bit of the first byte that is 0, and perhaps of some after it."""
+    return (chunk - _ONES) & ~chunk & _HIGHEST
+
+
+@compiled(types.uint64(types.uint64))
+def _blanks(chunk):  # type: ignore[no-untyped-def]
+    """Set the highest bit of the first byte that is a blank, and perhaps of some after it."""
+    return (
+        _zero_bytes(chunk ^ (_ONES * np.uint64(_SPACE)))
+        | _zero_bytes(chunk ^ (_ONES * np.uint64(_LF)))
+        | _zero_bytes(chunk ^ (_ONES * np.uint64(_TAB)))
+        | _zero_bytes(chunk ^ (_ONES * np.uint64(_CR)))
+    )
+
+
+@compiled(types.uint64(types.uint64, types.uint64))
+def _mix(hash_, chunk):  # type: ignore[no-untyped-def]
+    hash_ = (hash_ ^ chunk) * _MULTIPLIER
+    return hash_ ^ (hash_ >> _SHIFT)
+
+
+@compiled(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+        *(_bytes_in, types.int64, types.uint64[::1]),
+        *(types.int64[:, ::1], types.uint64[:, ::1]),
+    )
+)
+def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-def]
+    """Split words off a block, from a position on.
+
+    Args:
+        block: of text.
+        position: in it.
+        slots: to look them up in.
+        places: [2, _BATCH] is filled with begin and end of each; an end of 0 is a line's.
+        chunks: [2, _BATCH] is filled with the hash and the first chunk of each.
+
+    Returns:
+        Their number and the position after them.
+    """
+    mask = np.uint64(slots.shape[0] // 2 - 1)
+    num, size = np.int64(0), block.shape[0]
+    space = np.uint64(_SPACE)
+    while position < size and num < _BATCH:
+        byte = block[position]
+        if byte <= _SPACE and byte in (_SPACE, _LF, _TAB, _CR):
+            position += 1
+            if byte == _LF:
+                places[0, num], places[1, num] = position - 1, 0
+                num += 1
+            continue
+        begin, hash_, first, length = position, _SEED, _ZERO, np.uint64(8)
+        while length == np.uint64(8):  # of the chunk; less when the word ends in it
+            if position + 8 <= size:
+                chunk = _load(block, np.uint64(position))
+            else:  # as if blanks came after the block
+                chunk = _ONES * space
+                for i in range(size - 1, position - 1, -1):
+                    chunk = (chunk << np.uint64(8)) | np.uint64(block[i])
+            length = _num_zeros(_blanks(chunk)) >> np.uint64(3)
+            if length < np.uint64(8):
+                bits = length << np.uint64(3)
+                chunk = (chunk & ((_ONE << bits) - _ONE)) | (space << bits)
+            if position == begin:
+                first = chunk
+            hash_ = _mix(hash_, chunk)
+            position += np.int64(length)
+        hash_ = _mix(hash_, _ZERO)
+        fetch(slots, np.uint64(2) * (hash_ & mask))
+        places[0, num], places[1, num] = begin, position
+        chunks[0, num], chunks[1, num] = hash_, first
+        num += 1
+    return num, position
 
 
 @compiled(
@@ -65,99 +171,84 @@ def _scan(  # type: ignore[no-untyped-def]
     brought up to date; the caller goes on from there after making room.
     """
     position, written, num_words, used = state[0], state[1], state[2], state[3]
-    mask = np.uint64(slots.shape[0] - 1)
+    mask, two = np.uint64(slots.shape[0] // 2 - 1), np.uint64(2)
+    places, chunks = np.empty((2, _BATCH), np.int64), np.empty((2, _BATCH), np.uint64)
     result = _DONE
-    while position < block.shape[0]:
-        byte = block[position]
-        if byte <= _SPACE:
-            if byte == _LF:
+    while position < block.shape[0] and result == _DONE:
+        num, position = _split(block, position, slots, places, chunks)
+        for k in range(num):
+            start, end, hash_, first = places[0, k], places[1, k], chunks[0, k], chunks[1, k]
+            if end == 0:
                 out[written] = EOS_ID
                 written += 1
-                position += 1
                 continue
-            if byte in (_SPACE, _TAB, _CR):
-                position += 1
-                continue
-        # one word: its bytes are hashed eight at a time while its end is looked for
-        start = position
-        hash_ = _SEED
-        chunk = _ONE
-        while position < block.shape[0]:
-            byte = block[position]
-            if byte <= _SPACE and byte in (_SPACE, _LF, _TAB, _CR):
-                break
-            chunk = (chunk << _EIGHT) | np.uint64(byte)
-            position += 1
-            if (position - start) & 7 == 0:
-                hash_ = (hash_ ^ chunk) * _MULTIPLIER
-                hash_ ^= hash_ >> _SHIFT
-                chunk = _ONE
-        hash_ = (hash_ ^ chunk) * _MULTIPLIER
-        hash_ ^= hash_ >> _SHIFT
-        hash_ *= _MULTIPLIER
-        hash_ ^= hash_ >> _SHIFT
-        length = position - start
-        slot = hash_ & mask
-        found = np.int64(-1)
-        while slots[slot] != _ZERO:
-            entry = slots[slot]
-            if (entry & _HIGH) == (hash_ & _HIGH):
-                candidate = np.int64(entry & _LOW) - 1
-                first = starts[candidate]
-                if starts[candidate + 1] - first == length:
-                    same = 0
-                    while same < length and arena[first + same] == block[start + same]:
-                        same += 1
-                    if same == length:
+            slot = hash_ & mask
+            found = np.int64(-1)
+            while slots[two * slot] != _ZERO:
+                entry = slots[two * slot]
+                if slots[two * slot + _ONE] == first and (entry ^ hash_) & _HIGH == _ZERO:
+                    candidate = np.int64(entry & _LOW) - 1
+                    if end - start < 8:
                         found = candidate
                         break
-            slot = (slot + _ONE) & mask
-        if found < 0:
-            if not insert:
-                out[written] = UNK_ID
-                written += 1
+                    begin = starts[candidate]
+                    if starts[candidate + 1] - begin == end - start:
+                        same = 8
+                        while same < end - start and arena[begin + same] == block[start + same]:
+                            same += 1
+                        if same == end - start:
+                            found = candidate
+                            break
+                slot = (slot + _ONE) & mask
+            if found < 0:
+                if not insert:
+                    out[written] = UNK_ID
+                    written += 1
+                    continue
+                if (
+                    num_words == hashes.shape[0]
+                    or 4 * num_words >= slots.shape[0]
+                    or used + end - start > arena.shape[0]
+                ):
+                    position = start
+                    result = _FULL
+                    break
+                found = np.int64(num_words)
+                slots[two * slot] = (hash_ & _HIGH) | np.uint64(found + 1)
+                slots[two * slot + _ONE] = first
+                hashes[found] = hash_
+                for i in range(start, end):
+                    arena[used] = block[i]
+                    used += 1
+                num_words += 1
+                starts[num_words] = used
+            elif found in (EOS_ID, bos_id):
+                if policy == _REFUSE:
+                    position = start
+                    result = _SPECIAL
+                    break
+                if policy == _UNKNOWN:
+                    counts[UNK_ID] += insert
+                    out[written] = UNK_ID
+                    written += 1
                 continue
-            if (
-                num_words == hashes.shape[0]
-                or 2 * num_words >= slots.shape[0]
-                or used + length > arena.shape[0]
-            ):
-                position = start
-                result = _FULL
-                break
-            found = np.int64(num_words)
-            slots[slot] = (hash_ & _HIGH) | np.uint64(found + 1)
-            hashes[found] = hash_
-            for i in range(length):
-                arena[used + i] = block[start + i]
-            used += length
-            num_words += 1
-            starts[num_words] = used
-        elif found in (EOS_ID, bos_id):
-            if policy == _REFUSE:
-                position = start
-                result = _SPECIAL
-                break
-            if policy == _UNKNOWN:
-                counts[UNK_ID] += 1
-                out[written] = UNK_ID
-                written += 1
-            continue
-        counts[found] += 1
-        out[written] = found
-        written += 1
+            if insert:
+                counts[found] += 1
+            out[written] = found
+            written += 1
     state[0], state[1], state[2], state[3] = position, written, num_words, used
     return result
 
 
-@compiled(types.void(types.uint64[::1], types.uint64[::1], types.int64))
-def _fill_slots(slots, hashes, num_words):  # type: ignore[no-untyped-def]
-    mask = np.uint64(slots.shape[0] - 1)
-    for word in range(num_words):
-        slot = hashes[word] & mask
-        while slots[slot] != _ZERO:
-            slot = (slot + _ONE) & mask
-        slots[slot] = (hashes[word] & _HIGH) | np.uint64(word + 1)
+@compiled(types.void(types.uint64[::1], types.uint64[::1], types.uint64[::1]))
+def _move_slots(old, new, hashes):  # type: ignore[no-untyped-def]
+    mask, two = np.uint64(new.shape[0] // 2 - 1), np.uint64(2)
+    for k in range(0, old.shape[0], 2):
+        if old[k] != _ZERO:
+            slot = hashes[(old[k] & _LOW) - _ONE] & mask
+            while new[two * slot] != _ZERO:
+                slot = (slot + _ONE) & mask
+            new[two * slot], new[two * slot + _ONE] = old[k], old[k + 1]
 
 
 class WordTable:
@@ -177,7 +268,7 @@ class WordTable:
         self._policy = _POLICIES[special_tokens]
         capacity = 1 << max(12, (2 * len(words)).bit_length())
         text = "\n".join(words).encode(errors="surrogatepass")
-        self._slots = np.zeros(capacity, np.uint64)
+        self._slots = np.zeros(2 * capacity, np.uint64)
         self._hashes = np.empty(capacity // 2, np.uint64)
         self._starts = np.zeros(capacity // 2 + 1, np.int64)
         self._arena = np.empty(max(len(text), 1 << 16), np.uint8)
@@ -199,7 +290,7 @@ class WordTable:
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """How often each word was read so far, shape (words,)."""
+        """How often each word was added so far, shape (words,)."""
         return self._counts[: self._num_words]
 
     def word(self, index: int) -> str:
@@ -249,13 +340,14 @@ class WordTable:
         """Make room for more words, and for at least `room` more bytes of them."""
         if self._used + room > len(self._arena):
             self._arena = _longer(self._arena, max(2 * len(self._arena), self._used + room))
-        if 2 * self._num_words >= len(self._slots) or self._num_words == len(self._hashes):
-            capacity = 2 * len(self._slots)
+        if 4 * self._num_words >= len(self._slots) or self._num_words == len(self._hashes):
+            capacity = len(self._slots)
             self._hashes = _longer(self._hashes, capacity // 2)
             self._starts = _longer(self._starts, capacity // 2 + 1)
             self._counts = _longer(self._counts, capacity // 2)
-            self._slots = np.zeros(capacity, np.uint64)
-            _fill_slots(self._slots, self._hashes, self._num_words)
+            slots = np.zeros(2 * capacity, np.uint64)
+            _move_slots(self._slots, slots, self._hashes)
+            self._slots = slots
 
 
 def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from seqtool.corpora.tokenizers import (
     WordTokenizer,
     load_tokenizer,
 )
-from seqtool.corpora.words import WordTable
 from seqtool.errors import ConfigError, DataError, ModelError
 from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 
@@ -223,105 +220,6 @@ def test_a_literal_unk_is_the_unknown_word() -> None:
     tokenizer = WordTokenizer(Vocabulary([UNK, EOS, "a"]))
     assert tokenizer.encode("a <unk> <UNK>").tolist() == [2, UNK_ID, UNK_ID]
     assert tokenizer.encode_block(b"a <unk>\n").tolist() == [2, UNK_ID, EOS_ID]
-
-
-# --- the compiled word table, against a dictionary
-
-
-def reference(block: bytes, numbers: dict[bytes, int], *, insert: bool) -> list[int]:
-    """The ids of a block with regular expressions and a dictionary."""
-    ids = []
-    for line in block.split(b"\n")[:-1]:
-        for word in re.split(rb"[ \t\r\n]+", line):
-            if word and insert:
-                ids.append(numbers.setdefault(word, len(numbers)))
-            elif word:
-                ids.append(numbers.get(word, UNK_ID))
-        ids.append(EOS_ID)
-    return ids
-
-
-def new_numbers() -> dict[bytes, int]:
-    return {b"<unk>": 0, b"</s>": 1, b"<s>": 2}
-
-
-some_bytes = st.lists(
-    st.binary(max_size=40)
-    | st.sampled_from([b" ", b"\n", b"\t", b"\r", b"\0", b"\x0b", b"\xc2\xa0", b"<unk>"])
-    | st.sampled_from([b"a", b"ab", b"eight888", b"eight888nine9999", b"eight888nine9998"])
-).map(lambda parts: b"".join(parts).replace(b"s>", b"S>"))
-
-
-@given(first=some_bytes, second=some_bytes, other=some_bytes)
-def test_word_table_equals_a_dictionary(first: bytes, second: bytes, other: bytes) -> None:
-    table, numbers = WordTable(), new_numbers()
-    for block in (first + b"\n", second + b"\n"):
-        assert table.add(block).tolist() == reference(block, numbers, insert=True)
-    assert len(table) == len(numbers)
-    block = other + b"\n"
-    assert table.encode(block).tolist() == reference(block, numbers, insert=False)
-    assert len(table) == len(numbers)
-
-
-def test_word_table_grows() -> None:
-    rng = np.random.default_rng(0)
-    # 100,000 words of up to 30 bytes, many of them met again, and three very long ones
-    words = [str(number).encode() * int(size) for number, size in rng.integers(1, 6, (100_000, 2))]
-    words += [str(number).encode() for number in rng.integers(0, 10**9, 60_000)]
-    words += [b"x" * 300_000, b"x" * 299_999, b"y" * 300_000, b"x" * 300_000]
-    order = rng.permutation(len(words))
-    block = b" ".join(words[i] for i in order) + b"\n"
-    table, numbers = WordTable(), new_numbers()
-    expected = reference(block, numbers, insert=True)
-    assert table.add(block).tolist() == expected
-    assert table.counts[3:].tolist() == np.bincount(expected, minlength=len(numbers))[3:].tolist()
-    assert table.word(int(table.add(b"x" * 300_000 + b"\n")[0])) == "x" * 300_000
-    some = list(numbers)[3:50]
-    assert [table.word(numbers[word]).encode() for word in some] == some
-
-
-def test_words_of_the_same_hash_are_told_apart() -> None:
-    # the hash reads 8 bytes at a time: state = mix(state ^ chunk). For any two first chunks there
-    # are second chunks that lead to the same state
-    mask, multiplier, seed = (1 << 64) - 1, 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
-
-    def mix(state: int, chunk: bytes) -> int:
-        state = (state ^ int.from_bytes(chunk, "big")) * multiplier & mask
-        return state ^ state >> 32
-
-    blanks = set(b" \t\r\n")
-    one, found = b"aaaaaaaabbbbbbbb", []
-    for i in range(1000):
-        first = f"word{i:04d}".encode()
-        second = mix(seed, one[:8]) ^ mix(seed, first) ^ int.from_bytes(one[8:], "big")
-        word = first + second.to_bytes(8, "big")
-        assert mix(mix(seed, word[:8]), word[8:]) == mix(mix(seed, one[:8]), one[8:])
-        if not blanks & set(word):
-            found.append(word)
-    assert len(found) > 500
-    words = [one, *found]
-    table = WordTable()
-    ids = table.add(b" ".join(words * 2) + b"\n")
-    assert len(set(table._hashes[3 : len(table)].tolist())) == 1
-    assert ids.tolist() == [*range(3, 3 + len(words))] * 2 + [EOS_ID]
-
-
-def test_word_table_refuses_blanks_within_words() -> None:
-    for symbols in (["a b"], ["a\n"], [""], ["x\r", "y"]):
-        with pytest.raises(ModelError, match="blanks"):
-            WordTable([UNK, EOS, *symbols])
-
-
-def test_numba_without_a_cache() -> None:
-    program = """
-import numba.core.caching as caching
-def no_place(*args):
-    raise RuntimeError("cannot cache: no locator available")
-caching.FunctionCache.__init__ = no_place
-from seqtool.corpora.words import WordTable
-assert WordTable(["<unk>", "</s>", "a"]).encode(b"b a\\n").tolist() == [0, 2, 1]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 # --- subwords

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import math
 import re
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,10 +50,21 @@ def slow_scores(rows: Rows, size: int, order: int, ids: list[int]) -> list[tuple
 def check(table: BackoffTable, ids: list[int]) -> None:
     rows = entries(table)
     expected = slow_scores(rows, table.vocabulary_size, table.order, ids)
-    log_probs, orders = Scorer(table).score(np.array(ids, np.int32))
+    log_probs, orders = scores_of(table, ids, index_after=math.inf)
     # sums of at most a few float32 values in float64
     np.testing.assert_allclose(log_probs, [nats for nats, _ in expected], rtol=1e-14)
     assert orders.tolist() == [order for _, order in expected]
+    with_index = scores_of(table, ids, index_after=0)
+    np.testing.assert_array_equal(with_index[0], log_probs)  # bit for bit
+    np.testing.assert_array_equal(with_index[1], orders)
+
+
+def scores_of(
+    table: BackoffTable, ids: list[int], index_after: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "INDEX_AFTER", index_after)
+        return Scorer(table).score(np.array(ids, np.int32))
 
 
 def sentences(size: int) -> st.SearchStrategy[list[int]]:
@@ -93,6 +106,62 @@ def test_a_context_with_very_many_continuations() -> None:
     check(table, ids)
 
 
+def stairs() -> BackoffTable:
+    """40 words, of which word w goes on with w - 2 others: as many as one line holds, and more."""
+    size = 40
+    rng = np.random.default_rng(0)
+    rows: Rows = {(word,): (-5.0, -1.0 - word / 64) for word in range(size + 1)}
+    for word in range(2, size):
+        others = rng.choice(np.arange(size), word - 2, replace=False).tolist()
+        rows |= {(word, other): (-other / 128, -word / 32) for other in others}
+    rows |= {(2 + i, i, j): (-j / 256, 0.0) for i in range(size - 2) for j in range(0, size, 1 + i)}
+    return build({ngram: row for ngram, row in rows.items() if ngram[:-1] in {(), *rows}}, size, 3)
+
+
+def every_pair(size: int) -> list[int]:
+    pairs = [(first, second) for first in range(2, size) for second in (0, *range(2, size))]
+    return [token for pair in pairs for token in (*pair, 2, pair[1], EOS)]
+
+
+@pytest.mark.parametrize("lead", range(query.LINE))
+def test_ranges_anywhere_in_cache_lines(lead: int) -> None:
+    """Every range of continuations that one comparison takes, and every place for it."""
+    table = stairs()
+    levels = []
+    for level in table.levels:
+        room = np.empty(len(level) + 2 * query.LINE, np.int32)
+        begin = lead - room.ctypes.data // 4 % query.LINE
+        words = room[begin % query.LINE :][: len(level)]
+        words[:] = level.words
+        assert not len(words) or words.ctypes.data // 4 % query.LINE == lead
+        levels.append(dataclasses.replace(level, words=words))
+    check(BackoffTable(tuple(levels), table.vocabulary_size), every_pair(table.vocabulary_size))
+
+
+def test_an_index_is_built_when_enough_was_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "INDEX_AFTER", 2.0)
+    table = stairs()
+    ids = np.array(every_pair(table.vocabulary_size), np.int32)
+    parts = np.split(ids, np.flatnonzero(ids == EOS)[9::10] + 1)
+    scorer = Scorer(table)
+    num_scored, indexed = 0, set()
+    expected = Scorer(table).score(ids)
+    results = []
+    for part in parts:
+        results.append(scorer.score(part))
+        num_scored += len(part)
+        for slots, level in zip(scorer._slots[1:], table.levels[1:], strict=True):
+            assert (len(slots) > 0) == (num_scored >= 2 * len(level))
+            # twice as many slots, and one, as n-grams of contexts of more than 16 of them
+            wide = [size for size in np.diff(level.begins).tolist() if size > 16]
+            assert len(slots) in (0, 2 * sum(wide) + 1)
+            assert (slots >= 0).sum() in (0, sum(wide))
+            indexed.add(len(slots) > 0)
+    assert indexed == {False, True}
+    np.testing.assert_array_equal(np.concatenate([nats for nats, _ in results]), expected[0])
+    np.testing.assert_array_equal(np.concatenate([orders for _, orders in results]), expected[1])
+
+
 def test_an_order_without_ngrams() -> None:
     """As when all were pruned; a backoff that stands in the file counts all the same."""
     rows: Rows = {(word,): (-1.0 - word, -0.5) for word in range(5)}
@@ -108,6 +177,7 @@ def test_an_order_without_ngrams() -> None:
 def test_no_result_depends_on_the_size_of_chunks(ids: list[int], chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query, "CHUNK", chunk)
+        patch.setattr(query, "PIECE", 2 * chunk + 1)
         check(some_table(), ids)
 
 
