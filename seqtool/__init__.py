@@ -1,4 +1,4 @@
-"""Train, measure and use language models, on an ordinary computer.
+"""Train, measure and use language models and dependency parsers, on an ordinary computer.
 
 What is public is listed in `_PUBLIC`, and is imported on first use: `import seqtool` costs nothing.
 """
@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from seqtool.checkpoint import load as load
+    from seqtool.corpora.conllu import read_conllu as read_conllu
+    from seqtool.corpora.conllu import write_conllu as write_conllu
     from seqtool.corpora.prepared import PrepareConfig as PrepareConfig
     from seqtool.corpora.prepared import prepare as prepare
     from seqtool.errors import ConfigError as ConfigError
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from seqtool.ngram.config import NgramConfig as NgramConfig
     from seqtool.ngram.train import train_ngram as train_ngram
     from seqtool.optimisation import TrainingConfig as TrainingConfig
+    from seqtool.parsing.config import ParserConfig as ParserConfig
+    from seqtool.parsing.evaluate import evaluate_parser as evaluate_parser
+    from seqtool.parsing.train import train_parser as train_parser
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
     from seqtool.vocabulary import Vocabulary as Vocabulary
@@ -47,6 +52,7 @@ _PUBLIC = {
     "NeuralLMConfig": "seqtool.neural_lm.config",
     "NgramConfig": "seqtool.ngram.config",
     "OutputError": "seqtool.errors",
+    "ParserConfig": "seqtool.parsing.config",
     "PrepareConfig": "seqtool.corpora.prepared",
     "PromptError": "seqtool.errors",
     "SeqtoolError": "seqtool.errors",
@@ -54,11 +60,15 @@ _PUBLIC = {
     "TrainingError": "seqtool.errors",
     "Vocabulary": "seqtool.vocabulary",
     "evaluate_lm": "seqtool.language_model",
+    "evaluate_parser": "seqtool.parsing.evaluate",
     "generate": "seqtool.sampling",
     "load": "seqtool.checkpoint",
     "prepare": "seqtool.corpora.prepared",
+    "read_conllu": "seqtool.corpora.conllu",
     "train_lm": "seqtool.neural_lm.train",
     "train_ngram": "seqtool.ngram.train",
+    "train_parser": "seqtool.parsing.train",
+    "write_conllu": "seqtool.corpora.conllu",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -37,6 +37,7 @@ from seqtool.perplexity import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]
 PLAIN_LINE_SECONDS = 10.0
+TOKENS = "tokens"  # the items of a text: a loss of them is a perplexity too
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class StepDone:
     items_per_second: float
     learning_rate: float
     seconds_left: float
+    items: str = TOKENS
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class EpochDone:
     items_per_second: float
     learning_rate: float
     seconds: float
+    items: str = TOKENS
 
 
 @dataclass(frozen=True)
@@ -160,15 +163,12 @@ def format_scores(scores: Mapping[str, float]) -> str:
 
 
 def _describe_step(event: StepDone, *, short: bool = False) -> str:
-    if short:
-        return (
-            f"loss {event.loss:.3f}  ppl {perplexity_of(event.loss):,.0f}  "
-            f"{event.items_per_second:,.0f}/s"
-        )
-    return (
-        f"loss {event.loss:.3f}  perplexity {perplexity_of(event.loss):,.1f}  "
-        f"{event.items_per_second:,.0f} tokens/s"
-    )
+    perplexity = ""
+    if event.items == TOKENS:
+        value = perplexity_of(event.loss)
+        perplexity = f"ppl {value:,.0f}  " if short else f"perplexity {value:,.1f}  "
+    unit = "" if short else f" {event.items}"
+    return f"loss {event.loss:.3f}  {perplexity}{event.items_per_second:,.0f}{unit}/s"
 
 
 def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
@@ -189,10 +189,12 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             )
         case EpochDone():
             best = "  (best so far)" if event.is_best else ""
+            is_text = event.items == TOKENS
+            loss = f"perplexity {perplexity_of(event.loss):,.1f}" if is_text else ""
+            loss = loss or f"loss {event.loss:.3f}"
             return (
-                f"epoch {event.epoch}/{epochs}  train perplexity "
-                f"{perplexity_of(event.loss):,.1f}  {format_scores(event.scores)}  "
-                f"{event.items_per_second:,.0f} tokens/s  lr {event.learning_rate:.4g}  "
+                f"epoch {event.epoch}/{epochs}  train {loss}  {format_scores(event.scores)}  "
+                f"{event.items_per_second:,.0f} {event.items}/s  lr {event.learning_rate:.4g}  "
                 f"{format_seconds(event.seconds)}{best}"
             )
         case RunFinished():

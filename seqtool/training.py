@@ -53,10 +53,12 @@ class Task(Protocol):
     """What is trained: a module, its batches, its loss and its validation.
 
     Attributes:
+        items: what is counted ("tokens"); of tokens, the perplexity is shown.
         score: the key of `validate()` that decides which epoch is best.
         larger_is_better: whether a larger score is better.
     """
 
+    items: str
     score: str
     larger_is_better: bool
 
@@ -318,7 +320,7 @@ class _Loop:
             return
         what = "is not a number" if math.isnan(loss) else "is infinite"
         if math.isfinite(loss):
-            what = f"exploded to {loss:.1f} nats per token"
+            what = f"exploded to {loss:.1f} nats per {self.task.items.removesuffix('s')}"
         raise TrainingError(
             f"the loss {what} at step {step:,} (epoch {self.run.epoch + 1})", hint=_AFTER_FAILURE
         )
@@ -334,6 +336,7 @@ class _Loop:
             items_per_second=self.report_items / max(1e-9, self.report_seconds),
             learning_rate=learning_rate(self.config, self.position(run.index - 1)),
             seconds_left=per_step * (self.total_steps - run.step),
+            items=self.task.items,
         )
         self.report_loss, self.report_items, self.report_seconds = 0.0, 0, 0.0
         return event
@@ -364,6 +367,7 @@ class _Loop:
             items_per_second=run.num_items / max(1e-9, run.epoch_seconds),
             learning_rate=learning_rate(self.config, self.position(run.index - 1)),
             seconds=run.epoch_seconds,
+            items=self.task.items,
         )
         self.end_epoch(scores, is_best=is_best)
         return done

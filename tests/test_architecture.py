@@ -28,10 +28,13 @@ LAYERS = (
     (
         "beam_search",
         "checkpoint",
+        "compiled",
         "corpora",
         "language_model",
+        "mixture",
         "optimisation",
         "optimisers",
+        "perplexity",
         "progress",
         "run_state",
         "sampling",
@@ -50,7 +53,9 @@ MAY_IMPORT_TORCH = (
     "run_state",
     "corpora.batching",
     "neural_lm",
-    "parsing.models",
+    "parsing.network",
+    "parsing.task",
+    "parsing.train",
 )
 NEVER_IMPORTS_TORCH = ("neural_lm.config", "parsing.config")
 MAY_IMPORT_RICH = ("progress", "cli", "parsing.render")
@@ -230,9 +235,8 @@ def test_nothing_executes_code_from_files() -> None:
                 found.append(f"{name}:{node.lineno}: {called}")
     assert found == []
     serialisers = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-    assert {
-        found.source for found in IMPORTS if found.target.partition(".")[0] in serialisers
-    } == set()
+    importers = {found.source for found in IMPORTS if found.target.partition(".")[0] in serialisers}
+    assert importers == {"compiled"}  # for the name of an error only
 
 
 def test_public_names_are_exported_lazily() -> None:

@@ -32,7 +32,7 @@ SHORTER = {
     "train-lm": [
         *("--set", "training.epochs=1", "--set", "model.hidden_size=8", "--set", "model.layers=1"),
         *("--set", "model.embedding_size=null"),
-    ]
+    ],
 }
 BROUGHT = "the old dog sleeps .\na cat saw the dog .\nthe cat that the dog saw sleeps .\n" * 60
 LEXICON = "\n".join(sorted(set(BROUGHT.split())))

@@ -37,6 +37,7 @@ class ToyTask:
         factors: step (from 1) -> what its loss is multiplied by.
     """
 
+    items = "tokens"
     score = "valid_error"
     larger_is_better = False
 

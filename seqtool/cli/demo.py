@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.demo_parser import METRICS, DemoParser, run_parser
 from seqtool.cli.options import JsonOption, emit, note, show_table
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def demo(
     ] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Prepare, train, evaluate and generate on the shipped sample, in three minutes.
+    """Train, measure and use language models and parsers on the shipped sample, in three minutes.
 
     Every step is shown with the command that does the same. The sample was written by a grammar, so
     the best perplexity that any model can reach is known, and stands beside the model's.
@@ -120,11 +121,22 @@ def demo(
     note("The shipped sample is text that a grammar wrote; see data/README.md.")
     corpora = {language: _prepare(language, output) for language in LANGUAGES}
     results = [_run(model, corpora[model.language], output, threads) for model in MODELS]
+    parsers = [
+        run_parser(language, name, output / f"parser-{language}", threads, _step, _short)
+        for language, name in LANGUAGES.items()
+    ]
     seconds = time.perf_counter() - begin
     if as_json:
-        emit({"models": [_to_json(result) for result in results], "seconds": seconds})
+        models = [_to_json(result) for result in results]
+        emit(
+            {
+                "models": models,
+                "parsers": [parser.to_json() for parser in parsers],
+                "seconds": seconds,
+            }
+        )
     else:
-        _show_results(results, seconds)
+        _show_results(results, parsers, seconds)
 
 
 def _prepare(language: str, output: Path) -> PreparedCorpus:
@@ -273,7 +285,7 @@ def _to_json(result: DemoResult) -> dict[str, Any]:
     }
 
 
-def _show_results(results: list[DemoResult], seconds: float) -> None:
+def _show_results(results: list[DemoResult], parsers: list[DemoParser], seconds: float) -> None:
     columns = [
         "model",
         "text",
@@ -299,11 +311,22 @@ def _show_results(results: list[DemoResult], seconds: float) -> None:
     ]
     typer.echo(err=True)
     show_table(f"What was trained, and how well ({seconds:.0f} seconds in all)", columns, rows)
+    columns = [
+        "parser",
+        "trees",
+        "system",
+        "parameters",
+        *(f"test {m}" for m in METRICS),
+        "seconds",
+    ]
+    rows = [[str(p.path), LANGUAGES[p.language], *p.cells()] for p in parsers]
+    show_table("", columns, rows)
     best = min(results, key=lambda result: result.evaluation.perplexity).path
     note(
         "\nNow with your own text:\n"
         "$ seqtool ngram train my.txt\n"
         "$ seqtool train-lm my.txt --cell rhn\n"
         '$ seqtool generate --prompt "..."\n'
+        "$ seqtool train-parser my.conllu\n"
         f"or look at a model of the demo: seqtool inspect {best}"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, note, show_table
-from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.corpora.conllu import Sentence
@@ -131,11 +131,12 @@ def _annotations(
         DataError: a file is broken.
         ModelError: a model cannot be opened, or is no parser.
     """
+    from seqtool.cli.models import open_parser
     from seqtool.corpora.conllu import read_conllu
     from seqtool.parsing.alignment import read_annotation
     from seqtool.progress import progress_bar
 
-    parsers = [_open_parser(path) for path in models]
+    parsers = [open_parser(path) for path in models]
     sentences: list[Sentence] = []
     with progress_bar("reading", is_bytes=True) as on_progress:
         if parsers:  # they are parsed as well, and stdin cannot be read again
@@ -150,30 +151,11 @@ def _annotations(
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence], beam: int) -> Annotation:
-    from threadpoolctl import threadpool_limits
-
     from seqtool.corpora.conllu import Sentence
     from seqtool.parsing.alignment import read_annotation
 
-    with threadpool_limits(1, user_api="blas"):  # a parser's products are too small to be shared
-        parsed = parser.parse_stream(sentences, beam=beam)
-        return read_annotation(item for item in parsed if isinstance(item, Sentence))
-
-
-def _open_parser(path: Path) -> Parser:
-    """Open the parser at `path`.
-
-    Raises:
-        ModelError: there is no model, it is damaged, or it is no parser.
-    """
-    from seqtool import checkpoint
-
-    parser: Parser = checkpoint.load(path)
-    if not hasattr(parser, "parse_stream"):
-        raise ModelError(
-            "is no parser", hint="choose one that train-parser made, with -m", path=path
-        )
-    return parser
+    parsed = parser.parse_stream(sentences, beam=beam)
+    return read_annotation(item for item in parsed if isinstance(item, Sentence))
 
 
 def _to_json(

@@ -23,8 +23,8 @@ def inspect(
         Path | None,
         typer.Argument(
             metavar="MODEL",
-            help="A model (an ARPA file too) or a prepared corpus; the default output of a "
-            "training command if not given.",
+            help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
+            "of a training command if not given.",
             show_default=False,
         ),
     ] = None,
@@ -38,14 +38,19 @@ def inspect(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a model or a prepared corpus is: kind, sizes, configuration, data and scores.
+    """Show what a model, a prepared corpus or a treebank is: sizes, configuration, data, scores.
 
     Every file of a model is checked against the sum that its header records.
     """
+    from seqtool.cli.prepare import check_treebanks
+    from seqtool.corpora.text import is_treebank
+
     if path is None:
-        path = default_model("lm", "ngram")
+        path = default_model("lm", "ngram", "parser")
     if plot is not None:
         _plot(path, plot)
+    elif is_treebank(path):
+        check_treebanks([str(path)], as_json)
     elif path.is_file():
         _inspect_file(path, as_json)
     elif (path / CORPUS_HEADER).is_file():

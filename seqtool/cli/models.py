@@ -1,4 +1,4 @@
-"""Opening a language model for a command, without torch where the model needs none."""
+"""Opening a model for a command, without torch where the model needs none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from seqtool.language_model import LanguageModel
+    from seqtool.parsing.models import Parser
 
 
 def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
@@ -32,3 +33,20 @@ def open_language_model(path: Path, *, device: str, threads: int | None) -> Lang
             "is no language model", hint="choose one that train-lm made, with -m", path=path
         )
     return cast("LanguageModel", model)
+
+
+def open_parser(path: Path) -> Parser:
+    """Open the parser at `path`.
+
+    Raises:
+        ModelError: there is no model, it is damaged, or it is no parser.
+    """
+    from seqtool import checkpoint
+    from seqtool.errors import ModelError
+
+    model = checkpoint.load(path)
+    if not hasattr(model, "parse_stream"):
+        raise ModelError(
+            "is no parser", hint="choose one that train-parser made, with -m", path=path
+        )
+    return cast("Parser", model)

@@ -105,7 +105,7 @@ def prepare(
     """
     if inputs and _are_treebanks(inputs):
         _refuse_other_options(context)
-        _check_treebanks(inputs, as_json)
+        check_treebanks(inputs, as_json)
         return
     from seqtool.config import from_dict
     from seqtool.corpora import prepared
@@ -210,7 +210,7 @@ def _refuse_other_options(context: typer.Context) -> None:
             )
 
 
-def _check_treebanks(inputs: list[str], as_json: bool) -> None:
+def check_treebanks(inputs: list[str], as_json: bool) -> None:
     """Print what treebanks hold; broken sentences are an error, the first ones listed."""
     from seqtool.corpora.treebank import describe_treebank, summary_rows
     from seqtool.errors import DataError, counted

@@ -20,6 +20,7 @@ from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
 from seqtool.perplexity import perplexity_of
+from seqtool.progress import TOKENS
 from seqtool.training import count_parameters
 
 _TITLES = {
@@ -34,6 +35,7 @@ _TITLES = {
 class LanguageModelTask:
     """Next-token prediction over parallel streams, for `seqtool.training.train`."""
 
+    items = TOKENS
     score = "valid_perplexity"
     larger_is_better = False
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.cli import demo, train_lm
+from seqtool.cli import demo, demo_parser, train_lm
 from seqtool.errors import ConfigError
 from seqtool.neural_lm.recipes import resolve
 from seqtool.ngram.config import NgramConfig
@@ -27,6 +27,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         for model in demo.MODELS
     ]
     monkeypatch.setattr(demo, "MODELS", models)
+    monkeypatch.setattr(demo_parser, "EPOCHS", dict.fromkeys(demo_parser.EPOCHS, 1))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -47,6 +48,15 @@ def test_demo_runs_and_ends_with_a_table(seqtool: Run, tiny: Path) -> None:
     for i, model in enumerate(demo.MODELS):
         train = "ngram" if model.is_ngram else "train-lm"
         assert names[2 + 3 * i : 5 + 3 * i] == [train, "eval-ppl", "generate"]
+    for language in demo.LANGUAGES:
+        path = Path("runs", "demo", f"parser-{language}")
+        assert (path / "model.json").is_file()
+        line = next(line for line in result.stdout.splitlines() if line.startswith(str(path)))
+        uas, las, clas = (float(cell) for cell in line.split()[-4:-1])
+        assert uas >= las > 50
+        assert clas > 50
+    parser_steps = [shlex.split(line)[2] for line in commands[2 + 3 * len(demo.MODELS) :]]
+    assert parser_steps[:6] == ["train-parser", "eval-parser", "parse"] * 2
 
 
 def test_demo_as_json_and_again(seqtool: Run, tiny: Path) -> None:
@@ -60,6 +70,7 @@ def test_demo_as_json_and_again(seqtool: Run, tiny: Path) -> None:
     for model in shown["models"]:
         assert model["test"]["perplexity"] > model["test"]["true_perplexity"]
         assert len(model["samples"]) == 3
+    assert [parser["language"] for parser in shown["parsers"]] == list(demo.LANGUAGES)
 
 
 @pytest.mark.parametrize("model", demo.MODELS, ids=lambda model: model.name)

@@ -1,0 +1,180 @@
+"""The classifier at parsing time: its first layer as tables of products, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from seqtool.parsing.config import ModelConfig
+from seqtool.parsing.features import NONE
+from seqtool.parsing.hidden_layer import SCALE, Floats, Products, hidden_layer, quantise
+from seqtool.parsing.search import Scorer
+from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
+from seqtool.parsing.states import Ints, Labels
+from seqtool.parsing.transitions import Configurations
+
+BLOCK = 256  # types whose products are made together
+
+
+class ProductTable:
+    """The first layer's products of types with every slot, made when a type is first met.
+
+    Args:
+        lexical, tags: embeddings of symbols, [num_symbols, D].
+        weights: of the first layer, [H, num_slots * (sum of the D)].
+    """
+
+    def __init__(self, lexical: Floats, tags: Floats, weights: Floats) -> None:
+        self._embeddings = (lexical, tags)
+        width = lexical.shape[1] + tags.shape[1]
+        self._weights = _by_slot(weights, width)
+        self.num_units = len(weights)
+        none = np.asarray([[NONE]], np.int32)
+        self.base: Floats = (self._vectors((none, none)) @ self._weights)[0]
+        self._rows: Products = np.zeros((0, self._weights.shape[1]), np.int16)
+        self.num_types = 0
+
+    def _vectors(self, symbols: tuple[Ints, Ints]) -> Floats:
+        """The vectors of types by their lexical and tag symbols."""
+        return np.concatenate(
+            [
+                _sums(embeddings, rows)
+                for embeddings, rows in zip(self._embeddings, symbols, strict=True)
+            ],
+            axis=1,
+        )
+
+    def extend(self, lexical: Ints, tags: Ints) -> None:
+        """Add types by their symbols, each [num_types, width]."""
+        needed = self.num_types + len(lexical)
+        if needed > len(self._rows):
+            grown = np.empty((needed + needed // 4, self._rows.shape[1]), np.int16)
+            grown[: self.num_types] = self._rows[: self.num_types]
+            self._rows = grown
+        for begin in range(0, len(lexical), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            products = self._vectors((lexical[block], tags[block])) @ self._weights
+            at = self.num_types + begin
+            quantise(products, self.base, self._rows[at : at + len(products)])
+        self.num_types = needed
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the types so far."""
+        return int(self.num_types * self._weights.shape[1]) * 2  # of int16
+
+    def clear(self) -> None:
+        """Forget all types; the memory is kept for others."""
+        self.num_types = 0
+
+    @property
+    def table(self) -> Products:
+        """The products, [num_types * num_slots, H]."""
+        return self._rows.reshape(-1, self.num_units)
+
+
+def _by_slot(weights: Floats, width: int) -> Floats:
+    """Weights [H, num_slots * D] as [D, num_slots * H]."""
+    split = weights.reshape(len(weights), -1, width)
+    return np.ascontiguousarray(split.transpose(2, 1, 0).reshape(width, -1))
+
+
+def _sums(embeddings: Floats, symbols: Ints) -> Floats:
+    """The sums of the embeddings of symbols, [num_types, D]; that of PAD is zero."""
+    sums: Floats = embeddings[symbols[:, 0]]
+    for column in symbols.T[1:]:
+        if column.any():
+            sums += embeddings[column]
+    return sums
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of a classifier, by its name in `network.ParserNetwork`.
+
+    Args:
+        config: what the network is.
+        num_lexical: lexical symbols.
+        num_tags: tag symbols.
+        labels: of arcs.
+    """
+    units = config.hidden_size
+    of_words = len(config.slots) * (config.lexical_size + config.tag_size)
+    return {
+        "lexical.weight": (num_lexical, config.lexical_size),
+        "tags.weight": (num_tags, config.tag_size),
+        "labels.weight": (1 + len(labels), config.label_size),
+        "first.weight": (units, of_words + len(config.label_slots) * config.label_size),
+        "first.bias": (units,),
+        "measures.weight": (max(1, len(config.measures) * NUM_BUCKETS), units),
+        "output.weight": (labels.num_transitions, units),
+        "output.bias": (labels.num_transitions,),
+    }
+
+
+class Classifier:
+    """Scores transitions by the types of words, as `network.ParserNetwork` does.
+
+    Args:
+        config: what the network is.
+        weights: its arrays, by their names there.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self.slots = slots_of(config)
+        self._activation = config.activation
+        first = weights["first.weight"]
+        num_units = len(first)
+        width = config.lexical_size + config.tag_size
+        of_words, of_labels = np.split(first, [len(config.slots) * width], axis=1)
+        self.products = ProductTable(weights["lexical.weight"], weights["tags.weight"], of_words)
+        label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
+        num_measures = len(config.measures)
+        by_measure = weights["measures.weight"][: num_measures * NUM_BUCKETS]
+        by_measure = by_measure.reshape(num_measures, NUM_BUCKETS, num_units)
+        by_bucket = by_measure.transpose(1, 0, 2).reshape(NUM_BUCKETS, -1)
+        bias = weights["first.bias"]
+        for products in (self.products.base, label_products[0], by_bucket[0]):
+            bias = bias + products.reshape(-1, num_units).sum(axis=0)
+        self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
+        self._fixed = (_table_of(label_products, num_units), _table_of(by_bucket, num_units))
+        self._output = np.ascontiguousarray(weights["output.weight"].T)
+        self._output_bias = weights["output.bias"]
+        self._hidden: Floats = np.empty((0, num_units), np.float32)
+
+    def scorer(self, token_types: Ints) -> Scorer:
+        """What scores the configurations of sentences, given the types of all tokens."""
+        tables = (self.products.table, *self._fixed)
+
+        def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
+            if len(self._hidden) < len(which):
+                self._hidden = np.empty((len(which), self._hidden.shape[1]), np.float32)
+            hidden = self._hidden[: len(which)]
+            hidden_layer(
+                configurations,
+                which,
+                token_types,
+                self.slots,
+                tables,
+                self._bias,
+                self._activation,
+                hidden,
+            )
+            np.dot(hidden, self._output, out=scores)
+            scores += self._output_bias
+
+        return score
+
+
+def slots_of(config: ModelConfig) -> Slots:
+    """The slots that a configuration names."""
+    return compile_slots(config.slots, config.label_slots, config.measures)
+
+
+def _table_of(products: Floats, num_units: int) -> Products:
+    table = np.empty(products.shape, np.int16)
+    if products.size:
+        quantise(np.ascontiguousarray(products), np.ascontiguousarray(products[0]), table)
+    return table.reshape(-1, num_units)

@@ -1,0 +1,272 @@
+"""What the classifier knows of a word: fields, their symbols, and types.
+
+A *type* is what all words share that have the same form, lemma and tags, as far as these are read.
+It has lexical symbols (the form, its parts, the lemma) and tag symbols (the tags, each feature);
+the embeddings of either kind are added, and the two sums are its vector. So whatever fields there
+are, a word is one row of a table, and what is computed for a type is computed once.
+
+    symbols  0 PAD  1 NONE  2 ROOT, then of each group its unknown symbol and those it has
+    types    0 NONE (no word there)  1 ROOT, then those met, in this order
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Self
+
+import numpy as np
+
+from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+from seqtool.parsing.states import Ints
+
+PAD, NONE, ROOT = range(3)
+NONE_TYPE, ROOT_TYPE = range(2)
+
+MAX_FEATS = 12  # features of a word beyond these are not looked at one by one
+
+
+def shape(form: str) -> str:
+    """The kinds of a form's characters, runs of one kind shortened to two: `Ab-1950s` is Aa-11a."""
+    result = ""
+    for character in form:
+        kind = "A" if character.isupper() else "a" if character.islower() else character
+        kind = "1" if character.isdigit() else "c" if kind.isalpha() and kind not in "Aa" else kind
+        if result[-2:] != kind * 2:
+            result += kind
+    return result[:8]
+
+
+def _parts(feats: str) -> list[str]:
+    return feats.split("|")[:MAX_FEATS] if "|" in feats else []
+
+
+# field -> name of a group of symbols -> (the column, the symbols of its value, how many at most)
+Symbols = Callable[[str], Sequence[str]]
+FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
+    "form": {
+        "form": (FORM, lambda form: (form,), 1),
+        "lower": (FORM, lambda form: (form.lower(),), 1),
+    },
+    "lemma": {"lemma": (LEMMA, lambda lemma: (lemma,), 1)},
+    "prefix": {
+        f"prefix{n}": (FORM, lambda form, n=n: (form[:n].lower(),), 1)  # type: ignore[misc]
+        for n in (1, 2, 3)
+    },
+    "suffix": {
+        f"suffix{n}": (FORM, lambda form, n=n: (form[-n:].lower(),), 1)  # type: ignore[misc]
+        for n in (1, 2, 3, 4)
+    },
+    "shape": {"shape": (FORM, lambda form: (shape(form),), 1)},
+    "upos": {"upos": (UPOS, lambda upos: (upos,), 1)},
+    "xpos": {"xpos": (XPOS, lambda xpos: (xpos,), 1)},
+    "feats": {
+        "feats": (FEATS, lambda feats: (feats,), 1),
+        "feature": (FEATS, _parts, MAX_FEATS),
+    },
+}
+# fields whose rare symbols are unknown; tags are few, and known by the guidelines of a treebank
+OPEN_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
+
+
+def columns_of(fields: Iterable[str]) -> tuple[int, ...]:
+    """The columns of CoNLL-U that fields are read from."""
+    return tuple(sorted({row[0] for name in fields for row in FIELDS[name].values()}))
+
+
+@dataclass(frozen=True)
+class SymbolTable:
+    """The symbols of either the lexical fields or the tag fields.
+
+    Attributes:
+        columns: the columns of CoNLL-U that make a type, those of other fields too.
+        groups: group -> its symbols, in the order of their numbers; the unknown one is left out.
+    """
+
+    columns: tuple[int, ...]
+    groups: Mapping[str, tuple[str, ...]]
+
+    @cached_property
+    def _numbered(self) -> list[tuple[int, Symbols, dict[str, int], int]]:
+        """Of each group: the place of its column in a type, its symbols' numbers, the unknown."""
+        definitions = {name: row for groups in FIELDS.values() for name, row in groups.items()}
+        result = []
+        unknown = ROOT + 1
+        for name, symbols in self.groups.items():
+            column, split, _ = definitions[name]
+            ids = {symbol: number for number, symbol in enumerate(symbols, unknown + 1)}
+            result.append((self.columns.index(column), split, ids, unknown))
+            unknown += 1 + len(symbols)
+        return result
+
+    @cached_property
+    def num_symbols(self) -> int:
+        """How many symbols there are, those without a group too."""
+        return ROOT + 1 + sum(1 + len(symbols) for symbols in self.groups.values())
+
+    @cached_property
+    def width(self) -> int:
+        """Symbols of a type at most."""
+        widths = {name: row[2] for groups in FIELDS.values() for name, row in groups.items()}
+        return max(1, sum(widths[name] for name in self.groups))
+
+    @classmethod
+    def build(
+        cls,
+        types: Iterable[tuple[Sequence[str], int]],
+        fields: Iterable[str],
+        min_count: int,
+        columns: Sequence[int],
+    ) -> Self:
+        """Gather the symbols of some fields.
+
+        Args:
+            types: the columns of a type, and how often it occurs; iterated several times.
+            fields: names in `FIELDS`.
+            min_count: rarer symbols of `OPEN_FIELDS` are left out.
+            columns: of CoNLL-U.
+        """
+        groups: dict[str, tuple[str, ...]] = {}
+        for field in fields:
+            for name, (column, split, _) in FIELDS[field].items():
+                counts: Counter[str] = Counter()
+                place = columns.index(column)
+                for values, count in types:
+                    for symbol in split(values[place]):
+                        counts[symbol] += count
+                least = min_count if field in OPEN_FIELDS else 1
+                groups[name] = tuple(
+                    symbol for symbol, count in counts.most_common() if count >= least
+                )
+        return cls(tuple(columns), groups)
+
+    def row(self, values: Sequence[str]) -> list[int]:
+        """The symbols of a type, [width], PAD at the end."""
+        found: list[int] = []
+        for place, split, ids, unknown in self._numbered:
+            found += [ids.get(symbol, unknown) for symbol in split(values[place])]
+        return found + [PAD] * (self.width - len(found))
+
+    def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
+        """How often each symbol occurs, and the unknown symbol of its group.
+
+        Args:
+            types: the columns of a type, and how often it occurs.
+
+        Returns:
+            Counts (0 of PAD, NONE, ROOT and the unknown ones) and ids, both [num_symbols].
+        """
+        counts = np.zeros(self.num_symbols, np.int32)
+        unknowns = np.arange(self.num_symbols, dtype=np.int32)
+        for _, _, ids, unknown in self._numbered:
+            unknowns[list(ids.values())] = unknown
+        for values, count in types:
+            for place, split, ids, _ in self._numbered:
+                for symbol in split(values[place]):
+                    if symbol in ids:
+                        counts[ids[symbol]] += count
+        return counts, unknowns
+
+    def ids_of(self, group: str) -> dict[str, int]:
+        """The numbers of the symbols of a group."""
+        return self._numbered[list(self.groups).index(group)][2]
+
+    def to_json(self) -> dict[str, Any]:
+        """The table as JSON can hold it."""
+        return {
+            "columns": list(self.columns),
+            "groups": {k: list(v) for k, v in self.groups.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What `to_json` returned.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not that.
+        """
+        groups = {
+            str(name): tuple(map(str, symbols)) for name, symbols in content["groups"].items()
+        }
+        return cls(tuple(int(column) for column in content["columns"]), groups)
+
+
+class Types:
+    """The types met so far: their numbers, and the symbols of each.
+
+    Args:
+        lexical, tags: the symbols, of the same columns.
+    """
+
+    def __init__(self, lexical: SymbolTable, tags: SymbolTable) -> None:
+        self.lexical, self.tags = lexical, tags
+        columns = lexical.columns
+        # of one column alone, itemgetter would not make a tuple
+        self._key_of = (
+            itemgetter(*columns) if len(columns) > 1 else itemgetter(columns[0], columns[0])
+        )
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all types but NONE and ROOT."""
+        self._ids: dict[tuple[str, ...], int] = {}
+        self._rows = [
+            [[symbol] + [PAD] * (table.width - 1) for symbol in (NONE, ROOT)]
+            for table in (self.lexical, self.tags)
+        ]
+        self._tag_rows: dict[tuple[str, ...], list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows[0])
+
+    def arrays(self, begin: int = 0) -> tuple[Ints, Ints]:
+        """The symbols of the types from `begin` on, each [num_types - begin, width]."""
+        lexical, tags = (np.asarray(rows[begin:], np.int32) for rows in self._rows)
+        return lexical, tags
+
+    def add(self, key: tuple[str, ...]) -> int:
+        """Number a type if it is new; `key` is its columns."""
+        if key not in self._ids:
+            self._ids[key] = len(self)
+            for rows, table in zip(self._rows, (self.lexical, self.tags), strict=True):
+                rows.append(table.row(key))
+        return self._ids[key]
+
+    def numbers(self, rows: list[list[str]]) -> list[int]:
+        """The types of words, of which the ten columns are given."""
+        keys = list(map(self._key_of, rows))
+        found = list(map(self._ids.get, keys))
+        if None in found:
+            found = list(map(self.add, keys))
+        return found  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class TokenArrays:
+    """Sentences in flat arrays, as `states` lays them out.
+
+    Attributes:
+        types: int32 [num_rows], the type of each token; NONE's row first.
+        tokens: int32 [num_sentences], the row of each sentence's ROOT.
+        lengths: int32 [num_sentences], words of each.
+    """
+
+    types: Ints
+    tokens: Ints
+    lengths: Ints
+
+
+def encode(sentences: Iterable[Sentence], types: Types) -> TokenArrays:
+    """Encode sentences, none of which is kept; `types` meets new ones on the way."""
+    numbers = [NONE_TYPE]
+    tokens: list[int] = []
+    lengths: list[int] = []
+    for sentence in sentences:
+        tokens.append(len(numbers))
+        lengths.append(len(sentence.rows))
+        numbers.append(ROOT_TYPE)
+        numbers += types.numbers(sentence.rows)
+    return TokenArrays(*(np.asarray(column, np.int32) for column in (numbers, tokens, lengths)))

@@ -1,0 +1,231 @@
+"""Treebanks made ready for training: symbols, labels, and gold trees in flat arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from seqtool.corpora.conllu import read_conllu
+from seqtool.corpora.sentence import DEPREL, Sentence
+from seqtool.errors import DataError
+from seqtool.parsing.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
+from seqtool.parsing.features import (
+    NONE_TYPE,
+    ROOT_TYPE,
+    SymbolTable,
+    TokenArrays,
+    Types,
+    columns_of,
+)
+from seqtool.parsing.projective import LIFTED, is_projective, projectivise
+from seqtool.parsing.states import SYSTEMS, Ints, Labels
+from seqtool.parsing.vectors import WordVectors, read_vectors
+
+# share of non-projective trees from which `auto` takes the swap system, and what it takes below
+SWAP_SHARE = 0.15
+PROJECTIVE_SYSTEM = "arc-standard"
+# labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
+# arcs are lifted unmarked
+LIFTED_SHARE = 1e-4
+DEV_EVERY = 10  # without a validation part, every tenth sentence is one
+
+Tree = tuple[list[int], list[str]]
+
+
+@dataclass(frozen=True)
+class GoldTrees:
+    """Encoded sentences with their gold trees.
+
+    Attributes:
+        arrays: the sentences.
+        trees: heads and labels of each sentence, as the treebank has them.
+    """
+
+    arrays: TokenArrays
+    trees: list[Tree]
+
+    def token_arrays(self, trees: Sequence[Tree], labels: Labels) -> tuple[Ints, Ints]:
+        """Heads and label ids of trees of these sentences as token arrays."""
+        heads = np.full(len(self.arrays.types), -1, np.int32)
+        label_ids = np.full(len(self.arrays.types), -1, np.int32)
+        for begin, (tree_heads, deprels) in zip(self.arrays.tokens.tolist(), trees, strict=True):
+            words = slice(begin + 1, begin + 1 + len(tree_heads))
+            heads[words] = tree_heads
+            label_ids[words] = labels.ids(tree_heads, deprels)
+        return heads, label_ids
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a parser is trained on.
+
+    Attributes:
+        config: the settings, with the system chosen.
+        types: those of `train` and `dev`.
+        labels: of arcs; those of lifted ones too.
+        train: the treebank.
+        dev: its validation part.
+        heads, label_ids: the trees of `train` as the system can build them, as token arrays.
+        symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
+        vectors: what forms begin with, if given.
+        summary: numbers that tell these data from others, for people and for `--resume`.
+    """
+
+    config: ParserConfig
+    types: Types
+    labels: Labels
+    train: GoldTrees
+    dev: GoldTrees
+    heads: Ints
+    label_ids: Ints
+    symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
+    vectors: WordVectors | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+class _Reader:
+    """Reads sentences into lists of numbers, so that none is kept.
+
+    Types are numbered in the order in which they are met, as `features.Types` does, which cannot be
+    made before all symbols are known.
+
+    Args:
+        columns: those that make a type.
+    """
+
+    def __init__(self, columns: tuple[int, ...]) -> None:
+        self.columns = columns
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        self.ids: dict[tuple[str, ...], int] = {}
+        self.digest = hashlib.sha256()
+
+    def read(self, sentences: Iterable[Sentence], into: Part, *, count: bool) -> None:
+        """Add sentences to a part; `count` their types if they are to be learnt."""
+        for sentence in sentences:
+            keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
+            if count:
+                self.counts.update(keys)
+            into.tokens.append(len(into.types))
+            into.types.append(ROOT_TYPE)
+            first = ROOT_TYPE + 1
+            into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
+            into.trees.append((sentence.heads(), sentence.column(DEPREL)))
+            self.digest.update(repr((keys, into.trees[-1])).encode())
+
+
+@dataclass
+class Part:
+    """The sentences of a part of a treebank while it is read."""
+
+    types: list[int] = field(default_factory=lambda: [NONE_TYPE])
+    tokens: list[int] = field(default_factory=list)
+    trees: list[Tree] = field(default_factory=list)
+
+    def gold(self) -> GoldTrees:
+        """What was read, as arrays."""
+        lengths = [len(heads) for heads, _ in self.trees]
+        columns = (self.types, self.tokens, lengths)
+        return GoldTrees(TokenArrays(*(np.asarray(c, np.int32) for c in columns)), self.trees)
+
+
+def prepare_data(
+    train_files: Sequence[str],
+    dev_file: str | None,
+    config: ParserConfig,
+    *,
+    skip_invalid: bool = False,
+    embeddings: str | None = None,
+) -> TrainingData:
+    """Read a treebank and make ready what a parser is trained on.
+
+    Args:
+        train_files: CoNLL-U.
+        dev_file: CoNLL-U; without it, every tenth sentence of the treebank is kept for validation.
+        config: all settings; the system `auto` is chosen here.
+        skip_invalid: leave out broken sentences.
+        embeddings: a text file of word vectors.
+
+    Raises:
+        DataError: a broken sentence, no trees, or too few.
+        ConfigError: word vectors without the field that they are for.
+    """
+    fields = config.model.fields
+    reader = _Reader(columns_of(fields))
+    train, dev = Part(), Part()
+    for index, sentence in enumerate(read_conllu(train_files, skip_invalid=skip_invalid)):
+        held_out = dev_file is None and index % DEV_EVERY == DEV_EVERY - 1
+        reader.read([sentence], dev if held_out else train, count=not held_out)
+    if dev_file is not None:
+        reader.read(read_conllu(dev_file, skip_invalid=skip_invalid), dev, count=False)
+    if not dev.trees:  # so small a treebank is its own validation part
+        dev = train
+    gold, validation = train.gold(), dev.gold()
+    if not (gold.arrays.lengths > 1).any():
+        raise DataError(
+            "no sentence has more than one word, so there is nothing to learn",
+            hint="give a larger treebank",
+            path=train_files[0],
+        )
+    vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
+    lexical, tags = (
+        SymbolTable.build(
+            reader.counts.items(),
+            [name for name in fields if name in kind],
+            config.model.min_count,
+            reader.columns,
+        )
+        for kind in (LEXICAL_FIELDS, TAG_FIELDS)
+    )
+    if vectors is not None:
+        lexical = vectors.add_words(lexical)
+    types = Types(lexical, tags)
+    for key in reader.ids:
+        types.add(key)
+    crossing = sum(not is_projective(heads) for heads, _ in gold.trees)
+    config = _with_system(config, crossing / len(gold.trees))
+    trees = _buildable(gold.trees, config, crossing)
+    labels = Labels.of(trees)
+    heads, label_ids = gold.token_arrays(trees, labels)
+    counts = lexical.counted(reader.counts.items()), tags.counted(reader.counts.items())
+    summary = {
+        "sentences": len(gold.trees),
+        "words": int(gold.arrays.lengths.sum()),
+        "dev_sentences": len(validation.trees),
+        "dev_words": int(validation.arrays.lengths.sum()),
+        "non_projective_sentences": crossing,
+        "dev_held_out": dev_file is None,
+        "labels": len(labels),
+        "sum": reader.digest.hexdigest()[:12],
+    }
+    return TrainingData(
+        config, types, labels, gold, validation, heads, label_ids, counts, vectors, summary,
+    )  # fmt: skip
+
+
+def _with_system(config: ParserConfig, share: float) -> ParserConfig:
+    """The settings with the system `auto` chosen by the share of non-projective trees."""
+    if config.model.system != "auto":
+        return config
+    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
+    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
+    return dataclasses.replace(config, model=model)
+
+
+def _buildable(trees: list[Tree], config: ParserConfig, crossing: int) -> list[Tree]:
+    """The trees as the system can build them."""
+    if not crossing or not SYSTEMS[config.model.system].projective:
+        return trees
+    lifted = [projectivise(*tree) for tree in trees]
+    counts = Counter(label for _, labels in lifted for label in labels)
+    least = LIFTED_SHARE * counts.total() if config.learning.mark_lifted else np.inf
+    plain = {
+        label: label if LIFTED not in label or count >= least else label.partition(LIFTED)[0]
+        for label, count in counts.items()
+    }
+    return [(heads, [plain[label] for label in labels]) for heads, labels in lifted]

@@ -1,0 +1,274 @@
+"""Choosing transitions as a task of the training loop.
+
+Many sentences are parsed in lockstep by the classifier that is being trained, and what it sees on
+the way is what it is trained on: each step takes one configuration of every lane, and then one
+transition in it: the one that the oracle likes best, or, exploring, the classifier's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from seqtool import runtime
+from seqtool.parsing.classifier import Classifier, slots_of
+from seqtool.parsing.config import ParserConfig
+from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE
+from seqtool.parsing.gold import TrainingData
+from seqtool.parsing.models import Parser, save_model
+from seqtool.parsing.network import ParserNetwork
+from seqtool.parsing.oracles import Oracle
+from seqtool.parsing.rollouts import Examples, roll_out
+from seqtool.parsing.states import NUM_ACTIONS, Ints
+
+AVERAGE_EVERY = 4  # steps between updates of the average
+BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
+
+
+class ParserTask:
+    """The choice of transitions, for `seqtool.training.train`."""
+
+    items = "configurations"
+    score = "dev_las"
+    larger_is_better = True
+
+    def __init__(
+        self, config: ParserConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
+    ) -> None:
+        self.config, self._data, self._command = config, data, command
+        self._device = device
+        labels, types = data.labels, data.types
+        system = config.model.system
+        self._slots = slots_of(config.model)
+        runtime.seed_everything(config.training.seed)
+        self.module = ParserNetwork(
+            config.model,
+            types.lexical.num_symbols,
+            types.tags.num_symbols,
+            len(labels),
+            labels.num_transitions,
+        )
+        if data.vectors is not None:
+            places, rows = data.vectors.initial(types.lexical)
+            with torch.no_grad():
+                self.module.lexical.weight[places] = torch.from_numpy(rows)
+        self.module.to(device)
+        arrays = data.train.arrays
+        self._arrays = arrays
+        self._usable = np.flatnonzero(arrays.lengths > 1)
+        self._oracle = Oracle(
+            system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
+        )
+        self._symbols = [torch.from_numpy(array).long() for array in types.arrays()]
+        self._dropped = [
+            (self._drop_chances(counts), torch.from_numpy(unknowns).long())
+            for counts, unknowns in data.symbol_counts
+        ]
+        self._averages = [parameter.detach().clone() for parameter in self.module.parameters()]
+        self._steps = 0
+        self._blocks: list[tuple[Ints, int]] = []
+        self._examples: Examples | None = None
+        # [32, A]: what is added to the scores of transitions under each mask of legal actions
+        bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
+        legal = np.repeat(bits, np.diff(labels.segments), axis=1)
+        self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(device)
+
+    def _drop_chances(self, counts: Ints) -> Tensor:
+        weight = self.config.learning.dropout_words
+        chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
+        return torch.from_numpy(chances.astype(np.float32))
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw an order of the sentences, in blocks; return the number of steps."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(self._usable)
+        # how many configurations of n words leave a choice: no more than this
+        choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
+        batch_size = self.config.learning.batch_size
+        cuts = np.flatnonzero(np.diff(choices // (BLOCK_STEPS * batch_size))) + 1
+        self._blocks, step = [], 0
+        for sentences in np.split(order, cuts):
+            num_choices = int((2 * self._arrays.lengths[sentences] - 3).sum())
+            step += max(1, round(num_choices / batch_size))
+            self._blocks.append((sentences, step))
+        return step
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`, in nats per configuration."""
+        self._average()
+        # anew in each step, so that a continued run draws the same numbers
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        begin, end, sentences = self._block_of(index)
+        if index == begin or self._examples is None:
+            self._examples = self._roll_out(sentences)
+        self._steps += 1
+        shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
+        order = shuffled.permutation(len(self._examples))
+        batch = np.array_split(order, end - begin)[index - begin]
+        slots = (self._examples.types, self._examples.labels, self._examples.measures)
+        scores_NA = self._scores(*(column[batch] for column in slots))
+        legal = torch.from_numpy(self._examples.legal[batch]).long().to(self._device)
+        log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
+        free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
+        free_log_probs = log_probs_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
+        return -free_log_probs.logsumexp(1).mean(), len(batch)
+
+    def _block_of(self, index: int) -> tuple[int, int, Ints]:
+        """The first step of the block of a step, the step after its last, and its sentences."""
+        begin = 0
+        for sentences, end in self._blocks:
+            if index < end:
+                return begin, end, sentences
+            begin = end
+        raise IndexError(index)
+
+    def _roll_out(self, sentences: Ints) -> Examples:
+        """What the parser, as it is now, comes through in some sentences."""
+        learning = self.config.learning
+        tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
+        scorer = None
+        if learning.oracle == "dynamic" and self._oracle.system.dynamic:
+            classifier = Classifier(self.config.model, self._weights())
+            # only the types of these sentences, numbered anew
+            begins = np.repeat(tokens - np.cumsum(lengths + 1) + lengths + 1, lengths + 1)
+            inside = begins + np.arange(len(begins))
+            present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
+            symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
+            classifier.products.extend(*symbols)
+            local = np.zeros(len(self._arrays.types), np.int32)
+            local[inside] = places
+            scorer = classifier.scorer(local)
+        return roll_out(
+            self._oracle,
+            self.config.model.system,
+            self._data.labels,
+            self._arrays.types,
+            tokens,
+            lengths,
+            self._slots,
+            scorer=scorer,
+            exploration=learning.exploration if self._epoch >= learning.explore_after else 0.0,
+            generator=self._random,
+        )
+
+    def _scores(self, types_NS: Ints, labels_NC: Ints, measures_NM: Ints) -> Tensor:
+        learning = self.config.learning
+        if learning.dropout_slots:
+            left_out = self._random.random(types_NS.shape, np.float32)
+            types_NS[left_out < learning.dropout_slots] = NONE_TYPE
+        present, places_NS = _present(types_NS, len(self._symbols[0]))
+        vectors = [
+            embedding(self._some_unknown(symbols[present], chances, unknowns))
+            for embedding, symbols, (chances, unknowns) in zip(
+                (self.module.lexical, self.module.tags), self._symbols, self._dropped, strict=True
+            )
+        ]
+        vectors_UD = torch.cat(vectors, 1)
+        scores_NA: Tensor = self.module(
+            vectors_UD,
+            torch.from_numpy(places_NS).to(self._device),
+            torch.from_numpy(labels_NC).long().to(self._device),
+            torch.from_numpy(measures_NM).long().to(self._device),
+            lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
+            lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
+        )
+        return scores_NA
+
+    def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
+        """Symbols of types, the rarer ones now and then unknown, on the device."""
+        if self.config.learning.dropout_words:
+            drawn = torch.from_numpy(self._random.random(symbols.shape, np.float32))
+            symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
+        return symbols.to(self._device)
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
+        if not dropout:
+            return 1.0
+        share = round(256 * dropout)
+        drawn = self._random.integers(0, 256, values.shape, np.uint8)
+        kept = torch.from_numpy(drawn >= share).to(values.device)
+        return kept.to(values.dtype).mul_(256 / (256 - share))
+
+    def _average(self) -> None:
+        decay = self.config.learning.averaging
+        if self._steps % AVERAGE_EVERY or not decay:
+            return
+        decay = min(decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
+        with torch.no_grad():
+            torch._foreach_lerp_(self._averages, list(self.module.parameters()), 1.0 - decay)
+
+    def _weights(self) -> dict[str, np.ndarray]:
+        """The averaged weights by their names, as NumPy has them."""
+        arrays = self.module.arrays()
+        if self.config.learning.averaging:
+            names = [name for name, _ in self.module.named_parameters()]
+            for name, average in zip(names, self._averages, strict=True):
+                arrays[name] = average.cpu().numpy()
+        return arrays
+
+    def parser(self) -> Parser:
+        """The parser of the averaged weights."""
+        return Parser(self.config, self._data.types, self._data.labels, self._weights())
+
+    def validate(self) -> dict[str, float]:
+        """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
+        dev = self._data.dev
+        trees = self.parser().trees(dev.arrays)
+        num_heads = num_both = 0
+        for (heads, deprels), (gold_heads, gold_deprels) in zip(trees, dev.trees, strict=True):
+            for head, deprel, gold, wanted in zip(
+                heads, deprels, gold_heads, gold_deprels, strict=True
+            ):
+                if head == gold:
+                    num_heads += 1
+                    num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
+        num_words = int(dev.arrays.lengths.sum())
+        return {"dev_uas": 100.0 * num_heads / num_words, self.score: 100.0 * num_both / num_words}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the averages, and the examples of the running block."""
+        carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
+        carried["steps"] = torch.tensor(self._steps)
+        if self._examples is not None:
+            for name, array in vars(self._examples).items():
+                carried[f"examples.{name}"] = torch.from_numpy(array)
+        return carried
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        for i, average in enumerate(self._averages):
+            average.copy_(tensors[f"average.{i}"])
+        self._steps = int(tensors["steps"])
+        parts = {
+            name.removeprefix("examples."): tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith("examples.")
+        }
+        self._examples = Examples(**parts) if parts else None
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the parser as a model directory."""
+        save_model(
+            directory,
+            self.parser(),
+            scores=scores,
+            data=self._data.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+
+def _present(types: Ints, num_types: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The types that occur, ascending and with NONE, and the place of each among them."""
+    occurs = np.zeros(num_types, np.bool_)
+    occurs[[NONE_TYPE, ROOT_TYPE]] = True
+    occurs[types.ravel()] = True
+    places = np.cumsum(occurs, dtype=np.int64) - 1
+    return np.flatnonzero(occurs), places[types]

@@ -1,0 +1,189 @@
+"""The parser: words per second beside UDPipe, from file to file, greedy and with a beam.
+
+    python tests/benchmarks/bench_parser.py [--train FILE --test FILE] [--epochs 4] [--model DIR]
+
+A parser of the preset `fast` and one of `ufal.udpipe`, with the options that it was tuned to on
+English, are trained on the same treebank, few epochs each: how long they were trained decides their
+scores, and hardly their speed. Then both parse the same file on one thread, in turn: from opening
+it, with the model in memory, until the result is written. Our own stages are timed apart too. LAS
+is on that file, by its own words and tags. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench_prepare import cpu_name
+from threadpoolctl import threadpool_limits
+
+from seqtool import checkpoint
+from seqtool.config import from_dict
+from seqtool.corpora.conllu import read_conllu, write_conllu
+from seqtool.corpora.sample import sample_treebank
+from seqtool.corpora.sentence import DEPREL
+from seqtool.parsing.config import ParserConfig, preset
+from seqtool.parsing.models import Parser
+from seqtool.parsing.train import train_parser
+
+LEAST_WORDS = 200_000  # the test file is repeated until it has them
+REPEATS = 5
+# of the project's own recipe for English; embeddings for forms are of the treebank alone
+UDPIPE = (
+    "embedding_form=50;embedding_upostag=20;embedding_feats=20;embedding_deprel=20;"
+    "hidden_layer=200;batch_size=10;transition_system=projective;transition_oracle=dynamic;"
+    "structured_interval=8;learning_rate=0.02;learning_rate_final=0.001;l2=0.5"
+)
+
+
+def seconds_of(action: Callable[[], object]) -> tuple[float, float]:
+    """By the clock, and of the processor."""
+    clock, processor = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+def las(gold: Path, parsed: Path) -> float:
+    """Per cent of words with the right head and relation, subtypes apart."""
+    right = total = 0
+    for one, other in zip(read_conllu(gold), read_conllu(parsed), strict=True):
+        heads = zip(one.heads(), other.heads(), strict=True)
+        deprels = zip(one.column(DEPREL), other.column(DEPREL), strict=True)
+        for (head, parsed_head), (deprel, parsed_deprel) in zip(heads, deprels, strict=True):
+            total += 1
+            same = deprel.partition(":")[0] == parsed_deprel.partition(":")[0]
+            right += head == parsed_head and same
+    return 100.0 * right / total
+
+
+def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
+    """A model of `ufal.udpipe`, which knows no tagging; None if the package is not there."""
+    try:
+        from ufal import udpipe
+    except ImportError:
+        return None
+    reader = udpipe.InputFormat.newConlluInputFormat()
+    reader.setText("".join(sentence.to_conllu() for sentence in read_conllu(train)))
+    sentences, sentence, error = udpipe.Sentences(), udpipe.Sentence(), udpipe.ProcessingError()
+    while reader.nextSentence(sentence, error):
+        sentences.append(sentence)
+    content = udpipe.Trainer.train(
+        *("morphodita_parsito", sentences, udpipe.Sentences(), "none", "none"),
+        *(f"{UDPIPE};iterations={epochs}", error),
+    )
+    (folder / "udpipe.model").write_bytes(content)
+    return udpipe.Model.load(str(folder / "udpipe.model"))
+
+
+def udpipe_parser(model: Any, beam: int) -> Callable[[Path, Path], None]:
+    from ufal import udpipe
+
+    pipeline = udpipe.Pipeline(
+        model, "conllu", udpipe.Pipeline.NONE, f"beam_search={beam}", "conllu"
+    )
+
+    def parse(source: Path, target: Path) -> None:
+        error = udpipe.ProcessingError()
+        text = pipeline.process(source.read_text(encoding="utf-8"), error)
+        if error.occurred():
+            raise SystemExit(error.message)
+        target.write_text(text, encoding="utf-8")
+
+    return parse
+
+
+def our_parser(parser: Parser, beam: int) -> Callable[[Path, Path], None]:
+    def parse(source: Path, target: Path) -> None:
+        write_conllu(parser.parse_stream(read_conllu(source, check="columns"), beam=beam), target)
+
+    return parse
+
+
+def stages(parser: Parser, source: Path, num_words: int) -> dict[str, float]:
+    """Words per second of processor time of each of our stages, the best of some repeats."""
+    sentences = list(read_conllu(source, check="columns"))
+    arrays = parser.encode(sentences)
+    parser.prepare()
+    actions: dict[str, Callable[[], object]] = {
+        "reading": lambda: sum(1 for _ in read_conllu(source, check="columns")),
+        "encoding": lambda: parser.encode(sentences),
+        "parsing alone, beam 1": lambda: parser.heads_and_labels(arrays),
+        "parsing alone, beam 4": lambda: parser.heads_and_labels(arrays, beam=4),
+        "parsing alone, beam 8": lambda: parser.heads_and_labels(arrays, beam=8),
+    }
+    return {
+        name: num_words / min(seconds_of(action)[1] for _ in range(3))
+        for name, action in actions.items()
+    }
+
+
+def main() -> None:
+    """Print the table and the line of JSON."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--train", type=Path, default=sample_treebank("en", "train"))
+    options.add_argument("--test", type=Path, default=sample_treebank("en", "valid"))
+    options.add_argument("--epochs", type=int, default=2)
+    options.add_argument("--model", type=Path, help="a parser, instead of training one")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = given.model or folder / "parser"
+        if given.model is None:
+            settings = preset("fast")
+            settings["training"]["epochs"] = given.epochs
+            train_parser(
+                given.train, path, from_dict(ParserConfig, settings), dev=given.test, threads=1
+            )
+        threadpool_limits(1)
+        parser = checkpoint.load(path)
+        udpipe = train_udpipe(given.train, given.epochs, folder)
+        text = "".join(sentence.to_conllu() for sentence in read_conllu(given.test))
+        num_words = sum(map(len, read_conllu(given.test)))
+        times = -(-LEAST_WORDS // num_words)
+        (folder / "long.conllu").write_text(text * times, encoding="utf-8")
+        num_words *= times
+        result = measure(parser, udpipe, folder, num_words)
+    machine = {"cpu": cpu_name(), "python": platform.python_version()}
+    print(json.dumps({"benchmark": "parser", "words": num_words, **result, **machine}))
+
+
+def measure(parser: Parser, udpipe: Any, folder: Path, num_words: int) -> dict[str, Any]:
+    """Race both from file to file; words per second of processor time, and their ratio."""
+    source = folder / "long.conllu"
+    result: dict[str, Any] = {"stages": stages(parser, source, num_words)}
+    for name, speed in result["stages"].items():
+        print(f"{name:<36}{speed:>12,.0f} words/s")
+    for ours, theirs in ((1, 1), (4, 5)):
+        racers = {"seqtool": our_parser(parser, ours)}
+        if udpipe is not None:
+            racers["udpipe"] = udpipe_parser(udpipe, theirs)
+        seconds: dict[str, list[float]] = {racer: [] for racer in racers}
+        for _ in range(REPEATS):
+            for racer, parse in racers.items():
+                target = folder / f"{racer}.conllu"
+                seconds[racer].append(seconds_of(partial(parse, source, target))[1])
+        for racer, values in seconds.items():
+            speed = num_words / statistics.median(values)
+            score = las(source, folder / f"{racer}.conllu")
+            beam = ours if racer == "seqtool" else theirs
+            title = f"{racer}, file to file, beam {beam}"
+            print(f"{title:<36}{speed:>12,.0f} words/s, LAS {score:.2f}")
+            result[f"{racer}_beam_{beam}"] = {"words_per_second": speed, "las": score}
+        if udpipe is not None:
+            pairs = zip(seconds["seqtool"], seconds["udpipe"], strict=True)
+            ratio = statistics.median(their / our for our, their in pairs)
+            print(f"{'ratio':<36}{ratio:>12.1f}")
+            result[f"ratio_beam_{ours}"] = ratio
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`seqtool parse` as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.tiny import make_sentence, random_parser, random_sentences, tiny_config
+
+from seqtool.corpora.conllu import read_conllu
+from seqtool.corpora.trees import find_fault
+from seqtool.parsing.models import save_model
+
+Run = Callable[..., Any]
+
+WITH_EVERYTHING = """\
+# sent_id = 1
+# text = vámonos al mar
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tvamos\tir\tX\t_\t_\t2\tx\t_\t_
+2\tnos\tnos\tY\t_\t_\t2\ty\t1:a|5.1:b\t_
+3-4\tal\t_\t_\t_\t_\t_\t_\t_\t_
+3\ta\ta\tX\t_\t_\t99\t_\t_\tA=b
+4\tel\tel\tY\t_\t_\t_\t_\t_\t_
+5\t_\t_\tX\t_\t_\t_\t_\t_\t_
+5.1\tghost\t_\t_\t_\t_\t_\t_\t1:a\t_
+
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "parser"
+    save_model(path, random_parser(tiny_config()), scores={}, data={})
+    return path
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.conllu"
+    path.write_text("".join(s.to_conllu() for s in random_sentences(12, 9)), encoding="utf-8")
+    return path
+
+
+def others(text: str) -> list[list[str]]:
+    """All lines without HEAD and DEPREL of words."""
+    lines = []
+    for line in text.splitlines():
+        columns = line.split("\t")
+        is_word = columns[0].isdecimal()
+        lines.append(columns[:6] + columns[8:] if is_word else columns)
+    return lines
+
+
+def test_only_heads_and_relations_change(seqtool: Run, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    path.write_text(WITH_EVERYTHING, encoding="utf-8")
+    result = seqtool("parse", path, "-m", model)
+    assert result.code == 0
+    assert others(result.stdout) == others(WITH_EVERYTHING)
+    (sentence,) = read_conllu([write(tmp_path / "out.conllu", result.stdout)])
+    assert find_fault(sentence.heads()) is None
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_clear_deps(seqtool: Run, model: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "in.conllu", WITH_EVERYTHING)
+    result = seqtool("parse", path, "-m", model, "--clear-deps")
+    assert "5.1" not in result.stdout
+    assert "vámonos" in result.stdout
+
+
+def test_streams_and_files_say_the_same(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = seqtool("parse", text, "-m", model).stdout
+    output = tmp_path / "out.conllu.gz"
+    assert seqtool("parse", text, "-m", model, "-o", output).stdout == ""
+    assert gzip.decompress(output.read_bytes()).decode() == expected
+    stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert seqtool("parse", "-", "-m", model).stdout == expected
+    assert seqtool("parse", text, text, "-m", model).stdout == 2 * expected
+    # a file may be parsed in its place
+    assert seqtool("parse", text, "-m", model, "-o", text).code == 0
+    assert text.read_text(encoding="utf-8") == expected
+
+
+def test_a_beam(seqtool: Run, model: Path, text: Path) -> None:
+    greedy = seqtool("parse", text, "-m", model).stdout
+    wide = seqtool("parse", text, "-m", model, "--beam", "8").stdout
+    assert others(wide) == others(greedy)
+    assert wide != greedy
+
+
+def test_broken_sentences(seqtool: Run, model: Path, text: Path) -> None:
+    good = text.read_text(encoding="utf-8")
+    nine = "1\ta\ta\tX\t_\t_\t_\t_\t_\n"
+    text.write_text(f"{nine}\n{good}", encoding="utf-8")
+    result = seqtool("parse", text, "-m", model)
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()
+    assert first == f"error: {text}:1: 9 columns, where CoNLL-U has 10"
+    assert "--skip-invalid" in second
+    result = seqtool("parse", text, "-m", model, "--skip-invalid")
+    assert result.code == 0
+    assert result.stdout.startswith(f"{nine}\n")
+    assert others(result.stdout.removeprefix(f"{nine}\n")) == others(good)
+    assert f"passed through: {text}:1: 9 columns" in result.stderr
+
+
+@pytest.mark.parametrize("format_", ["tree", "svg", "html", "json"])
+def test_formats(format_: str, seqtool: Run, model: Path, text: Path, tmp_path: Path) -> None:
+    result = seqtool("parse", text, "-m", model, "--format", format_)
+    assert result.code == 0
+    output = tmp_path / "out"
+    assert seqtool("parse", text, "-m", model, "-f", format_, "-o", output).code == 0
+    assert output.read_text(encoding="utf-8") == result.stdout
+    if format_ == "json":
+        objects = [json.loads(line) for line in result.stdout.splitlines()]
+        assert len(objects) == 12
+    elif format_ == "svg":
+        assert result.stdout.startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--format", "xml"), "no format is called 'xml'"),
+        (("--format", "tree", "--clear-deps"), "--clear-deps is for CoNLL-U"),
+        (("-m", "nowhere"), "no such model"),
+    ],
+)
+def test_mistakes(
+    options: tuple[str, ...], message: str, seqtool: Run, model: Path, text: Path
+) -> None:
+    result = seqtool("parse", text, "-m", model, *options)
+    assert (result.code, result.stdout) == (1, "")
+    assert message in result.stderr.splitlines()[0]
+
+
+def test_without_a_model(
+    seqtool: Run, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = seqtool("parse", text)
+    assert result.code == 1
+    assert "seqtool train-parser" in result.stderr
+
+
+def test_a_sentence_of_two_thousand_words(seqtool: Run, model: Path, tmp_path: Path) -> None:
+    words = [("a", "X"), ("B", "Y")] * 1000
+    path = write(tmp_path / "long.conllu", make_sentence(words).to_conllu())
+    result = seqtool("parse", path, "-m", model, "--beam", "4")
+    (sentence,) = read_conllu([write(tmp_path / "out.conllu", result.stdout)])
+    assert len(sentence) == 2000
+    assert find_fault(sentence.heads()) is None
+
+
+def test_torch_is_not_imported(model: Path, text: Path) -> None:
+    code = (
+        "import sys; from seqtool.cli.app import main; "
+        f"code = main(['parse', {str(text)!r}, '-m', {str(model)!r}, '-o', {os.devnull!r}]); "
+        "sys.exit(code or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

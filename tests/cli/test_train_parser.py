@@ -1,0 +1,170 @@
+"""`seqtool train-parser` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.tiny import write_treebank
+
+from seqtool import checkpoint
+
+Run = Callable[..., Any]
+TINY = (
+    *("--hidden", "16", "--epochs", "2", "--device", "cpu", "--set", "learning.batch_size=64"),
+    *("--set", "training.precision=float32", "--set", "model.lexical_size=6", "--lr", "0.02"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    write_treebank(folder / "train.conllu", 60)
+    write_treebank(folder / "dev.conllu", 12, seed=1)
+    return folder
+
+
+def assert_error(result: Any, message: str, hint: str = "") -> None:
+    """It failed with two lines that hold these words, and printed nothing else."""
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()[-2:]
+    assert first.startswith("error: ")
+    assert message in first
+    assert second.startswith("hint: ")
+    assert hint in second
+
+
+def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "p"
+    result = seqtool(
+        "train-parser", folder / "train.conllu", "--dev", folder / "dev.conllu", "-o", output, *TINY
+    )
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert "60 sentences" in result.stderr
+    assert "validation: 12 sentences" in result.stderr
+    assert "system arc-standard" in result.stderr
+    assert "epoch 2/2  train loss" in result.stderr
+    assert "dev las" in result.stderr
+    assert "perplexity" not in result.stderr
+    assert f"next: seqtool parse FILE.conllu -m {output}" in result.stderr
+    header = checkpoint.read_header(output)
+    assert header.kind == "parser"
+    assert header.scores["dev_las"] == pytest.approx(header.scores["dev_uas"], abs=50)
+    assert 0 < header.scores["dev_las"] <= 100
+    assert "configurations_per_second" in header.scores
+    assert header.config["model"]["hidden_size"] == 16
+    assert not (output / "best").exists()
+
+
+def test_json_and_a_held_out_part(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    result = seqtool(
+        "train-parser", folder / "train.conllu", "-o", tmp_path / "p", "--json",
+        "--system", "swap", "--fields", "form,upos", "--seed", "3", *TINY,
+    )  # fmt: skip
+    assert result.code == 0
+    assert "6 sentences, every tenth of the treebank" in result.stderr
+    content = json.loads(result.stdout)
+    assert content["model"] == str(tmp_path / "p")
+    assert content["system"] == "swap"
+    assert content["epochs"] == 2
+    assert {"dev_las", "dev_uas", "seconds", "parameters", "train_seconds"} <= content.keys()
+    config = checkpoint.read_header(tmp_path / "p").config
+    assert config["model"]["fields"] == ["form", "upos"]
+    assert config["training"]["seed"] == 3
+
+
+def test_resume(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "p"
+    command = ("train-parser", folder / "train.conllu", "-o", output, *TINY)
+    stopped = seqtool(*command, "--max-minutes", "0")
+    assert stopped.code == 130
+    assert f"seqtool train-parser --resume -o {output}" in stopped.stderr
+    result = seqtool("train-parser", "--resume", "-o", output)
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert_error(seqtool(*command), "exists already", "--force")
+    assert seqtool(*command, "--force").code == 0
+    assert_error(
+        seqtool("train-parser", "--resume", "-o", tmp_path / "q"), "no run to resume", "--resume"
+    )
+
+
+def test_chen_manning_is_the_paper(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    result = seqtool(
+        "train-parser", folder / "train.conllu", "-o", tmp_path / "p", "--preset", "chen-manning",
+        "--epochs", "1", "--device", "cpu",
+    )  # fmt: skip
+    assert result.code == 0
+    model = checkpoint.read_header(tmp_path / "p").config["model"]
+    # Chen & Manning 2014: 18 words, 18 tags, 12 labels, vectors of 50, 200 units, the cube
+    assert (len(model["slots"]), len(model["label_slots"]), model["measures"]) == (18, 12, [])
+    assert {model[f"{kind}_size"] for kind in ("lexical", "tag", "label")} == {50}
+    assert (model["hidden_size"], model["activation"]) == (200, "cube")
+    weights = checkpoint.load(tmp_path / "p").weights
+    assert weights["first.weight"].shape == (200, 18 * 50 + 18 * 50 + 12 * 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (("--preset", "fats"), "no preset is called 'fats'", "fast"),
+        (("--system", "arc-hybird"), "'arc-hybird'", "arc-hybrid"),
+        (("--fields", "forms"), "no field is called 'forms'", "form"),
+        (("--set", "model.slots=[s0,q1]"), "'q1' is no place", "s0"),
+        (("--set", "hiden=3"), "unknown setting hiden", ""),
+        (("--hidden", "0"), "hidden_size is 0", "hidden_size"),
+    ],
+)
+def test_mistakes(
+    options: tuple[str, ...],
+    message: str,
+    hint: str,
+    seqtool: Run,
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    result = seqtool("train-parser", folder / "train.conllu", "-o", tmp_path / "p", *options)
+    assert_error(result, message, hint)
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_broken_treebank(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broken.conllu"
+    text = (folder / "train.conllu").read_text()
+    path.write_text(text.replace("\t2\tnsubj", "\t31\tnsubj", 1))
+    command = ("train-parser", path, "-o", tmp_path / "p", *TINY)
+    assert_error(seqtool(*command), f"{path}:1: token 1 has head 31", "--skip-invalid")
+    result = seqtool(*command, "--skip-invalid", "--epochs", "1")
+    assert result.code == 0
+    assert_error(seqtool("train-parser", "-", "-o", tmp_path / "q"), "stdin", "file")
+
+
+def test_settings_are_listed(seqtool: Run) -> None:
+    result = seqtool("train-parser", "--list-settings")
+    assert result.code == 0
+    assert "  hidden_size: 256" in result.stdout
+    assert "  exploration: 0.9" in result.stdout
+
+
+def test_settings_from_a_file(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("model:\n  hidden_size: 12\n  measures: []\n")
+    result = seqtool(
+        "train-parser", folder / "train.conllu", "-o", tmp_path / "p", "--config", path, *TINY[2:]
+    )
+    assert result.code == 0
+    config = checkpoint.read_header(tmp_path / "p").config
+    assert (config["model"]["hidden_size"], config["model"]["measures"]) == (12, [])
+    assert config["training"]["optimiser"] == "adamw"
+
+
+def test_the_sample_is_there_for_nothing(
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = seqtool("train-parser", "--epochs", "1", "--max-minutes", "0")
+    assert result.code == 130
+    assert "no treebank given: training on the shipped English sample" in result.stderr
+    assert (tmp_path / "runs" / "parser" / "last").is_dir()

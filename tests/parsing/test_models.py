@@ -1,0 +1,201 @@
+"""The parser at work: its tables against the plain network, its directory, streaming."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
+
+from seqtool import checkpoint
+from seqtool.corpora.conllu import Broken
+from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
+from seqtool.corpora.trees import find_fault
+from seqtool.errors import DataError, ModelError
+from seqtool.parsing import classifier, models
+from seqtool.parsing.config import CHEN_MANNING
+from seqtool.parsing.hidden_layer import SCALE, extract
+from seqtool.parsing.models import Parser, save_model
+from seqtool.parsing.network import ParserNetwork
+from seqtool.parsing.projective import LIFTED
+from seqtool.parsing.states import SYSTEMS, Ints, Labels
+from seqtool.parsing.transitions import Configurations
+
+CHEN = {
+    "fields": ["form", "upos"],
+    "slots": list(CHEN_MANNING),
+    "measures": [],
+    "activation": "cube",
+}
+
+
+def network_of(parser: Parser) -> ParserNetwork:
+    types = parser.types
+    network = ParserNetwork(
+        parser.config.model,
+        types.lexical.num_symbols,
+        types.tags.num_symbols,
+        len(parser.labels),
+        parser.labels.num_transitions,
+    )
+    network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
+    return network
+
+
+@pytest.mark.parametrize("model", [{}, CHEN], ids=["relu", "cube"])
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_the_tables_give_the_scores_of_the_plain_network(
+    system: str, model: dict[str, Any]
+) -> None:
+    parser = random_parser(tiny_config(system, **model))
+    network = network_of(parser).double()
+    arrays = parser.encode(random_sentences(12, 9))
+    parser.prepare()
+    scorer = parser.classifier.scorer(arrays.types)
+    symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
+    compared = 0
+
+    def check(batch: Configurations, which: Ints, scores: Any) -> None:
+        nonlocal compared
+        scorer(batch, which, scores)
+        slots = parser.classifier.slots
+        inputs = [torch.from_numpy(a).long() for a in extract(batch, which, arrays.types, slots)]
+        vectors = torch.cat([network.lexical(symbols[0]), network.tags(symbols[1])], 1)
+        with torch.no_grad():
+            expected = network(vectors, *inputs).numpy()
+        # each of at most 43 rows is off by half a step of its table, times the output weights
+        slack = 0.5 / SCALE * 43 * np.abs(parser.weights["output.weight"]).sum()
+        if model:  # the cube's slope: three times the square of a hidden unit before it
+            slack *= 3 * 25.0
+        np.testing.assert_allclose(scores, expected, rtol=0, atol=slack)
+        assert float(np.abs(scores - expected).max()) < 0.05 * float(np.abs(expected).max())
+        compared += len(which)
+
+    from seqtool.parsing.search import search
+
+    search(system, LABELS, arrays.tokens, arrays.lengths, len(arrays.types), check)
+    assert compared > 50
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+@pytest.mark.parametrize("beam", [1, 3])
+def test_every_sentence_gets_a_tree_and_keeps_the_rest(system: str, beam: int) -> None:
+    parser = random_parser(tiny_config(system))
+    sentences = random_sentences(30, 12)
+    before = [[row[:HEAD] + row[DEPREL + 1 :] for row in s.rows] for s in sentences]
+    parser.parse(sentences, beam=beam)
+    for sentence, rows in zip(sentences, before, strict=True):
+        assert find_fault(sentence.heads()) is None
+        assert [row[:HEAD] + row[DEPREL + 1 :] for row in sentence.rows] == rows
+        for head, deprel in zip(sentence.heads(), sentence.column(DEPREL), strict=True):
+            assert (deprel == "root") == (head == 0)
+
+
+def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = random_parser(tiny_config())
+    sentences = random_sentences(20, 9)
+    parser.parse(sentences)
+    expected = [sentence.to_conllu() for sentence in sentences]
+    monkeypatch.setattr(models, "CHUNK_WORDS", 12)
+    broken = Broken("not CoNLL-U", DataError("nine columns"))
+    taken = 0
+
+    def items() -> Any:
+        nonlocal taken
+        for sentence in random_sentences(20, 9):
+            taken += 1
+            yield sentence
+            if taken == 5:
+                yield broken
+
+    result = []
+    for item in random_parser(tiny_config()).parse_stream(items()):
+        result.append(item.to_conllu())
+        # no more than a chunk is held
+        assert taken - len(result) < 12
+    assert result == [*expected[:5], "not CoNLL-U\n\n", *expected[5:]]
+
+
+def test_forgotten_types_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = random_sentences(30, 9)
+    parser = random_parser(tiny_config())
+    parser.parse(sentences)
+    expected = [sentence.to_conllu() for sentence in sentences]
+    assert len(parser.types) > 8
+    monkeypatch.setattr(models, "TABLE_BYTES", 1)
+    monkeypatch.setattr(classifier, "BLOCK", 3)
+    for sentence, text in zip(sentences, expected, strict=True):
+        parser.parse([sentence])
+        assert sentence.to_conllu() == text
+        assert len(parser.types) <= 2 + len(sentence)
+
+
+def test_lifted_arcs_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is parsed, words 1-3 of a chain get heads 0 1 1, and word 3 says that it was lifted.
+
+    Its label asks for an obj, and the only one below word 1 is word 2.
+    """
+    labels = Labels(("obj", f"det{LIFTED}obj"), ("root",))
+    parser = random_parser(tiny_config(), labels)
+    sentences = random_sentences(40, 3, seed=1)
+    sentence = next(s for s in sentences if len(s) == 3)
+
+    def fixed(self: Parser, arrays: Any, **options: Any) -> tuple[Ints, Ints]:
+        rows = np.asarray([-1, -1, 0, 1, 1], np.int32), np.asarray([-1, -1, 2, 0, 1], np.int32)
+        return rows
+
+    monkeypatch.setattr(Parser, "heads_and_labels", fixed)
+    parser.parse([sentence])
+    assert sentence.heads() == [0, 1, 2]
+    assert sentence.column(DEPREL) == ["root", "obj", "det"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    parser = random_parser(tiny_config(activation="cube", fields=["form", "feats"]))
+    save_model(tmp_path / "model", parser, scores={"dev_las": 12.5}, data={"words": 7})
+    return tmp_path / "model"
+
+
+def test_a_saved_parser_parses_the_same(saved: Path) -> None:
+    sentences, again = random_sentences(20, 9), random_sentences(20, 9)
+    random_parser(tiny_config(activation="cube", fields=["form", "feats"])).parse(sentences)
+    loaded = checkpoint.load(saved)
+    assert loaded.kind == "parser"
+    loaded.parse(again)
+    assert [s.to_conllu() for s in again] == [s.to_conllu() for s in sentences]
+    card = (saved / "README.md").read_text()
+    assert "| dev las | 12.50 |" in card
+    assert "form, feats" in card
+
+
+def test_a_parser_that_does_not_fit_its_description(saved: Path) -> None:
+    header = checkpoint.read_header(saved)
+    header.config["model"]["hidden_size"] = 9
+    header.config["model"]["slots"] = ["s0"]
+    checkpoint.amend(saved, header, "")
+    with pytest.raises(ModelError, match="does not fit"):
+        checkpoint.load(saved)
+
+
+def test_a_damaged_vocabulary_is_found(saved: Path) -> None:
+    path = saved / "vocabulary.json"
+    path.write_text(path.read_text().replace("nsubj", "nsubk"))
+    with pytest.raises(ModelError, match="does not match"):
+        checkpoint.load(saved)
+    content = json.loads(path.read_text())
+    assert content["root_labels"] == ["root"]
+
+
+def test_words_of_no_known_symbol_parse() -> None:
+    parser = random_parser(tiny_config())
+    sentence = random_sentences(1, 1)[0]
+    sentence.rows[0][FORM] = "𝄞" * 50
+    parser.parse([sentence])
+    assert sentence.heads() == [0]
+    empty: list[Sentence] = []
+    parser.parse(empty)
