@@ -116,7 +116,7 @@ class ParserConfig(Config):
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {
         "training": {
-            "epochs": 16,
+            "epochs": 12,
             "optimiser": "adamw",
             "learning_rate": 0.0015,
             "beta2": 0.95,  # 0.999 would move rare words' vectors too far (Dozat & Manning 2017)
