@@ -192,12 +192,21 @@ def find(path: str | Path) -> Path:
     if (path / "last").is_dir():
         raise ModelError(
             "training has not reached its first validation, so there is no model yet",
-            hint=f"continue with: seqtool train-lm --resume -o {path}",
+            hint=f"continue with: seqtool {_trainer(path)} --resume -o {path}",
             path=path,
         )
     raise ModelError(
         f"not a model directory: it has no {HEADER}", hint=_known_models(path), path=path
     )
+
+
+def _trainer(path: Path) -> str:
+    """Return the command whose run is in a directory."""
+    try:
+        kind = storage.read_object(path / RUN).get("kind")
+    except (OSError, ValueError):
+        kind = None
+    return "train-parser" if kind == "parser" else "train-lm"
 
 
 def _known_models(path: Path) -> str:

@@ -205,6 +205,10 @@ def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) ->
     with pytest.raises(ModelError, match="has not reached its first validation") as caught:
         find(tmp_path / "m")
     assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
+    (tmp_path / "m" / "run.json").write_text('{"kind": "parser"}')
+    with pytest.raises(ModelError) as caught:
+        find(tmp_path / "m")
+    assert caught.value.hint == f"continue with: seqtool train-parser --resume -o {tmp_path / 'm'}"
     write(tmp_path / "m" / "best", "new")
     assert find(tmp_path / "m") == tmp_path / "m" / "best"
     assert read(tmp_path / "m") == "new"
