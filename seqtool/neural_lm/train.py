@@ -7,7 +7,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,14 @@ from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.errors import (
     ConfigError,
     DataError,
-    Interrupted,
     ModelError,
-    OutputError,
-    from_os_error,
 )
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
-from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
+from seqtool.progress import Event
 from seqtool.training import train
+from seqtool.training_run import CompletedRun, complete
 
 RUN_VERSION = 1
 
@@ -181,53 +179,38 @@ def train_lm(
         resume=resume,
         should_stop=should_stop,
     )
-    finished: RunFinished | None = None
-    speeds: list[float] = []
-    try:
-        with closing(events):
-            for event in events:
-                if resume and isinstance(event, RunStarted):  # the new settings were accepted
-                    record.write(output)
-                on_event(event)
-                if isinstance(event, EpochDone):
-                    speeds.append(event.items_per_second)
-                elif isinstance(event, RunFinished):
-                    finished = event
-    except OSError as error:
-        reason = from_os_error(error)
-        hint = f"make room for it, then continue with: seqtool train-lm --resume -o {output}"
-        raise OutputError(reason.message, hint=hint, path=reason.path or output) from error
-    assert finished is not None
-    if finished.reason == "interrupted":
-        raise Interrupted(
-            f"the run was interrupted at step {finished.step:,}; the state is saved",
-            hint=f"continue with: seqtool train-lm --resume -o {output}",
-        )
-    return _finish(output, opened, finished, speeds, chosen)
+    run = complete(
+        events,
+        output,
+        "train-lm",
+        on_event=on_event,
+        on_started=lambda: record.write(output) if resume else None,
+    )
+    return _finish(output, opened, run, chosen)
 
 
 def _finish(
     output: Path,
     corpus: PreparedCorpus,
-    finished: RunFinished,
-    speeds: list[float],
+    run: CompletedRun,
     device: str,
 ) -> TrainedLM:
     """Measure the best model as `eval-ppl` does, and write that into its header and card."""
     model = checkpoint.load(output, device=device)
     header = checkpoint.read_header(output)
     perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
-    scores = {**header.scores, "valid_perplexity": perplexity, "train_seconds": finished.seconds}
-    if speeds:
-        scores["tokens_per_second"] = sorted(speeds)[len(speeds) // 2]
+    seconds = run.finished.seconds
+    scores = {**header.scores, "valid_perplexity": perplexity, "train_seconds": seconds}
+    if run.items_per_second is not None:
+        scores["tokens_per_second"] = run.items_per_second
     header = dataclasses.replace(header, scores=scores)
     checkpoint.amend(output, header, model_card(header))
     return TrainedLM(
         path=output,
         scores=scores,
-        seconds=finished.seconds,
+        seconds=seconds,
         num_parameters=header.num_parameters,
-        epochs=finished.epoch,
+        epochs=run.finished.epoch,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,14 @@ from seqtool import checkpoint, runtime, storage
 from seqtool.config import from_dict, to_dict
 from seqtool.errors import (
     ConfigError,
-    Interrupted,
     ModelError,
-    OutputError,
-    from_os_error,
 )
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.gold import TrainingData, prepare_data
 from seqtool.parsing.task import ParserTask
-from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
+from seqtool.progress import Event
 from seqtool.training import train
+from seqtool.training_run import CompletedRun, complete
 
 RUN_VERSION = 1
 
@@ -205,29 +203,14 @@ def train_parser(
         resume=resume,
         should_stop=should_stop,
     )
-    finished: RunFinished | None = None
-    speeds: list[float] = []
-    try:
-        with closing(events):
-            for event in events:
-                if resume and isinstance(event, RunStarted):  # the new settings were accepted
-                    record.write(output)
-                on_event(event)
-                if isinstance(event, EpochDone):
-                    speeds.append(event.items_per_second)
-                elif isinstance(event, RunFinished):
-                    finished = event
-    except OSError as error:
-        reason = from_os_error(error)
-        hint = f"make room for it, then continue with: seqtool train-parser --resume -o {output}"
-        raise OutputError(reason.message, hint=hint, path=reason.path or output) from error
-    assert finished is not None
-    if finished.reason == "interrupted":
-        raise Interrupted(
-            f"the run was interrupted at step {finished.step:,}; the state is saved",
-            hint=f"continue with: seqtool train-parser --resume -o {output}",
-        )
-    return _finish(output, finished, speeds)
+    run = complete(
+        events,
+        output,
+        "train-parser",
+        on_event=on_event,
+        on_started=lambda: record.write(output) if resume else None,
+    )
+    return _finish(output, run)
 
 
 def _absolute(paths: Sequence[str | Path] | None) -> tuple[str, ...]:
@@ -278,21 +261,21 @@ def _fingerprint(config: ParserConfig, data: TrainingData) -> dict[str, Any]:
     }
 
 
-def _finish(output: Path, finished: RunFinished, speeds: list[float]) -> TrainedParser:
+def _finish(output: Path, run: CompletedRun) -> TrainedParser:
     """Write the scores of the best model into its header and card."""
     from seqtool.parsing.models import model_card
 
     header = checkpoint.read_header(output)
-    scores = {**header.scores, "train_seconds": finished.seconds}
-    if speeds:
-        scores["configurations_per_second"] = sorted(speeds)[len(speeds) // 2]
+    scores = {**header.scores, "train_seconds": run.finished.seconds}
+    if run.items_per_second is not None:
+        scores["configurations_per_second"] = run.items_per_second
     header = dataclasses.replace(header, scores=scores)
     checkpoint.amend(output, header, model_card(header))
     return TrainedParser(
         path=output,
         scores=scores,
-        seconds=finished.seconds,
+        seconds=run.finished.seconds,
         num_parameters=header.num_parameters,
-        epochs=finished.epoch,
+        epochs=run.finished.epoch,
         system=header.config["model"]["system"],
     )
