@@ -25,6 +25,7 @@ DEFAULT_OUTPUT = Path("runs/parser")
 # option -> the setting it stands for
 SETTINGS = {
     "system": "model.system",
+    "encoder": "model.encoder",
     "hidden": "model.hidden_size",
     "epochs": "training.epochs",
     "lr": "training.learning_rate",
@@ -62,7 +63,8 @@ def train_parser(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
     ] = DEFAULT_OUTPUT,
     preset: Annotated[
-        str | None, _setting("Settings by name (default fast).", metavar="fast|chen-manning")
+        str | None,
+        _setting("Settings by name (default fast).", metavar="fast|accurate|chen-manning"),
     ] = None,
     config: Annotated[
         Path | None, _setting("A YAML file of settings, over the preset's.", metavar="FILE")
@@ -94,6 +96,10 @@ def train_parser(
     embeddings: Annotated[
         Path | None,
         _setting("A text file of word vectors (word2vec, GloVe, fastText).", metavar="FILE"),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        _setting("What reads words in their sentence (default none).", metavar="none|bilstm"),
     ] = None,
     hidden: Annotated[int | None, _setting("Hidden units.", metavar="N")] = None,
     epochs: Annotated[int | None, _setting("Passes over the treebank.", metavar="N")] = None,

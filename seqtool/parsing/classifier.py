@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from seqtool.parsing.config import ModelConfig
-from seqtool.parsing.features import NONE
+from seqtool.parsing.features import NONE, TokenArrays
 from seqtool.parsing.hidden_layer import SCALE, Floats, Products, hidden_layer, quantise
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.states import Ints, Labels
 from seqtool.parsing.transitions import Configurations
+
+if TYPE_CHECKING:
+    from seqtool.parsing.recurrence import TokenProducts
+
+Number = TypeVar("Number", bound=np.generic)
 
 BLOCK = 256  # types whose products are made together
 
@@ -32,6 +39,7 @@ class ProductTable:
         self.num_units = len(weights)
         none = np.asarray([[NONE]], np.int32)
         self.base: Floats = (self._vectors((none, none)) @ self._weights)[0]
+        self._type_vectors: Floats = np.zeros((0, width), np.float32)
         self._rows: Products = np.zeros((0, self._weights.shape[1]), np.int16)
         self.num_types = 0
 
@@ -49,13 +57,14 @@ class ProductTable:
         """Add types by their symbols, each [num_types, width]."""
         needed = self.num_types + len(lexical)
         if needed > len(self._rows):
-            grown = np.empty((needed + needed // 4, self._rows.shape[1]), np.int16)
-            grown[: self.num_types] = self._rows[: self.num_types]
-            self._rows = grown
+            self._rows = _grown(self._rows, needed + needed // 4)
+            self._type_vectors = _grown(self._type_vectors, needed + needed // 4)
         for begin in range(0, len(lexical), BLOCK):
             block = slice(begin, begin + BLOCK)
-            products = self._vectors((lexical[block], tags[block])) @ self._weights
+            vectors = self._vectors((lexical[block], tags[block]))
+            products = vectors @ self._weights
             at = self.num_types + begin
+            self._type_vectors[at : at + len(vectors)] = vectors
             quantise(products, self.base, self._rows[at : at + len(products)])
         self.num_types = needed
 
@@ -69,9 +78,21 @@ class ProductTable:
         self.num_types = 0
 
     @property
+    def vectors(self) -> Floats:
+        """The vectors of types, [num_types, D]."""
+        return self._type_vectors[: self.num_types]
+
+    @property
     def table(self) -> Products:
         """The products, [num_types * num_slots, H]."""
         return self._rows.reshape(-1, self.num_units)
+
+
+def _grown(rows: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
+    """The same rows, and room for more."""
+    grown = np.empty((size, rows.shape[1]), rows.dtype)
+    grown[: len(rows)] = rows
+    return grown
 
 
 def _by_slot(weights: Floats, width: int) -> Floats:
@@ -102,7 +123,7 @@ def weight_shapes(
     """
     units = config.hidden_size
     of_words = len(config.slots) * (config.lexical_size + config.tag_size)
-    return {
+    shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),
         "tags.weight": (num_tags, config.tag_size),
         "labels.weight": (1 + len(labels), config.label_size),
@@ -112,6 +133,16 @@ def weight_shapes(
         "output.weight": (labels.num_transitions, units),
         "output.bias": (labels.num_transitions,),
     }
+    if config.encoder == "bilstm":
+        size, width = config.encoder_size, config.lexical_size + config.tag_size
+        for layer in range(config.encoder_layers):
+            for direction in ("forwards", "backwards"):
+                name = f"encoder.layers.{layer}.{direction}"
+                shapes[f"{name}.weight_ih_l0"] = (4 * size, 2 * size if layer else width)
+                shapes[f"{name}.weight_hh_l0"] = (4 * size, size)
+                shapes[f"{name}.bias_ih_l0"] = shapes[f"{name}.bias_hh_l0"] = (4 * size,)
+        shapes["contexts.weight"] = (units, len(config.contexts) * 2 * size)
+    return shapes
 
 
 class Classifier:
@@ -138,15 +169,45 @@ class Classifier:
         bias = weights["first.bias"]
         for products in (self.products.base, label_products[0], by_bucket[0]):
             bias = bias + products.reshape(-1, num_units).sum(axis=0)
+        self._in_context: TokenProducts | None = None
+        if config.encoder == "bilstm":
+            from seqtool.parsing.recurrence import TokenProducts
+
+            self._in_context = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
         self._fixed = (_table_of(label_products, num_units), _table_of(by_bucket, num_units))
         self._output = np.ascontiguousarray(weights["output.weight"].T)
         self._output_bias = weights["output.bias"]
         self._hidden: Floats = np.empty((0, num_units), np.float32)
 
-    def scorer(self, token_types: Ints) -> Scorer:
-        """What scores the configurations of sentences, given the types of all tokens."""
-        tables = (self.products.table, *self._fixed)
+    def in_context(self, arrays: TokenArrays) -> Products:
+        """The products of tokens as the encoder reads them, whose types have products already.
+
+        Returns:
+            A table for `scorer`, [num_tokens * num_slots, hidden]; empty without an encoder.
+        """
+        if self._in_context is None:
+            return np.empty((0, self._hidden.shape[1]), np.int16)
+        return self._in_context.table(self.products.vectors, arrays)
+
+    def scorer(
+        self,
+        token_types: Ints,
+        in_context: Products | None = None,
+        token_rows: Ints | None = None,
+    ) -> Scorer:
+        """What scores the configurations of sentences.
+
+        Args:
+            token_types: the types of all tokens.
+            in_context: what `in_context` returned; not needed without an encoder.
+            token_rows: for which token of `in_context` each token stands; None for itself.
+        """
+        if in_context is None:
+            in_context = np.empty((0, self._hidden.shape[1]), np.int16)
+        if token_rows is None:
+            token_rows = np.arange(len(token_types), dtype=np.int32)
+        tables = (self.products.table, *self._fixed, in_context)
 
         def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
             if len(self._hidden) < len(which):
@@ -156,6 +217,7 @@ class Classifier:
                 configurations,
                 which,
                 token_types,
+                token_rows,
                 self.slots,
                 tables,
                 self._bias,
@@ -170,7 +232,7 @@ class Classifier:
 
 def slots_of(config: ModelConfig) -> Slots:
     """The slots that a configuration names."""
-    return compile_slots(config.slots, config.label_slots, config.measures)
+    return compile_slots(config.slots, config.label_slots, config.measures, config.contexts)
 
 
 def _table_of(products: Floats, num_units: int) -> Products:

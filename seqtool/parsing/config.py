@@ -31,6 +31,7 @@ _CHILDREN = (
     *("s0.l1.l1", "s0.r1.r1", "s1.l1.l1", "s1.r1.r1"),
 )
 CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
+CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
 MEASURES = (
@@ -55,6 +56,14 @@ class ModelConfig(Config):
     lexical_size: int = setting(64, "width of a word's vector", minimum=1)
     tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1)
     label_size: int = setting(32, "width of a label's vector", minimum=1)
+    encoder: Literal["none", "bilstm"] = setting(
+        "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
+    )
+    encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1)
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
+    context_slots: tuple[str, ...] = setting(
+        CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
+    )
     hidden_size: int = setting(256, "hidden units", minimum=1)
     activation: Literal["relu", "cube"] = setting("relu", "relu or cube (Chen & Manning 2014)")
     min_count: int = setting(
@@ -69,6 +78,13 @@ class ModelConfig(Config):
             raise ConfigError("fields names one field twice", hint="name each field once")
         if not self.slots:
             raise ConfigError("slots is empty", hint="name one place or more")
+        if self.encoder != "none" and not self.context_slots:
+            raise ConfigError("context_slots is empty", hint="name one place or more")
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """The places that are looked at in context: none without an encoder."""
+        return self.context_slots if self.encoder != "none" else ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,9 @@ class LearningConfig(Config):
     dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
     dropout_embeddings: float = setting(0.2, "dropout on word and tag vectors", minimum=0, below=1)
     dropout_slots: float = setting(0.1, "share of slots left empty", minimum=0, below=1)
+    dropout_encoder: float = setting(
+        0.3, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
+    )
     dropout_words: float = setting(
         2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
     )
@@ -155,6 +174,12 @@ PRESETS: dict[str, dict[str, Any]] = {
             "clip_norm": 0.0,
         },
     },
+}
+
+# the same training, of the same classifier, which an encoder reads for
+PRESETS["accurate"] = {
+    **PRESETS["fast"],
+    "model": {**PRESETS["fast"].get("model", {}), "encoder": "bilstm"},
 }
 
 

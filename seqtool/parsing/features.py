@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 from seqtool.parsing.states import Ints
@@ -257,6 +258,13 @@ class TokenArrays:
     types: Ints
     tokens: Ints
     lengths: Ints
+
+
+def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:
+    """The rows of all tokens of some sentences, each with its ROOT, one sentence after another."""
+    sizes = lengths.astype(np.int64) + 1
+    ends = np.cumsum(sizes)
+    return np.repeat(tokens - ends + sizes, sizes) + np.arange(sizes.sum())
 
 
 def encode(sentences: Iterable[Sentence], types: Types) -> TokenArrays:

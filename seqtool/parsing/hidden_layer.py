@@ -50,7 +50,7 @@ _floats = types.float32[:, ::1]
 _int = types.int64
 _state = (_table, _table, _ints, _ints)  # configs, nodes, which of them, types of tokens
 _slots = (_table, _ints, _ints, _table)
-_tables = (_products, _products, _products)
+_tables = (_products, _products, _products, _products)
 
 
 @compiled(types.void(_table, _table, _int, _table, _ints))
@@ -138,14 +138,16 @@ def _add_rows(table, rows, num, sums):  # type: ignore[no-untyped-def]
         done += 1
 
 
-@compiled(types.void(*_state, *_slots, *_tables, _ints, _int, _floats))
+@compiled(types.void(*_state, *_slots, _ints, _ints, *_tables, _ints, _int, _floats))
 def _hidden(  # type: ignore[no-untyped-def]
     configs, nodes, which, token_types, addresses, word_slots, label_slots, measures,
-    type_table, label_table, measure_table, bias, activation, hidden,
+    context_slots, token_rows, type_table, label_table, measure_table, context_table,
+    bias, activation, hidden,
 ):  # fmt: skip
     words = np.empty(addresses.shape[0], np.int32)
     widest = max(word_slots.shape[0], label_slots.shape[0])
-    rows = np.empty(max(widest, measures.shape[0]), np.int32)
+    widest = max(widest, max(measures.shape[0], context_slots.shape[0]))
+    rows = np.empty(widest, np.int32)
     sums = np.empty(bias.shape[0], np.int32)
     for place in range(which.shape[0]):
         config = which[place]
@@ -175,6 +177,13 @@ def _hidden(  # type: ignore[no-untyped-def]
                 rows[num] = bucket * measures.shape[0] + slot
                 num += 1
         _add_rows(measure_table, rows, num, sums)
+        num = 0
+        for slot in range(context_slots.shape[0]):
+            word = words[context_slots[slot]]
+            if word >= 0:
+                rows[num] = token_rows[tokens + word] * context_slots.shape[0] + slot
+                num += 1
+        _add_rows(context_table, rows, num, sums)
         if activation == RELU:
             for unit in range(sums.shape[0]):
                 hidden[place, unit] = np.float32(max(sums[unit], 0)) * np.float32(1.0 / SCALE)
@@ -232,8 +241,9 @@ def hidden_layer(
     configurations: Configurations,
     which: Ints,
     token_types: Ints,
+    token_rows: Ints,
     slots: Slots,
-    tables: tuple[Products, Products, Products],
+    tables: tuple[Products, Products, Products, Products],
     bias: Ints,
     activation: str,
     hidden: Floats,
@@ -244,8 +254,9 @@ def hidden_layer(
         configurations: where they are.
         which: which of them.
         token_types: the types of all tokens.
+        token_rows: the row of each token in the table of tokens.
         slots: the places to look at.
-        tables: of types, labels and measures.
+        tables: of types, labels, measures and tokens in their context.
         bias: of the first layer and what NONE adds in every slot, in steps of 1 / SCALE.
         activation: a name in `ACTIVATIONS`.
         hidden: is written.
@@ -259,6 +270,8 @@ def hidden_layer(
         slots.words,
         slots.labels,
         slots.measures,
+        slots.contexts,
+        token_rows,
         *tables,
         bias,
         ACTIVATIONS[activation],

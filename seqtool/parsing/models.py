@@ -91,7 +91,7 @@ class Parser:
                 arrays.tokens,
                 arrays.lengths,
                 len(arrays.types),
-                self.classifier.scorer(arrays.types),
+                self.classifier.scorer(arrays.types, self.classifier.in_context(arrays)),
                 beam=beam,
                 margin=margin,
             )
@@ -211,12 +211,13 @@ def model_card(header: Header) -> str:
         f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
     ]
     counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in data.items()]
+    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
     size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
     return "\n".join(
         [
             "# A dependency parser",
             "",
-            f"Transition-based ({model['system']}), {size}; it reads "
+            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
             f"{', '.join(model['fields'])}. Made by seqtool {seqtool.__version__}.",
             "",
             "| score | value |",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.parsing.config import ModelConfig
+from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD
 from seqtool.parsing.slots import NUM_BUCKETS
 
@@ -27,6 +28,11 @@ class ParserNetwork(nn.Module):
         first.weight, first.bias                     [H, S * D + C * D], [H]
         measures.weight                              [M * NUM_BUCKETS, H], added to the first layer
         output.weight, output.bias                   [A, H], [A]
+
+    With an encoder of E units a direction, and X slots that look at its states:
+
+        encoder...                                   see `encoder.ContextEncoder`
+        contexts.weight                              [H, X * 2E]
 
     Args:
         config: sizes and slots.
@@ -58,6 +64,12 @@ class ParserNetwork(nn.Module):
         self.measures = nn.EmbeddingBag(
             max(1, len(config.measures) * NUM_BUCKETS), config.hidden_size, mode="sum"
         )
+        if config.encoder == "bilstm":
+            self.encoder = ContextEncoder(
+                config.lexical_size + config.tag_size, config.encoder_size, config.encoder_layers
+            )
+            width = len(config.contexts) * 2 * config.encoder_size
+            self.contexts = nn.Linear(width, config.hidden_size, bias=False)
         self.output = nn.Linear(config.hidden_size, num_transitions)
         for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
             nn.init.normal_(embedding.weight, std=std)
@@ -75,6 +87,7 @@ class ParserNetwork(nn.Module):
         types_NS: Tensor,
         labels_NC: Tensor,
         measures_NM: Tensor,
+        contexts_NX: Tensor | None = None,
         drop_inputs: Callable[[Tensor], Tensor] = lambda inputs_ND: inputs_ND,
         drop_hidden: Callable[[Tensor], Tensor] = lambda hidden_NH: hidden_NH,
     ) -> Tensor:
@@ -85,6 +98,7 @@ class ParserNetwork(nn.Module):
             types_NS: which of them stands in each slot.
             labels_NC: 1 + label, or 0.
             measures_NM: the class of each measure.
+            contexts_NX: states of the encoder in the context slots, side by side.
             drop_inputs: is applied to the vectors in the slots.
             drop_hidden: is applied to the hidden layer.
         """
@@ -102,6 +116,8 @@ class ParserNetwork(nn.Module):
                 measures_NM.shape[1], device=measures_NM.device
             )
             sums_NH = sums_NH + self.measures(rows)
+        if contexts_NX is not None:
+            sums_NH = sums_NH + self.contexts(contexts_NX)
         hidden_NH = sums_NH.relu() if self.config.activation == "relu" else sums_NH**3
         scores_NA: Tensor = self.output(drop_hidden(hidden_NH))
         return scores_NA

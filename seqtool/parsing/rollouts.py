@@ -17,7 +17,7 @@ from seqtool.parsing.hidden_layer import extract
 from seqtool.parsing.oracles import Oracle
 from seqtool.parsing.search import NODE_ROWS, Scorer
 from seqtool.parsing.slots import Slots
-from seqtool.parsing.states import NUM_ACTIONS, UNATTACHED, Ints, Labels
+from seqtool.parsing.states import NUM_ACTIONS, TOKENS, UNATTACHED, Ints, Labels
 from seqtool.parsing.transitions import Configurations, Masks
 
 NUM_LANES = 512
@@ -28,26 +28,52 @@ class Examples:
     """Configurations, and what is to be done in them; N rows each.
 
     Attributes:
-        types, labels, measures: what stands in the slots, see `hidden_layer.extract`.
+        tokens, labels, measures: what stands in the slots, see `hidden_layer.extract`.
         legal: the legal actions, as bits.
         free: int32 [N, NUM_ACTIONS], of each action the transition that costs nothing, or -1.
+        sentences: the row of ROOT in the sentence.
     """
 
-    types: Ints
+    tokens: Ints
     labels: Ints
     measures: Ints
     legal: Masks
     free: Ints
+    sentences: Ints
 
     def __len__(self) -> int:
         return len(self.legal)
+
+    def batch(
+        self, index: int, num_batches: int, generator: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """The examples of one of several random batches."""
+        chosen: npt.NDArray[np.int64] = np.array_split(
+            generator.permutation(len(self)), num_batches
+        )[index]
+        return chosen
+
+    def batch_of_sentences(
+        self, index: int, num_batches: int, generator: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """The examples of one of several batches, each of a few sentences of like lengths.
+
+        The longer a sentence, the more examples it has, which stand for its length here; a little
+        chance makes the batches others in each epoch.
+        """
+        _, sentences, sizes = np.unique(self.sentences, return_inverse=True, return_counts=True)
+        disturbed = sizes * generator.uniform(0.9, 1.1, len(sizes))
+        order = np.argsort(disturbed[sentences], kind="stable")
+        which = generator.permutation(num_batches)[index]
+        chosen: npt.NDArray[np.int64] = np.array_split(order, num_batches)[which]
+        return chosen
 
 
 def roll_out(
     oracle: Oracle,
     system: str,
     labels: Labels,
-    token_types: Ints,
+    token_numbers: Ints,
     tokens: Ints,
     lengths: Ints,
     slots: Slots,
@@ -62,7 +88,7 @@ def roll_out(
         oracle: of the treebank that the sentences are of.
         system: a name in `states.SYSTEMS`.
         labels: of arcs.
-        token_types: the types of the treebank's tokens.
+        token_numbers: what is noted of a token that stands in a slot.
         tokens: the row of each sentence's ROOT.
         lengths: words of each sentence.
         slots: what the classifier looks at.
@@ -102,11 +128,14 @@ def roll_out(
             best = _best_of(free, scores[: len(which)])
             follows = (generator.random(len(which)) < exploration) | (best < 0)
             chosen = np.where(follows, own, best).astype(np.int32)
-        found.append((*extract(configurations, which, token_types, slots), legal, free))
+        sentences = configurations.configs[which, TOKENS]
+        found.append(
+            (*extract(configurations, which, token_numbers, slots), legal, free, sentences)
+        )
         configurations.advance(which, chosen)
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     # a word that has lost its head for good may leave no transition with its gold label
-    known = (columns[-1] >= 0).any(axis=1)
+    known = (columns[-2] >= 0).any(axis=1)
     return Examples(*(column[known] for column in columns))
 
 

@@ -47,15 +47,22 @@ class Slots:
         words: int32, the node of each slot that looks at a word.
         labels: int32, the node of each slot that looks at the label of a word's arc.
         measures: int32 [num_measures, 3]: kind, node, and column of counts or second node.
+        contexts: int32, the node of each slot that looks at a word in its context.
     """
 
     nodes: Ints
     words: Ints
     labels: Ints
     measures: Ints
+    contexts: Ints
 
 
-def compile_slots(words: Sequence[str], labels: Sequence[str], measures: Sequence[str]) -> Slots:
+def compile_slots(
+    words: Sequence[str],
+    labels: Sequence[str],
+    measures: Sequence[str],
+    contexts: Sequence[str] = (),
+) -> Slots:
     """Return addresses and measures as tables.
 
     Raises:
@@ -94,7 +101,7 @@ def compile_slots(words: Sequence[str], labels: Sequence[str], measures: Sequenc
             raise ConfigError(f"{text!r} is no measure", hint=_MEASURE_HINT)
         return COUNT, node(address), COUNTS[count]
 
-    of_words, of_labels = column(words), column(labels)
+    of_words, of_labels, of_contexts = column(words), column(labels), column(contexts)
     measured = np.asarray([measure(text) for text in measures], np.int32).reshape(-1, 3)
     nodes = np.asarray(rows, np.int32).reshape(-1, 3)
-    return Slots(nodes, of_words, of_labels, measured)
+    return Slots(nodes, of_words, of_labels, measured, of_contexts)

@@ -14,17 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from seqtool import runtime
-from seqtool.parsing.classifier import Classifier, slots_of
+from seqtool.parsing.classifier import Classifier
 from seqtool.parsing.config import ParserConfig
-from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE
+from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.gold import TrainingData
 from seqtool.parsing.models import Parser, save_model
 from seqtool.parsing.network import ParserNetwork
 from seqtool.parsing.oracles import Oracle
 from seqtool.parsing.rollouts import Examples, roll_out
+from seqtool.parsing.slots import compile_slots
 from seqtool.parsing.states import NUM_ACTIONS, Ints
+
+Ints64 = npt.NDArray[np.int64]
 
 AVERAGE_EVERY = 4  # steps between updates of the average
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
@@ -44,7 +48,13 @@ class ParserTask:
         self._device = device
         labels, types = data.labels, data.types
         system = config.model.system
-        self._slots = slots_of(config.model)
+        # an encoder's slots are looked at last
+        self._contexts = config.model.contexts
+        self._slots = compile_slots(
+            (*config.model.slots, *self._contexts),
+            config.model.label_slots,
+            config.model.measures,
+        )
         runtime.seed_everything(config.training.seed)
         self.module = ParserNetwork(
             config.model,
@@ -60,6 +70,8 @@ class ParserTask:
         self.module.to(device)
         arrays = data.train.arrays
         self._arrays = arrays
+        self._lengths = np.zeros(len(arrays.types), np.int32)  # of the sentence of each ROOT
+        self._lengths[arrays.tokens] = arrays.lengths
         self._usable = np.flatnonzero(arrays.lengths > 1)
         self._oracle = Oracle(
             system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
@@ -109,10 +121,15 @@ class ParserTask:
             self._examples = self._roll_out(sentences)
         self._steps += 1
         shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
-        order = shuffled.permutation(len(self._examples))
-        batch = np.array_split(order, end - begin)[index - begin]
-        slots = (self._examples.types, self._examples.labels, self._examples.measures)
-        scores_NA = self._scores(*(column[batch] for column in slots))
+        # an encoder has to read the sentences of a batch, so it is better for them to be few
+        choose = self._examples.batch_of_sentences if self._contexts else self._examples.batch
+        batch = choose(index - begin, end - begin, shuffled)
+        scores_NA = self._scores(
+            self._examples.tokens[batch],
+            self._examples.labels[batch],
+            self._examples.measures[batch],
+            np.unique(self._examples.sentences[batch]),
+        )
         legal = torch.from_numpy(self._examples.legal[batch]).long().to(self._device)
         log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
         free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
@@ -136,19 +153,21 @@ class ParserTask:
         if learning.oracle == "dynamic" and self._oracle.system.dynamic:
             classifier = Classifier(self.config.model, self._weights())
             # only the types of these sentences, numbered anew
-            begins = np.repeat(tokens - np.cumsum(lengths + 1) + lengths + 1, lengths + 1)
-            inside = begins + np.arange(len(begins))
+            inside = token_rows(tokens, lengths)
             present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
             symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
             classifier.products.extend(*symbols)
             local = np.zeros(len(self._arrays.types), np.int32)
             local[inside] = places
-            scorer = classifier.scorer(local)
+            rows = np.zeros(len(self._arrays.types), np.int32)
+            rows[inside] = np.arange(1, 1 + len(inside))
+            read = TokenArrays(np.append(np.int32(NONE_TYPE), local[inside]), rows[tokens], lengths)
+            scorer = classifier.scorer(local, classifier.in_context(read), rows)
         return roll_out(
             self._oracle,
             self.config.model.system,
             self._data.labels,
-            self._arrays.types,
+            np.arange(len(self._arrays.types), dtype=np.int32),
             tokens,
             lengths,
             self._slots,
@@ -157,12 +176,20 @@ class ParserTask:
             generator=self._random,
         )
 
-    def _scores(self, types_NS: Ints, labels_NC: Ints, measures_NM: Ints) -> Tensor:
+    def _scores(
+        self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
+    ) -> Tensor:
         learning = self.config.learning
+        types_NS = self._arrays.types[tokens_NS[:, : len(self.config.model.slots)]]
+        # what the encoder reads
+        lengths_B = self._lengths[sentences_B] if self._contexts else sentences_B[:0]
+        inside_T = token_rows(sentences_B[: len(lengths_B)], lengths_B)
         if learning.dropout_slots:
             left_out = self._random.random(types_NS.shape, np.float32)
             types_NS[left_out < learning.dropout_slots] = NONE_TYPE
-        present, places_NS = _present(types_NS, len(self._symbols[0]))
+        types = np.append(types_NS, self._arrays.types[inside_T])
+        present, places = _present(types, len(self._symbols[0]))
+        places_NS = places[: types_NS.size].reshape(types_NS.shape)
         vectors = [
             embedding(self._some_unknown(symbols[present], chances, unknowns))
             for embedding, symbols, (chances, unknowns) in zip(
@@ -170,15 +197,44 @@ class ParserTask:
             )
         ]
         vectors_UD = torch.cat(vectors, 1)
+        contexts_NX = None
+        if self._contexts:
+            states_TD = self._read(vectors_UD, places[types_NS.size :], lengths_B)
+            # NONE's row, of zeros, comes first
+            rows = np.zeros(len(self._arrays.types), np.int64)
+            rows[inside_T] = np.arange(1, 1 + len(inside_T))
+            rows_NX = torch.from_numpy(rows[tokens_NS[:, -len(self._contexts) :]])
+            contexts_NX = functional.embedding(
+                rows_NX.to(self._device), functional.pad(states_TD, (0, 0, 1, 0))
+            ).flatten(1)
         scores_NA: Tensor = self.module(
             vectors_UD,
             torch.from_numpy(places_NS).to(self._device),
             torch.from_numpy(labels_NC).long().to(self._device),
             torch.from_numpy(measures_NM).long().to(self._device),
+            contexts_NX,
             lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
             lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
         )
         return scores_NA
+
+    def _read(self, vectors_UD: Tensor, places_T: Ints64, lengths_B: Ints) -> Tensor:
+        """The encoder's states of tokens, [T, 2E].
+
+        Args:
+            vectors_UD: of types.
+            places_T: which of them each token is.
+            lengths_B: words of each sentence.
+        """
+        dropout = self.config.learning.dropout_encoder
+        inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
+        states_TD: Tensor = self.module.encoder(
+            inputs_TD * self._kept(inputs_TD, dropout),
+            torch.from_numpy(lengths_B + 1),
+            # the same for all tokens of a sentence (Gal & Ghahramani 2016)
+            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
+        )
+        return states_TD * self._kept(states_TD, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
         """Symbols of types, the rarer ones now and then unknown, on the device."""
@@ -265,7 +321,7 @@ class ParserTask:
         )
 
 
-def _present(types: Ints, num_types: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _present(types: Ints, num_types: int) -> tuple[Ints64, Ints64]:
     """The types that occur, ascending and with NONE, and the place of each among them."""
     occurs = np.zeros(num_types, np.bool_)
     occurs[[NONE_TYPE, ROOT_TYPE]] = True

@@ -1,0 +1,249 @@
+"""The contextual encoder at parsing time: a bidirectional LSTM, without torch.
+
+Many sentences are read at once, the longest first, so that those that still have words are always
+the first rows; nothing is padded. Each step is one product and a little compiled code.
+
+    T tokens of all sentences (ROOT is one), B sentences, U rows of inputs, D width of an input,
+    H units of a direction, G = 4H
+
+The gates are in torch's order: input, forget, candidate, output. One tanh serves all of them,
+sigmoid(x) = (1 + tanh(x / 2)) / 2, and the halves are in the weights.
+Imports Numba, so on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numba import types
+
+from seqtool.compiled import compiled
+from seqtool.parsing.config import ModelConfig
+from seqtool.parsing.features import TokenArrays, token_rows
+from seqtool.parsing.hidden_layer import SCALE, Floats, Products
+from seqtool.parsing.states import Ints
+
+# tokens that are read together, and tokens whose products are made together: enough for products to
+# be fast, and few enough to stay in a core's own cache
+GROUP_TOKENS = 4096
+BLOCK = 256
+
+_ints = types.int32[::1]
+_floats = types.float32[:, ::1]
+_int = types.int64
+
+
+@compiled(types.void(_floats, _floats, _ints))
+def _add_inputs(gates, projected, rows):  # type: ignore[no-untyped-def]
+    for place in range(rows.shape[0]):
+        row = rows[place]
+        for unit in range(gates.shape[1]):
+            gates[place, unit] += projected[row, unit]
+
+
+@compiled(types.void(_floats, _floats))
+def _update_cells(gates, cells):  # type: ignore[no-untyped-def]
+    """The cells: c = f c + i g, of gates after the tanh."""
+    size = cells.shape[1]
+    half = np.float32(0.5)
+    for place in range(gates.shape[0]):
+        for unit in range(size):
+            entering = half + half * gates[place, unit]
+            kept = half + half * gates[place, size + unit]
+            candidate = gates[place, 2 * size + unit]
+            cells[place, unit] = kept * cells[place, unit] + entering * candidate
+
+
+@compiled(types.void(_floats, _floats, _floats, _floats, _ints, _int))
+def _write_states(gates, bounded, hidden, states, rows, begin):  # type: ignore[no-untyped-def]
+    """The states: h = o tanh(c), also into the columns of `states` from `begin` on."""
+    size = hidden.shape[1]
+    half = np.float32(0.5)
+    for place in range(gates.shape[0]):
+        row = rows[place]
+        for unit in range(size):
+            opened = half + half * gates[place, 3 * size + unit]
+            value = opened * bounded[place, unit]
+            hidden[place, unit] = value
+            states[row, begin + unit] = value
+
+
+@compiled(types.void(_floats, types.int64[::1], types.int16[:, ::1]))
+def _round(values, rows, table):  # type: ignore[no-untyped-def]
+    """Write values as whole numbers into some rows of a table."""
+    low, high = np.float32(-32767.0), np.float32(32767.0)
+    for place in range(values.shape[0]):
+        row = rows[place]
+        for column in range(values.shape[1]):
+            value = min(max(values[place, column], low), high)
+            table[row, column] = np.int16(np.int32(np.rint(value)))
+
+
+class Room:
+    """Memory for arrays of numbers, used again: fresh memory costs as much as what fills it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Floats] = {}
+
+    def array(self, name: str, num_rows: int, width: int) -> Floats:
+        """An array of that shape, whose numbers mean nothing; it ends the last of its name."""
+        size = num_rows * width
+        if name not in self._arrays or self._arrays[name].size < size:
+            self._arrays[name] = np.empty(size, np.float32)
+        return self._arrays[name][:size].reshape(num_rows, width)
+
+
+class Direction:
+    """One direction of one layer.
+
+    Args:
+        weights: `weight_ih_l0` [G, D], `weight_hh_l0` [G, H] and the two biases [G] of
+            `torch.nn.LSTM`.
+    """
+
+    def __init__(self, weights: Mapping[str, Floats]) -> None:
+        scale = np.full(len(weights["bias_ih_l0"]), 0.5, np.float32)
+        self.size = len(scale) // 4
+        scale[2 * self.size : 3 * self.size] = 1.0
+        self._weight_DG = np.ascontiguousarray((weights["weight_ih_l0"] * scale[:, None]).T)
+        self._recurrent_HG = np.ascontiguousarray((weights["weight_hh_l0"] * scale[:, None]).T)
+        self._bias_G: Floats = (weights["bias_ih_l0"] + weights["bias_hh_l0"]) * scale
+
+    def run(
+        self,
+        inputs_UD: Floats,
+        places: Ints,
+        tokens: Ints,
+        lengths: Ints,
+        states_TS: Floats,
+        begin: int,
+        room: Room,
+        *,
+        backwards: bool,
+    ) -> None:
+        """Read sentences, and write the states into columns of `states`.
+
+        Args:
+            inputs_UD: what tokens are read as; tokens may share rows.
+            places: the row of each token in `inputs`, [T].
+            tokens: the first token of each sentence; one sentence or more.
+            lengths: tokens of each, none shorter than the next one.
+            states_TS: is written, in the columns from `begin` on.
+            begin: see above.
+            room: for what is needed on the way.
+            backwards: from the last token to the first.
+        """
+        num, size = len(tokens), self.size
+        projected_UG = room.array("projected", len(inputs_UD), 4 * size)
+        np.matmul(inputs_UD, self._weight_DG, out=projected_UG)
+        projected_UG += self._bias_G
+        hidden_BH, cells_BH, bounded_BH = (
+            room.array(name, num, size) for name in ("hidden", "cells", "bounded")
+        )
+        hidden_BH[:] = cells_BH[:] = 0.0
+        gates_BG = room.array("gates", num, 4 * size)
+        # how many sentences still have a token at each step
+        counts = np.searchsorted(-lengths, -np.arange(lengths[0])).tolist()
+        at = tokens + lengths - 1 if backwards else tokens.copy()
+        for count in counts:
+            gates, rows = gates_BG[:count], at[:count]
+            np.matmul(hidden_BH[:count], self._recurrent_HG, out=gates)
+            _add_inputs(gates, projected_UG, places[rows])
+            np.tanh(gates, out=gates)
+            _update_cells(gates, cells_BH)
+            np.tanh(cells_BH[:count], out=bounded_BH[:count])
+            _write_states(gates, bounded_BH, hidden_BH, states_TS, rows, begin)
+            at += -1 if backwards else 1
+
+
+class Recurrence:
+    """The layers of `encoder.ContextEncoder`.
+
+    Args:
+        weights: its arrays by their names there: `layers.0.forwards.weight_ih_l0` ...
+    """
+
+    def __init__(self, weights: Mapping[str, Floats]) -> None:
+        by_direction: dict[str, dict[str, Floats]] = {}
+        for name, array in weights.items():
+            direction, _, rest = name.rpartition(".")
+            by_direction.setdefault(direction, {})[rest] = array
+        self._layers = [
+            [
+                Direction(by_direction[f"layers.{number}.{direction}"])
+                for direction in ("forwards", "backwards")
+            ]
+            for number in range(len(by_direction) // 2)
+        ]
+        self._room = Room()
+
+    def states(self, inputs_UD: Floats, places: Ints, lengths: Ints) -> Floats:
+        """The states of all tokens, [T, 2H], in memory that the next call takes again.
+
+        Args:
+            inputs_UD: what tokens are read as; tokens may share rows.
+            places: the row of each token in `inputs`, [T], one sentence after another.
+            lengths: tokens of each sentence, one or more.
+        """
+        order = np.argsort(-lengths, kind="stable")
+        tokens = (np.cumsum(lengths, dtype=np.int32) - lengths)[order]
+        for level, layer in enumerate(self._layers):
+            size = layer[0].size
+            states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
+            for number, direction in enumerate(layer if len(tokens) else ()):
+                direction.run(
+                    inputs_UD, places, tokens, lengths[order], states_TS, number * size,
+                    self._room, backwards=number == 1,
+                )  # fmt: skip
+            inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)
+        return inputs_UD
+
+
+class TokenProducts:
+    """The first layer's products of tokens in their context with every slot that looks at them.
+
+    Args:
+        config: what the classifier is.
+        weights: its arrays, by their names in `network.ParserNetwork`.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        prefix = "encoder."
+        self._recurrence = Recurrence(
+            {
+                name.removeprefix(prefix): array
+                for name, array in weights.items()
+                if name.startswith(prefix)
+            }
+        )
+        of_contexts = weights["contexts.weight"]
+        self._num_units = len(of_contexts)
+        by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
+        width = by_slot.shape[2]
+        self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
+        self._room = Room()
+
+    def table(self, vectors: Floats, arrays: TokenArrays) -> Products:
+        """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
+
+        Args:
+            vectors: of types.
+            arrays: the sentences; the rows of tokens of no sentence mean nothing.
+        """
+        table = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
+        # of like lengths together
+        order = np.argsort(-arrays.lengths, kind="stable")
+        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
+        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
+            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
+            present, places = np.unique(arrays.types[rows], return_inverse=True)
+            states = self._recurrence.states(
+                vectors[present], places.astype(np.int32), arrays.lengths[group] + 1
+            )
+            for begin in range(0, len(states), BLOCK):
+                block = slice(begin, begin + BLOCK)
+                products = self._room.array("products", len(rows[block]), table.shape[1])
+                np.matmul(states[block], self._weights, out=products)
+                _round(products, rows[block], table)
+        return table.reshape(-1, self._num_units)
