@@ -12,10 +12,13 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from seqtool.config import Config
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
@@ -92,6 +95,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value
+
+
+def print_settings(config: type[Config]) -> None:
+    """Print every setting as a line of the YAML file that --config takes, with its meaning."""
+    from seqtool.config import leaves
+
+    section = ""
+    for dotted, field in leaves(config):
+        above, _, name = dotted.rpartition(".")
+        if above != section:
+            section = above
+            print(f"{section}:")
+        indent = "  " if above else ""
+        line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
+        print(f"{line:<34}# {field.metadata['help']}")
 
 
 def default_model(*kinds: str) -> Path:

@@ -19,6 +19,7 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    print_settings,
 )
 
 # option -> the setting it stands for
@@ -140,7 +141,9 @@ def train_lm(
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     given = dict(locals())
     if list_settings:
-        _list_settings()
+        from seqtool.neural_lm.config import NeuralLMConfig
+
+        print_settings(NeuralLMConfig)
         return
     if resume and force:
         raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
@@ -249,21 +252,3 @@ def _note_preparation(path: Path) -> None:
     how = "split by file" if info["shares"] is None else describe_draw(info)
     vocabulary = counted(info["vocabulary_size"], "symbol")
     note(f"prepared {path}: {', '.join(sizes)}; vocabulary of {vocabulary}; {how}")
-
-
-def _list_settings() -> None:
-    """Print every setting as a line of the YAML file that --config takes, with its meaning."""
-    import json
-
-    from seqtool.config import leaves
-    from seqtool.neural_lm.config import NeuralLMConfig
-
-    section = ""
-    for dotted, field in leaves(NeuralLMConfig):
-        above, _, name = dotted.rpartition(".")
-        if above != section:
-            section = above
-            print(f"{section}:")
-        indent = "  " if above else ""
-        line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
-        print(f"{line:<34}# {field.metadata['help']}")

@@ -18,6 +18,7 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    print_settings,
 )
 
 DEFAULT_OUTPUT = Path("runs/parser")
@@ -132,7 +133,9 @@ def train_parser(
     """
     given = dict(locals())
     if list_settings:
-        _list_settings()
+        from seqtool.parsing.config import ParserConfig
+
+        print_settings(ParserConfig)
         return
     if resume and force:
         raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
@@ -235,20 +238,3 @@ def _note_data(data: Any) -> None:
         f"validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}; "
         f"{counted(summary['labels'], 'label')}; system {data.config.model.system}"
     )
-
-
-def _list_settings() -> None:
-    """Print every setting as a line of the YAML file that --config takes, with its meaning."""
-    import json
-
-    from seqtool.config import leaves
-    from seqtool.parsing.config import ParserConfig
-
-    section = ""
-    for dotted, field in leaves(ParserConfig):
-        above, _, name = dotted.rpartition(".")
-        if above != section:
-            section = above
-            print(f"{section}:")
-        line = f"  {name}: {json.dumps(field.default)}"  # null and true, as YAML has them
-        print(f"{line:<34}# {field.metadata['help']}")
