@@ -17,15 +17,15 @@ from seqtool.errors import Interrupted, SeqtoolError, from_os_error
 COMMANDS = {
     "prepare": "seqtool.cli.prepare:prepare",
     "train-lm": "seqtool.cli.train_lm:train_lm",
-    "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
-    "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "ngram train": "seqtool.cli.ngram_train:train",
     "ngram export": "seqtool.cli.ngram_export:export",
     "ngram import": "seqtool.cli.ngram_import:import_",
     "ngram counts": "seqtool.cli.ngram_counts:counts",
+    "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
+    "generate": "seqtool.cli.generate:generate",
     "train-parser": "seqtool.cli.train_parser:train_parser",
     "parse": "seqtool.cli.parse:parse",
-    "generate": "seqtool.cli.generate:generate",
+    "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.fetch:fetch",
     "demo": "seqtool.cli.demo:demo",
@@ -50,7 +50,7 @@ def _seqtool(
         ),
     ] = False,
 ) -> None:
-    """Train, measure and use language models."""
+    """Train, measure and use language models and dependency parsers."""
 
 
 def load_commands() -> dict[str, Callable[..., None]]:
