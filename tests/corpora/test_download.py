@@ -55,8 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def body(self, data: bytes) -> None:
+        self.state.body_bytes += len(data)  # first: the client may be done before we go on
         self.wfile.write(data)
-        self.state.body_bytes += len(data)
 
     def log_message(self, *args: Any) -> None:
         pass
