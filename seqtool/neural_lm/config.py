@@ -24,6 +24,12 @@ class ModelConfig(Config):
         minimum=1,
     )
     layers: int = setting(1, "stacked layers", minimum=1)
+    last_size: int | None = setting(
+        None, "units of the last layer; default: hidden_size", minimum=1
+    )
+    projection_size: int | None = setting(
+        None, "lstm: width that each layer's output is projected to (Sak et al. 2014)", minimum=1
+    )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
         "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
     )
@@ -36,7 +42,9 @@ class ModelConfig(Config):
     activation: Literal["tanh", "relu"] = setting("tanh", "rnn: activation")
     window: int = setting(4, "window: tokens of context", minimum=1)
     forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
-    init: Literal["uniform", "xavier"] = setting("uniform", "initialisation of the weights")
+    init: Literal["uniform", "xavier", "units"] = setting(
+        "uniform", "initialisation of the weights; units: uniform, a cell's in +- 1 / sqrt(units)"
+    )
     init_range: float = setting(0.1, "uniform: weights are drawn from +- this", above=0)
     recurrent_init: Literal["same", "orthogonal", "identity"] = setting(
         "same", "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)"
@@ -47,29 +55,91 @@ class ModelConfig(Config):
     dropout_words: float = setting(
         0.0, "share of word types whose embedding is dropped", minimum=0, below=1
     )
+    dropout_words_per: Literal["batch", "stream"] = setting(
+        "batch", "types are dropped in all streams (Merity et al. 2018), or in each anew (Gal)"
+    )
     dropout_input: float = setting(0.0, "dropout on what enters a layer", minimum=0, below=1)
+    dropout_hidden: float | None = setting(
+        None, "dropout between layers; default: dropout_input", minimum=0, below=1
+    )
     dropout_state: float = setting(
         0.0, "dropout on the recurrent state, always one mask per window", minimum=0, below=1
     )
+    dropout_update: float = setting(
+        0.0, "lstm, gru, rhn: dropout on what is added to the memory", minimum=0, below=1
+    )
+    dropout_weights: float = setting(
+        0.0, "share of recurrent weights dropped, one mask per window", minimum=0, below=1
+    )
     dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
+
+    def units(self, layer: int) -> int:
+        """Return the units of a layer, from 0."""
+        is_last = layer + 1 == self.layers
+        return self.last_size if is_last and self.last_size is not None else self.hidden_size
+
+    @property
+    def dropout_between(self) -> float:
+        """Return the dropout between layers."""
+        return self.dropout_input if self.dropout_hidden is None else self.dropout_hidden
+
+    @property
+    def output_size(self) -> int:
+        """Return the width of what the output layer reads."""
+        return self.projection_size or self.units(self.layers - 1)
 
     def check(self) -> None:
         """Refuse combinations that no model can have."""
-        if self.tied and self.embedding_size not in (None, self.hidden_size):
-            raise ConfigError(
-                f"tied is true, but embedding_size is {self.embedding_size} and hidden_size is "
-                f"{self.hidden_size}",
-                hint="leave embedding_size out, or set tied to false",
-            )
+        self._check_sizes()
         if self.cell == "window" and self.dropout_state:
             raise ConfigError(
                 "dropout_state is set, but a window model has no recurrent state",
                 hint="set dropout_state to 0",
             )
+        if self.cell == "window" and self.dropout_weights:
+            raise ConfigError(
+                "dropout_weights is set, but a window model has no recurrent weights",
+                hint="set dropout_weights to 0",
+            )
+        if self.cell in ("rnn", "window") and self.dropout_update:
+            raise ConfigError(
+                f"dropout_update is set, but the cell {self.cell} has no memory to add to",
+                hint="set dropout_update to 0, or choose lstm, gru or rhn",
+            )
         if self.cell == "window" and self.recurrent_init != "same":
             raise ConfigError(
                 "recurrent_init is set, but a window model has no recurrent weights",
                 hint="leave recurrent_init out",
+            )
+
+    def _check_sizes(self) -> None:
+        if self.last_size is not None and self.layers == 1:
+            raise ConfigError(
+                "last_size is set, but the network has 1 layer",
+                hint="set hidden_size instead, or layers to 2 or more",
+            )
+        if self.projection_size is not None:
+            if self.cell != "lstm":
+                raise ConfigError(
+                    f"projection_size is set, but the cell is {self.cell}",
+                    hint="leave it out, or choose the cell lstm",
+                )
+            units, name = min(
+                (self.hidden_size, "hidden_size"), (self.last_size or self.hidden_size, "last_size")
+            )
+            if self.projection_size >= units:
+                raise ConfigError(
+                    f"projection_size is {self.projection_size}, but must be less than {name}, "
+                    f"which is {units}",
+                    hint="leave projection_size out, or make it smaller",
+                )
+        if self.tied and self.embedding_size not in (None, self.output_size):
+            name = "hidden_size" if self.last_size is None else "last_size"
+            name = "projection_size" if self.projection_size is not None else name
+            raise ConfigError(
+                f"tied is true, but embedding_size is {self.embedding_size} and {name} is "
+                f"{self.output_size}",
+                hint="leave embedding_size out, set last_size to it, or set tied to false",
             )
 
 

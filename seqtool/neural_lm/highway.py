@@ -38,7 +38,7 @@ class RecurrentHighwayCell(Cell):
 
     def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
         super().__init__(input_size, hidden_size, config)
-        self.depth = config.depth
+        self.depth = self.num_updates = config.depth
         self.num_gates = 2 if config.carry == "coupled" else 3
         width = self.num_gates * hidden_size
         self.weight_input = nn.Parameter(torch.empty(width, input_size))
@@ -47,19 +47,29 @@ class RecurrentHighwayCell(Cell):
         self._workspace = Workspace()
 
     def forward(
-        self, inputs_TBI: Tensor, state: State, mask_BH: Tensor | None = None
+        self,
+        inputs_TBI: Tensor,
+        state: State,
+        mask_BP: Tensor | None = None,
+        update_SBH: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, H) and the state after it."""
         (state_BH,) = state
+        weight_DHG = functional.dropout(self.weight_state, self.dropout_weights, self.training)
+        if update_SBH is not None:
+            outputs_TBH = self._loop_with_updates(
+                inputs_TBI, state_BH, weight_DHG, mask_BP, update_SBH
+            )
+            return outputs_TBH, (outputs_TBH[-1],)
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
         if is_fast and len(inputs_TBI) >= FEWEST_STEPS:
-            outputs_TBH: Tensor = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
+            outputs_TBH = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
                 inputs_TBI.to(state_BH.dtype),
                 state_BH,
                 self.weight_input,
-                self.weight_state,
+                weight_DHG,
                 self.bias,
-                mask_BH,
+                mask_BP,
                 torch.is_autocast_enabled("cpu"),
                 torch.is_grad_enabled(),
                 self._workspace,
@@ -68,9 +78,39 @@ class RecurrentHighwayCell(Cell):
         # the product with the inputs of all steps at once, out of the time loop
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
         outputs_TBH = StreamsFirst.apply(  # type: ignore[no-untyped-call]
-            projected_TBG.to(state_BH.dtype), state_BH, self.weight_state, self.bias[1:], mask_BH
+            projected_TBG.to(state_BH.dtype), state_BH, weight_DHG, self.bias[1:], mask_BP
         )
         return outputs_TBH, (outputs_TBH[-1],)
+
+    def _loop_with_updates(
+        self,
+        inputs_TBI: Tensor,
+        state_BH: Tensor,
+        weight_DHG: Tensor,
+        mask_BH: Tensor | None,
+        update_SBH: Tensor,
+    ) -> Tensor:
+        """Return the outputs (T, B, H), h * t being masked in each micro-step: s' = u h t + s c."""
+        dtype, size = state_BH.dtype, self.hidden_size
+        projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0]).to(dtype)
+        weights = weight_DHG.transpose(1, 2).unbind(0)
+        biases = [None, *self.bias[1:].unbind(0)]
+        updates = iter(update_SBH.unbind(0))
+        outputs = []
+        for projected_BG in projected_TBG.unbind(0):
+            for level, (weight_GH, bias_G) in enumerate(zip(weights, biases, strict=True)):
+                entering_BH = state_BH if mask_BH is None else state_BH * mask_BH
+                sums_BG = functional.linear(entering_BH, weight_GH, bias_G).to(dtype)
+                if level == 0:
+                    sums_BG = sums_BG + projected_BG
+                candidate_BH = torch.tanh(sums_BG[:, :size]) * next(updates)
+                opened = torch.sigmoid(sums_BG[:, size:])
+                if self.num_gates == 2:
+                    state_BH = torch.lerp(state_BH, candidate_BH, opened)
+                else:
+                    state_BH = candidate_BH * opened[:, :size] + state_BH * opened[:, size:]
+            outputs.append(state_BH)
+        return torch.stack(outputs)
 
     def input_blocks(self) -> list[Tensor]:
         """Return views (H, I) of the input weights, one per gate."""

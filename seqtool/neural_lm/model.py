@@ -25,6 +25,7 @@ from seqtool.language_model import TokenScores
 from seqtool.neural_lm.cells import CELLS, Cell
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.regularisation import draw_mask, draw_update_mask, drop_units
 from seqtool.neural_lm.softmax import FullSoftmax
 from seqtool.vocabulary import EOS_ID, Ids
 
@@ -36,7 +37,7 @@ def embedding_size(config: ModelConfig, vocabulary_size: int) -> int:
     """Return E: as given, else H, or V if that is smaller (Zilly et al.'s character models)."""
     if config.embedding_size is not None:
         return config.embedding_size
-    return config.hidden_size if config.tied else min(config.hidden_size, vocabulary_size)
+    return config.output_size if config.tied else min(config.hidden_size, vocabulary_size)
 
 
 class Highway(nn.Module):
@@ -79,13 +80,14 @@ class NeuralNetwork(nn.Module):
         self.cells = nn.ModuleList()
         self.highways = nn.ModuleDict()
         for layer in range(config.layers):
-            self.cells.append(CELLS[config.cell](width, config.hidden_size, config))
-            if config.connection == "highway" and width == config.hidden_size:
+            cell = CELLS[config.cell](width, config.units(layer), config)
+            self.cells.append(cell)
+            if config.connection == "highway" and width == cell.output_size:
                 self.highways[str(layer)] = Highway(width, config)
             dense = config.connection == "dense"
-            width = width + config.hidden_size if dense else config.hidden_size
+            width = width + cell.output_size if dense else cell.output_size
         self.softmax = FullSoftmax(
-            config.hidden_size, vocabulary_size, self.embedding.weight if config.tied else None
+            config.output_size, vocabulary_size, self.embedding.weight if config.tied else None
         )
         self.initialise()
 
@@ -98,6 +100,11 @@ class NeuralNetwork(nn.Module):
         if config.init == "xavier":
             for matrix in self._matrices():
                 nn.init.xavier_uniform_(matrix)
+        if config.init == "units":
+            for cell in self._cells():
+                bound = cell.hidden_size**-0.5
+                for parameter in cell.parameters():
+                    nn.init.uniform_(parameter, -bound, bound)
         nn.init.zeros_(self.softmax.bias)
         for cell in self._cells():
             cell.initialise_biases(config)
@@ -114,6 +121,7 @@ class NeuralNetwork(nn.Module):
         for cell in self._cells():
             yield from cell.input_blocks()
             yield from cell.recurrent_blocks()
+            yield from cell.output_blocks()
         for highway in self._joints():
             yield highway.gate.weight
         if not self.config.tied:
@@ -129,21 +137,9 @@ class NeuralNetwork(nn.Module):
         """Return the zero state of every layer."""
         return [cell.initial_state(batch) for cell in self._cells()]
 
-    def _mask(self, like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
-        """Return a dropout mask of zeros and 1 / (1 - share)."""
-        return (
-            torch.empty(shape, dtype=like.dtype, device=like.device)
-            .bernoulli_(1.0 - share)
-            .div_(1.0 - share)
-        )
-
-    def _drop(self, inputs_TBH: Tensor, share: float) -> Tensor:
-        """Drop units: for each token anew (plain), or the same over the window (variational)."""
-        if not self.training or share == 0.0:
-            return inputs_TBH
-        if self.config.dropout == "plain":
-            return functional.dropout(inputs_TBH, share)
-        return inputs_TBH * self._mask(inputs_TBH, (1, *inputs_TBH.shape[1:]), share)
+    @property
+    def _variational(self) -> bool:
+        return self.config.dropout == "variational"
 
     def embed(self, ids_TB: Tensor) -> Tensor:
         """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
@@ -155,37 +151,69 @@ class NeuralNetwork(nn.Module):
         share = self.config.dropout_words
         if not self.training or share == 0.0:
             return embedded_TBE
-        kept_V = self._mask(embedded_TBE, (self.embedding.num_embeddings,), share)
+        num_types = self.embedding.num_embeddings
+        if self.config.dropout_words_per == "stream":
+            kept_VB = draw_mask(embedded_TBE, (num_types, ids_TB.shape[1]), share)
+            return embedded_TBE * kept_VB.gather(0, ids_TB)[..., None]
+        kept_V = draw_mask(embedded_TBE, (num_types,), share)
         return embedded_TBE * kept_V[ids_TB][..., None]
 
     def forward(self, ids_TB: Tensor, state: Sequence[CellState]) -> tuple[Tensor, list[CellState]]:
-        """Return what the softmax reads, (T, B, H), and the state of every layer after it.
+        """Return what the softmax reads, (T, B, H), and the state of every layer after it."""
+        last_TBH, states = self.run_layers(ids_TB, state)
+        return self.drop_output(last_TBH), states
+
+    def drop_output(self, last_TBH: Tensor) -> Tensor:
+        """Return what the softmax reads: the last layer's output, in training with dropout."""
+        if not self.training:
+            return last_TBH
+        share = self.config.dropout_output
+        return drop_units(last_TBH, share, variational=self._variational)
+
+    def run_layers(
+        self, ids_TB: Tensor, state: Sequence[CellState]
+    ) -> tuple[Tensor, list[CellState]]:
+        """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
         On a CPU, layers stay in float32 whatever the precision, but those that say otherwise.
         """
         if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
-                return self._forward(ids_TB, state, half=True)
-        return self._forward(ids_TB, state, half=False)
+                return self._run_layers(ids_TB, state, half=True)
+        return self._run_layers(ids_TB, state, half=False)
 
-    def _forward(
+    def _masks(
+        self, cell: Cell, inputs_TBE: Tensor, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the masks of a cell's state and of what is added to its memory."""
+        config, (num_steps, batch, _) = self.config, inputs_TBE.shape
+        mask_BP = update_SBH = None
+        if self.training and config.dropout_state:
+            mask_BP = draw_mask(like, (batch, cell.output_size), config.dropout_state)
+        if self.training and config.dropout_update:
+            shape = num_steps * cell.num_updates, batch, cell.hidden_size
+            update_SBH = draw_update_mask(
+                like, shape, config.dropout_update, variational=self._variational
+            )
+        return mask_BP, update_SBH
+
+    def _run_layers(
         self, ids_TB: Tensor, state: Sequence[CellState], *, half: bool
     ) -> tuple[Tensor, list[CellState]]:
         config = self.config
         below = self.embed(ids_TB)
         states: list[CellState] = []
         for layer, cell in enumerate(self._cells()):
-            mask_BH = None
-            if self.training and config.dropout_state:
-                mask_BH = self._mask(
-                    self.softmax.bias, (ids_TB.shape[1], config.hidden_size), config.dropout_state
-                )
-            inputs_TBE = self._drop(below, config.dropout_input)
+            share = config.dropout_input if layer == 0 else config.dropout_between
+            inputs_TBE = below
+            if self.training:
+                inputs_TBE = drop_units(below, share, variational=self._variational)
+            masks = self._masks(cell, inputs_TBE, self.embedding.weight)
             if half and cell.half_pays:
                 with torch.autocast("cpu", dtype=torch.bfloat16):
-                    outputs_TBH, after = cell(inputs_TBE, state[layer], mask_BH)
+                    outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             else:
-                outputs_TBH, after = cell(inputs_TBE, state[layer], mask_BH)
+                outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             states.append(after)
             if config.connection == "dense" and layer + 1 < config.layers:
                 below = torch.cat([below, outputs_TBH], dim=2)
@@ -195,7 +223,7 @@ class NeuralNetwork(nn.Module):
                 below = below + outputs_TBH
             else:
                 below = outputs_TBH
-        return self._drop(below, config.dropout_output), states
+        return below, states
 
 
 def detach(state: Sequence[CellState]) -> list[CellState]:
