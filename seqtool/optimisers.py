@@ -23,9 +23,9 @@ class Optimisers:
 
     def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int) -> None:
         sparse: list[Tensor] = [
-            inner.weight
+            weight
             for inner in module.modules()
-            if isinstance(inner, nn.Embedding) and inner.sparse
+            if getattr(inner, "sparse", False) and isinstance(weight := inner.weight, Tensor)
         ]
         self._dense: list[Tensor] = [
             parameter

@@ -7,6 +7,7 @@ from typing import Literal
 
 from seqtool.config import Config, setting
 from seqtool.errors import ConfigError
+from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.optimisation import TrainingConfig
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
@@ -34,6 +35,7 @@ class ModelConfig(Config):
         "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
     )
     tied: bool = setting(False, "output weights are the embedding's (Press & Wolf 2017)")
+    output: OutputConfig = setting(OutputConfig, "the output layer")
     depth: int = setting(5, "rhn: recurrence depth", minimum=1)
     carry: Literal["coupled", "separate"] = setting(
         "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
@@ -91,6 +93,12 @@ class ModelConfig(Config):
     def check(self) -> None:
         """Refuse combinations that no model can have."""
         self._check_sizes()
+        if self.tied and self.output.div_value not in (None, 1.0):
+            raise ConfigError(
+                f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
+                "as wide as the embedding",
+                hint="leave div_value out, or set tied to false",
+            )
         if self.cell == "window" and self.dropout_state:
             raise ConfigError(
                 "dropout_state is set, but a window model has no recurrent state",
@@ -133,6 +141,9 @@ class ModelConfig(Config):
                     f"which is {units}",
                     hint="leave projection_size out, or make it smaller",
                 )
+        # a mixture of softmaxes reads maps of what the last layer gives, of any width
+        if self.output.layer == "mixture":
+            return
         if self.tied and self.embedding_size not in (None, self.output_size):
             name = "hidden_size" if self.last_size is None else "last_size"
             name = "projection_size" if self.projection_size is not None else name

@@ -25,8 +25,8 @@ from seqtool.language_model import TokenScores
 from seqtool.neural_lm.cells import CELLS, Cell
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.output import OUTPUT_LAYERS, Counts, Surroundings
 from seqtool.neural_lm.regularisation import draw_mask, draw_update_mask, drop_units
-from seqtool.neural_lm.softmax import FullSoftmax
 from seqtool.vocabulary import EOS_ID, Ids
 
 SCORE_WINDOW = 256
@@ -67,11 +67,18 @@ class NeuralNetwork(nn.Module):
     Args:
         config: settings of the network.
         vocabulary_size: V.
-        sparse_embedding: the embedding's gradient is sparse (for SparseAdam).
+        sparse_embedding: the embedding's gradient is sparse (for SparseAdam), and that of an output
+            layer that is trained on samples.
+        counts: of the symbols in the training text [V], for output layers that need them.
     """
 
     def __init__(
-        self, config: ModelConfig, vocabulary_size: int, *, sparse_embedding: bool = False
+        self,
+        config: ModelConfig,
+        vocabulary_size: int,
+        *,
+        sparse_embedding: bool = False,
+        counts: Counts | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -86,8 +93,15 @@ class NeuralNetwork(nn.Module):
                 self.highways[str(layer)] = Highway(width, config)
             dense = config.connection == "dense"
             width = width + cell.output_size if dense else cell.output_size
-        self.softmax = FullSoftmax(
-            config.output_size, vocabulary_size, self.embedding.weight if config.tied else None
+        self.softmax = OUTPUT_LAYERS[config.output.layer].make(
+            config.output,
+            Surroundings(
+                config.output_size,
+                vocabulary_size,
+                self.embedding.weight if config.tied else None,
+                counts,
+                sparse_embedding,
+            ),
         )
         self.initialise()
 
@@ -105,7 +119,7 @@ class NeuralNetwork(nn.Module):
                 bound = cell.hidden_size**-0.5
                 for parameter in cell.parameters():
                     nn.init.uniform_(parameter, -bound, bound)
-        nn.init.zeros_(self.softmax.bias)
+        self.softmax.initialise_biases()
         for cell in self._cells():
             cell.initialise_biases(config)
             for block in cell.recurrent_blocks():
@@ -124,8 +138,7 @@ class NeuralNetwork(nn.Module):
             yield from cell.output_blocks()
         for highway in self._joints():
             yield highway.gate.weight
-        if not self.config.tied:
-            yield self.softmax.weight
+        yield from self.softmax.matrices()
 
     def _joints(self) -> Sequence[Highway]:
         return [joint for joint in self.highways.values() if isinstance(joint, Highway)]
@@ -331,12 +344,10 @@ class NeuralLanguageModel:
     @torch.inference_mode()
     def next_log_probs(self, state: Hypotheses) -> npt.NDArray[np.float64]:
         """Return natural-log probabilities of the next token, (num, V)."""
-        softmax = self.network.softmax
-        logits = functional.linear(state.hidden, softmax.weight, softmax.bias)
-        log_probs: npt.NDArray[np.float64] = (
-            functional.log_softmax(logits.double(), dim=1).cpu().numpy()
+        log_probs_NV: npt.NDArray[np.float64] = (
+            self.network.softmax.log_probs(state.hidden).cpu().numpy()
         )
-        return log_probs
+        return log_probs_NV
 
     @torch.inference_mode()
     def select(self, state: Hypotheses, rows: npt.NDArray[np.integer]) -> Hypotheses:

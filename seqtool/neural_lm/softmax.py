@@ -1,33 +1,22 @@
-"""The output layer: projection to the vocabulary and cross-entropy, fused.
+"""The softmax over the whole vocabulary.
 
-Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
+Dimensions in names: N tokens, H units, V vocabulary.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-from seqtool.corpora.batching import IGNORED
-from seqtool.neural_lm.products import one_blas_thread, product
+from seqtool.neural_lm import cross_entropy
+from seqtool.neural_lm.output import OutputLayer, Surroundings
+from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.workspace import Workspace
 
-# of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
-# than what the cache saves
-CHUNK_BYTES = 48_000_000
-# of what is done element by element before the next rows, to stay in a core's own cache; several
-# threads wait for each other after each operation, so they are given more at once
-NEAR_BYTES = 1_000_000
-NEAR_BYTES_SHARED = 8_000_000
 
-
-class FullSoftmax(nn.Module):
+class FullSoftmax(OutputLayer):
     """Softmax over the whole vocabulary.
 
     Args:
@@ -40,215 +29,39 @@ class FullSoftmax(nn.Module):
         self, hidden_size: int, vocabulary_size: int, weight: Tensor | None = None
     ) -> None:
         super().__init__()
+        self.is_tied = weight is not None
         if weight is None:
             weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self._workspace = Workspace()
 
-    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
-        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
+    @classmethod
+    def make(cls, config: OutputConfig, around: Surroundings) -> FullSoftmax:
+        """Build it as configured."""
+        return cls(around.hidden_size, around.vocabulary_size, around.tied_weight)
 
-        Without any target it is zero.
-        """
-        if hidden_NH.device.type == "cpu":
-            half = torch.is_autocast_enabled("cpu")
-            with torch.autocast("cpu", enabled=False), one_blas_thread():
-                loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-                    hidden_NH.to(self.weight.dtype),
-                    self.weight,
-                    self.bias,
-                    targets_N,
-                    half,
-                    torch.is_grad_enabled(),
-                    self._workspace,
-                )
-            return loss
-        logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
-        total = functional.cross_entropy(
-            logits_NV.float(), targets_N, ignore_index=IGNORED, reduction="sum"
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        return cross_entropy.cross_entropy(
+            hidden_NH, self.weight, self.bias, targets_N, self._workspace
         )
-        return total / (targets_N != IGNORED).sum().clamp(min=1)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
-        """Return natural-log probabilities of every symbol, (N, V)."""
-        logits_NV = functional.linear(hidden_NH, self.weight, self.bias)
-        return functional.log_softmax(logits_NV, dim=1)
+        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
+        return cross_entropy.log_probs(hidden_NH, self.weight, self.bias)
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
-            log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-            chunks = _chunks(len(hidden_NH), len(self.weight), hidden_NH.dtype, self._workspace)
-            with one_blas_thread():
-                for chunk, logits_RV in chunks:
-                    product(hidden_NH[chunk], self.weight.t(), logits_RV)
-                    log_probs_N[chunk] = _softmax_(
-                        logits_RV, self.bias, targets_N[chunk], self._workspace
-                    )
-            _make_exact(log_probs_N, hidden_NH, self.weight, self.bias, targets_N)
-            return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
-        parts = []
-        rows = max(1, CHUNK_BYTES // (self.weight.itemsize * len(self.weight)))
-        for hidden_RH, targets_R in zip(
-            torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True
-        ):
-            logits_RV = functional.linear(hidden_RH, self.weight, self.bias)
-            parts.append(
-                -functional.cross_entropy(
-                    logits_RV, targets_R, ignore_index=IGNORED, reduction="none"
-                )
-            )
-        return torch.cat(parts)
-
-
-class _FusedCrossEntropy(torch.autograd.Function):
-    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
-
-    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
-    with p = softmax(logits), d loss / d logits = (p - onehot(target)) / number of targets.
-
-    With `half`, products and their factors are rounded to bfloat16; sums and the softmax are not.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_NH: Tensor,
-        weight_VH: Tensor,
-        bias_V: Tensor,
-        targets_N: Tensor,
-        half: bool,
-        needs_grad: bool,
-        workspace: Workspace,
-    ) -> Tensor:
-        """Return the mean loss in nats."""
-        dtype = hidden_NH.dtype
-        factor = torch.bfloat16 if half else dtype
-        kept_N1 = (targets_N != IGNORED)[:, None]
-        num_targets = max(1, int(kept_N1.sum()))
-        # the mean's 1 / number of targets, or 0, goes into the small factors
-        shares_N1 = kept_N1.to(dtype) / num_targets
-        factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
-        shared_NH = (hidden_NH * shares_N1).to(factor)
-        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-        grad_bias = torch.zeros_like(bias_V)
-        grad_hidden = torch.empty_like(hidden_NH)
-        if needs_grad:
-            grad_weight = workspace.tensor("grad weight", weight_VH.shape, dtype)
-        for chunk, probs_RV in _chunks(len(hidden_NH), len(weight_VH), factor, workspace):
-            product(factor_NH[chunk], factor_VH.t(), probs_RV)
-            log_probs_N[chunk] = _softmax_(
-                probs_RV,
-                bias_V,
-                targets_N[chunk],
-                workspace,
-                shares_N1[chunk] if needs_grad else None,
-                grad_bias,
-            )
-            if not needs_grad:
-                continue
-            grads_RV = probs_RV  # they are p - onehot(target) now
-            grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
-            _add_weight_gradient(
-                grads_RV, shared_NH[chunk], grad_weight, workspace, is_first=chunk.start == 0
-            )
-        _make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N)
-        if needs_grad:
-            grad_hidden *= shares_N1
-            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the hidden states, the weight and the bias."""
-        grads: tuple[Tensor, ...] = ctx.saved_tensors
-        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
-            grads = tuple(part * grad for part in grads)
-        return *grads, None, None, None, None
-
-
-def _chunks(
-    num_tokens: int, num_symbols: int, dtype: torch.dtype, workspace: Workspace
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of each chunk, and room for their logits, (R, V)."""
-    rows = min(num_tokens, max(16, CHUNK_BYTES // (dtype.itemsize * num_symbols)))
-    room_RV = workspace.tensor("chunk", (rows, num_symbols), dtype)
-    for start in range(0, num_tokens, max(1, rows)):
-        yield slice(start, start + rows), room_RV[: num_tokens - start]
-
-
-def _softmax_(
-    logits_RV: Tensor,
-    bias_V: Tensor,
-    targets_R: Tensor,
-    workspace: Workspace,
-    shares_R1: Tensor | None = None,
-    grad_bias_V: Tensor | None = None,
-) -> Tensor:
-    """Add the bias and return the log-probabilities of the targets, (R,).
-
-    A probability that rounds to zero has the logarithm -inf. With `shares`, the logits become
-    p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`.
-    """
-    num_symbols = len(bias_V)
-    near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
-    rows = max(1, near_bytes // (bias_V.itemsize * num_symbols))
-    is_rounded = logits_RV.dtype != bias_V.dtype
-    if is_rounded:
-        room_RV = workspace.tensor("near", (min(rows, len(logits_RV)), num_symbols), bias_V.dtype)
-    sums_1V = workspace.tensor("bias", (1, num_symbols), bias_V.dtype)
-    targets_R1 = targets_R[:, None].clamp(min=0)
-    probs_R1 = bias_V.new_empty(len(logits_RV), 1)
-    minus_1 = bias_V.new_full((1, 1), -1.0)
-    for start in range(0, len(logits_RV), rows):
-        near = slice(start, start + rows)
-        logits, targets = logits_RV[near], targets_R1[near]
-        probs = room_RV[: len(logits)].copy_(logits) if is_rounded else logits
-        probs += bias_V
-        torch.softmax(probs, dim=1, out=probs)
-        torch.gather(probs, 1, targets, out=probs_R1[near])
-        if shares_R1 is None or grad_bias_V is None:
-            continue
-        probs.scatter_add_(1, targets, minus_1.expand_as(targets))
-        grad_bias_V += product(shares_R1[near].t(), probs, sums_1V)[0]
-        if is_rounded:
-            logits.copy_(probs)
-    return probs_R1[:, 0].log()
-
-
-def _add_weight_gradient(
-    grads_RV: Tensor,
-    hidden_RH: Tensor,
-    grad_weight_VH: Tensor,
-    workspace: Workspace,
-    *,
-    is_first: bool,
-) -> None:
-    """Add a chunk's share, in blocks of the vocabulary, so that sums stay near."""
-    if is_first and grads_RV.dtype == grad_weight_VH.dtype:
-        product(grads_RV.t(), hidden_RH, grad_weight_VH)
-        return
-    num_symbols, size = grad_weight_VH.shape
-    step = max(1, min(num_symbols, 4 * NEAR_BYTES // (grads_RV.itemsize * size)))
-    room_BH = workspace.tensor("block", (step, size), grads_RV.dtype)
-    for start in range(0, num_symbols, step):
-        block = slice(start, min(start + step, num_symbols))
-        added = product(grads_RV[:, block].t(), hidden_RH, room_BH[: block.stop - start])
-        if is_first:
-            grad_weight_VH[block].copy_(added)
-        else:
-            grad_weight_VH[block].add_(added)
-
-
-def _make_exact(
-    log_probs_N: Tensor, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor
-) -> None:
-    """Compute anew the logarithms of probabilities that round to zero, or nearly."""
-    lost_N = log_probs_N < math.log(torch.finfo(log_probs_N.dtype).tiny)
-    if bool(lost_N.any()):
-        logits_LV = torch.addmm(bias_V, hidden_NH[lost_N], weight_VH.t())
-        log_probs_N[lost_N] = -functional.cross_entropy(
-            logits_LV, targets_N[lost_N].clamp(min=0), reduction="none"
+        return cross_entropy.target_log_probs(
+            hidden_NH, self.weight, self.bias, targets_N, self._workspace
         )
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Yield the weight, unless it is the embedding's."""
+        if not self.is_tied:
+            yield self.weight
+
+    def initialise_biases(self) -> None:
+        """Start at zero."""
+        nn.init.zeros_(self.bias)

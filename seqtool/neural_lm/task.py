@@ -19,6 +19,7 @@ from seqtool.errors import counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
+from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
 from seqtool.perplexity import perplexity_of
 from seqtool.progress import TOKENS
 from seqtool.training import count_parameters
@@ -60,10 +61,14 @@ class LanguageModelTask:
             device=device,
         )
         runtime.seed_everything(config.training.seed)
+        counts = None
+        if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+            counts = count_symbols(corpus.ids("train"), len(corpus.vocabulary))
         self.module = NeuralNetwork(
             config.model,
             len(corpus.vocabulary),
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
+            counts=counts,
         ).to(device)
         self._state: list[CellState] = []
         self.start_epoch(0)
