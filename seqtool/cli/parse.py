@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import deque
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,7 +15,9 @@ import typer
 from seqtool.cli.options import default_model, note
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Sentence
+    from seqtool.corpora.conllu import Broken, Check, Sentence
+
+    Items = Iterator[Sentence | Broken]
 
 MAX_SHOWN = 5  # broken sentences named on stderr
 FORMATS = ("conllu", "tree", "svg", "html", "json")
@@ -46,9 +50,20 @@ def parse(
     format_: Annotated[
         str, typer.Option("--format", "-f", metavar="|".join(FORMATS), help="What to write.")
     ] = "conllu",
+    gold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Mark wrong arcs in drawings by the trees of this CoNLL-U file, which may be FILE "
+            "itself; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     skip_invalid: Annotated[
         bool,
-        typer.Option("--skip-invalid", help="Write broken sentences as they are."),
+        typer.Option(
+            "--skip-invalid", help="Write broken sentences as they are; leave them out of drawings."
+        ),
     ] = False,
     clear_deps: Annotated[
         bool,
@@ -66,19 +81,26 @@ def parse(
 
     if format_ not in FORMATS:
         raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
+    given = files or [_sample()]
+    right = gold or []
+    _check_options(format_, given, right, clear_deps=clear_deps)
     path = model or default_model("parser")
     parser = open_parser(path)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
-    parsed = parser.parse_stream(_items(files or [_sample()], skip_invalid=skip_invalid), beam=beam)
     if format_ == "conllu":
         from seqtool.corpora.conllu import write_conllu
 
-        write_conllu(parsed, output, clear_deps=clear_deps)
+        items = _noted(_read(given, "columns", skip_invalid), "passed through")
+        write_conllu(parser.parse_stream(items, beam=beam), output, clear_deps=clear_deps)
         return
-    if clear_deps:
-        raise ConfigError("--clear-deps is for CoNLL-U", hint="leave it out, or --format conllu")
-    _draw(parsed, format_, output)
+    if not right:
+        items = _noted(_read(given, "columns", skip_invalid), "left out")
+        _draw(parser.parse_stream(items, beam=beam), format_, output)
+        return
+    waiting: deque[Sentence] = deque()
+    items = _noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
+    _draw(parser.parse_stream(items, beam=beam), format_, output, gold=_taken(waiting))
 
 
 def _sample() -> str:
@@ -89,26 +111,91 @@ def _sample() -> str:
     return str(path)
 
 
-def _items(files: list[str], *, skip_invalid: bool) -> Iterator[Sentence | Broken]:
-    """The sentences to parse; broken ones too, if they are to be passed on."""
-    from seqtool.corpora.conllu import Broken, read_conllu, read_items
+def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    from seqtool.errors import ConfigError
+
+    if clear_deps and format_ != "conllu":
+        raise ConfigError("--clear-deps is for CoNLL-U", hint="leave it out, or --format conllu")
+    if gold and format_ == "conllu":
+        raise ConfigError(
+            "--gold is for drawings",
+            hint="add --format tree, svg, html or json; for scores, seqtool eval-parser GOLD",
+        )
+    if gold != files and [*files, *gold].count("-") > 1:
+        raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
+
+
+def _read(files: list[str], check: Check, skip_invalid: bool) -> Items:
+    """The sentences of files; broken ones too, if they are not to be refused."""
+    from seqtool.corpora.conllu import read_conllu, read_items
+
+    return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
+
+
+def _beside_gold(
+    files: list[str], gold: list[str], waiting: deque[Sentence], *, skip_invalid: bool
+) -> Items:
+    """The sentences to parse; the right tree of each waits in `waiting`, in the same order.
+
+    Where one of the two is broken, that one is given and nothing waits.
+    """
+    from seqtool.corpora.conllu import Broken
+
+    if gold == files:
+        for item in _read(files, "tree", skip_invalid):
+            if not isinstance(item, Broken):
+                waiting.append(_copy(item))
+            yield item
+        return
+    for item, right in zip_longest(
+        _read(files, "columns", skip_invalid), _read(gold, "tree", skip_invalid)
+    ):
+        if isinstance(item, Broken) or isinstance(right, Broken):
+            yield item if isinstance(item, Broken) else right
+            continue
+        if right is not None:
+            waiting.append(right)
+        if item is not None:
+            yield item
+
+
+def _copy(sentence: Sentence) -> Sentence:
+    """A sentence that keeps its tree when that of the other is written anew."""
+    from seqtool.corpora.conllu import Sentence
+
+    rows = [list(row) for row in sentence.rows]
+    return Sentence(sentence.comments, rows, sentence.extras, sentence.path, sentence.line)
+
+
+def _taken(waiting: deque[Sentence]) -> Iterator[Sentence]:
+    while waiting:
+        yield waiting.popleft()
+
+
+def _noted(items: Items, fate: str) -> Items:
+    """Pass items on, and say which sentences are broken and what becomes of them."""
+    from seqtool.corpora.conllu import Broken
     from seqtool.errors import counted
 
-    if not skip_invalid:
-        yield from read_conllu(files, check="columns")
-        return
     num_broken = 0
-    for item in read_items(files, check="columns"):
+    for item in items:
         if isinstance(item, Broken):
             num_broken += 1
             if num_broken <= MAX_SHOWN:
-                note(f"passed through: {item.error}")
+                note(f"{fate}: {item.error}")
         yield item
     if num_broken > MAX_SHOWN:
-        note(f"{counted(num_broken, 'broken sentence')} passed through in all")
+        note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
 
 
-def _draw(parsed: Iterator[Sentence | Broken], format_: str, output: str) -> None:
+def _draw(
+    parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] | None = None
+) -> None:
     """Write trees for people, or JSON; broken sentences have none."""
     from seqtool.corpora.conllu import Sentence
     from seqtool.parsing.render import render
@@ -116,7 +203,7 @@ def _draw(parsed: Iterator[Sentence | Broken], format_: str, output: str) -> Non
 
     trees = (item for item in parsed if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()
-    pieces = render(trees, cast(Any, format_), colour=colour)
+    pieces = render(trees, cast(Any, format_), gold=gold, colour=colour)
     if output == "-":
         for piece in pieces:
             sys.stdout.write(piece)

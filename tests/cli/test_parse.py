@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +136,96 @@ def test_formats(format_: str, seqtool: Run, model: Path, text: Path, tmp_path: 
         assert result.stdout.startswith("<svg")
 
 
+def gold_of(text: Path, path: Path) -> Path:
+    """The same sentences with chains for trees: each word depends on the one before it."""
+    sentences = list(read_conllu(text, check="columns"))
+    for sentence in sentences:
+        size = len(sentence)
+        sentence.set_tree(range(size), ["root", *["obj"] * (size - 1)])
+    return write(path, "".join(sentence.to_conllu() for sentence in sentences))
+
+
+def heads_in(path: Path) -> list[list[int]]:
+    return [sentence.heads() for sentence in read_conllu(path)]
+
+
+@pytest.mark.parametrize("same_file", [False, True])
+def test_gold_trees_beside_the_parse(
+    same_file: bool, seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    given = gold if same_file else text
+    parsed = tmp_path / "parsed.conllu"
+    assert seqtool("parse", given, "-m", model, "-o", parsed).code == 0
+    draw = ("parse", given, "-m", model, "--gold", gold, "--format")
+    drawn = {name: seqtool(*draw, name).stdout for name in ("tree", "svg", "html", "json")}
+    words = [word for line in drawn["json"].splitlines() for word in json.loads(line)["words"]]
+    num_wrong = sum(word["wrong"] for word in words)
+    own, right = (list(chain(*heads_in(path))) for path in (parsed, gold))
+    assert [word["head"] for word in words] == own
+    assert [word["gold"]["head"] for word in words] == right
+    assert sum(a != b for a, b in zip(own, right, strict=True)) <= num_wrong < len(words)
+    assert drawn["tree"].count("✗ gold: ") == num_wrong
+    assert drawn["svg"].count('class="gold"><path') == num_wrong
+    assert drawn["html"].count('class="wrong"><path') == num_wrong
+
+
+def test_gold_trees_of_what_comes_from_stdin(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    expected = seqtool("parse", gold, "-m", model, "--gold", gold, "-f", "tree").stdout
+    for files in (("-", "--gold", "-"), ("-", "--gold", gold), (gold, "--gold", "-")):
+        stdin = io.TextIOWrapper(io.BytesIO(gold.read_bytes()), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert seqtool("parse", *files, "-m", model, "-f", "tree").stdout == expected
+
+
+def test_gold_trees_that_do_not_fit(seqtool: Run, model: Path, text: Path, tmp_path: Path) -> None:
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    lines = gold.read_text(encoding="utf-8").split("\n\n")
+    short = write(tmp_path / "short.conllu", "\n\n".join(lines[:-2]) + "\n\n")
+    draw = ("parse", "-m", model, "-f", "tree", "-o", tmp_path / "out")
+    for files, message in (
+        ((text, "--gold", short), "there is no gold sentence for this one"),
+        ((short, "--gold", gold), "the gold sentence has no counterpart"),
+        ((text, "--gold", write(tmp_path / "x.conllu", "1" + "\tx" * 5 + "\t0" + "\tx" * 3)),
+         "the words differ from those of"),
+        ((text, "--gold", text), "head '_', which is no word number"),
+    ):  # fmt: skip
+        result = seqtool(*draw, *files)
+        assert (result.code, result.stdout) == (1, "")
+        assert message in result.stderr.splitlines()[0]
+        assert f"{tmp_path}{os.sep}" in result.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_broken_gold_trees_are_left_out(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    sentences = gold.read_text(encoding="utf-8").split("\n\n")
+    broken = sentences[3].replace("\troot\t", "\troot\t\t", 1)  # eleven columns
+    rootless = sentences[5].replace("\t0\troot", "\t1\troot", 1)
+    write(gold, "\n\n".join([*sentences[:3], broken, sentences[4], rootless, *sentences[6:]]))
+    for given in (text, gold):
+        command = ("parse", given, "-m", model, "--gold", gold, "-f", "json")
+        assert seqtool(*command).code == 1
+        result = seqtool(*command, "--skip-invalid")
+        assert (result.code, result.stderr.count("left out: ")) == (0, 2)
+        drawn = [json.loads(line)["words"] for line in result.stdout.splitlines()]
+        kept = heads_in(write(tmp_path / "kept", "\n\n".join(sentences)))
+        kept = [heads for index, heads in enumerate(kept) if index not in (3, 5)]
+        assert [[word["gold"]["head"] for word in words] for words in drawn] == kept
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--format", "xml"), "no format is called 'xml'"),
         (("--format", "tree", "--clear-deps"), "--clear-deps is for CoNLL-U"),
+        (("--gold", "gold.conllu"), "--gold is for drawings"),
+        (("-", "--gold", "-", "-f", "tree"), "stdin can be read once only"),
         (("-m", "nowhere"), "no such model"),
     ],
 )

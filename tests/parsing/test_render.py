@@ -243,6 +243,15 @@ def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
     assert middles == sorted(middles, reverse=True)
 
 
+def test_brackets_open_as_their_sentence_is_written() -> None:
+    forms = ["الكلب", "(", "C++", ")"]
+    svg = drawn("svg", sentence([0, 3, 1, 3], forms))
+    # a word that says itself how it is written keeps to that
+    assert [e.get("direction") for e in elements(svg, "form")] == ["rtl", "rtl", None, "rtl"]
+    svg = drawn("svg", sentence([0, 3, 1, 3], ["dog", *forms[1:3], "كلب"]))
+    assert [e.get("direction") for e in elements(svg, "form")] == [None, None, None, "rtl"]
+
+
 class Tags(HTMLParser):
     """Checks that elements are closed in order."""
 

@@ -130,13 +130,18 @@ def has_leftward(text: str) -> bool:
     return not text.isascii() and any(unicodedata.bidirectional(c) in _LEFTWARD for c in text)
 
 
-def is_leftward(text: str) -> bool:
-    """Whether a text is written from right to left, by its first letter that says so."""
+def is_leftward(text: str, otherwise: bool = False) -> bool:
+    """Whether a text is written from right to left, by its first letter that says so.
+
+    Args:
+        text: of a sentence or a word.
+        otherwise: what to return where no letter says so, as in numbers and punctuation.
+    """
     for character in text:
         direction = unicodedata.bidirectional(character)
         if direction in ("L", "R", "AL"):
             return direction != "L"
-    return False
+    return otherwise
 
 
 def _comment(sentence: Sentence, name: str) -> str:

@@ -98,25 +98,24 @@ def draw(sentence: MarkedSentence) -> Picture:
     """Return the picture of a sentence."""
     arcs, gold_arcs = _arcs(sentence)
     centres, width = _centres(sentence, arcs + gold_arcs)
-    if is_leftward(sentence.text):
+    leftward = is_leftward(sentence.text)
+    if leftward:
         centres = [width - centre for centre in centres]
-        step = -SLOT
-    else:
-        step = SLOT
+    step = -SLOT if leftward else SLOT
     levels, gold_levels = _levels(arcs, len(sentence)), _levels(gold_arcs, len(sentence))
     base = ROOT_ROOM + LEVEL * max((0, *levels))
     elements = [f"<title>{escape(sentence.text)}</title>"]
     elements += _draw_arcs(arcs, levels, centres, step, base, -1)
     y = base + FORM_LINE
     for centre, form, tag in zip(centres, sentence.forms, sentence.tags, strict=True):
-        elements.append(_text("form", centre, y, form))
+        elements.append(_text("form", centre, y, form, leftward))
         elements.append(_text("tag", centre, y + TAG_LINE, tag))
     y += TAG_LINE + 8
     if sentence.surfaces:
         for surface in sentence.surfaces:
             left, right = sorted((centres[surface.first - 1], centres[surface.last - 1]))
             elements.append(f'<path class="bracket" d="M{left - 6:g} {y:g}v4H{right + 6:g}v-4"/>')
-            elements.append(_text("surface", (left + right) / 2, y + 18, surface.form))
+            elements.append(_text("surface", (left + right) / 2, y + 18, surface.form, leftward))
         y += SURFACE_LINE
     if gold_arcs:
         elements += _draw_arcs(gold_arcs, gold_levels, centres, step, y, 1)
@@ -266,5 +265,7 @@ def _slots(arcs: list[Arc], centres: list[float], step: float) -> dict[tuple[int
     }
 
 
-def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(text)}</text>'
+def _text(kind: str, x: float, y: float, text: str, leftward: bool = False) -> str:
+    """Return a text; `leftward` turns brackets round where no letter says which way they open."""
+    direction = ' direction="rtl"' if is_leftward(text, leftward) else ""
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}"{direction}>{escape(text)}</text>'
