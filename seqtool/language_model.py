@@ -24,6 +24,7 @@ import numpy.typing as npt
 from seqtool.corpora.text import BlockReader, read_blocks
 from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.errors import ConfigError, DataError, ModelError
+from seqtool.perplexity import Adaptation
 from seqtool.perplexity import LMEvaluation as LMEvaluation
 from seqtool.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
 from seqtool.vocabulary import EOS_ID, UNK_ID, Ids
@@ -90,6 +91,47 @@ class LanguageModel(Protocol):
     def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
         """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
         ...
+
+
+def adaptations_of(model: LanguageModel) -> tuple[Adaptation, ...]:
+    """Return how a model adapts to the text that it scores; most models do not."""
+    found: tuple[Adaptation, ...] = getattr(model, "adaptations", ())
+    return found
+
+
+def read_ids(
+    model: LanguageModel,
+    text: str | Path,
+    *,
+    split: str,
+    field: str | None = None,
+    num_tokens: int | None = None,
+) -> Ids:
+    """Return a text as ids of the model, `EOS_ID` after each sentence.
+
+    Args:
+        model: the model that is to read it.
+        text: a file or directory of text, or a prepared corpus of the model's vocabulary.
+        split: which split of a prepared corpus.
+        field: which field of .jsonl files holds the text.
+        num_tokens: read no more than these first tokens.
+
+    Raises:
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+    """
+    corpus = _prepared_corpus([text], model.tokenizer)
+    if corpus is not None:
+        return np.asarray(corpus.ids(split)[:num_tokens], dtype=np.int32)
+    parts: list[Ids] = []
+    num_read = 0
+    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
+        parts.append(ids)
+        num_read += len(ids)
+        if num_tokens is not None and num_read >= num_tokens:
+            break
+    if not num_read:
+        raise DataError("the text is empty", hint="give a text with at least one line", path=text)
+    return np.concatenate(parts)[:num_tokens]
 
 
 def evaluate_lm(
@@ -182,6 +224,7 @@ def evaluate_lm(
         seconds=time.perf_counter() - began,
         true_log10_probability=_true_log10_probability(digests.values()),
         split=None if corpus is None else split,
+        adaptations=adaptations_of(model),
     )
 
 

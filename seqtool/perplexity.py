@@ -6,6 +6,7 @@ Log-probabilities are natural logs ("nats") in here; what people read is in log1
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,27 @@ def perplexity_of(nats_per_token: float) -> float:
         return math.exp(nats_per_token)
     except OverflowError:
         return math.inf
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How a model learns from the very text that it is measured on.
+
+    Its figures do not compare with those of models that stay as they were trained.
+
+    Attributes:
+        kind: "cache" or "dynamic".
+        model: the model that adapts.
+        settings: by name.
+    """
+
+    kind: str
+    model: str
+    settings: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints of it."""
+        return {"kind": self.kind, "model": self.model, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,7 @@ class LMEvaluation:
         true_log10_probability: what the grammar of the shipped sample gives the text, when it is
             one of the sample's; no model can be expected to do better.
         split: which split of a prepared corpus it is; None for a text.
+        adaptations: how the model learned from this text, each token after it was scored.
     """
 
     unit: str
@@ -56,6 +79,7 @@ class LMEvaluation:
     seconds: float
     true_log10_probability: float | None = None
     split: str | None = None
+    adaptations: tuple[Adaptation, ...] = ()
 
     @property
     def nats(self) -> float:
@@ -126,6 +150,8 @@ class LMEvaluation:
             "seconds": self.seconds,
             "unit": self.unit,
         }
+        if self.adaptations:
+            result["adapts_on_text"] = [found.to_json() for found in self.adaptations]
         if self.true_log10_probability is not None:
             result["true_perplexity"] = self.true_perplexity
             result["true_log10_probability"] = self.true_log10_probability

@@ -8,13 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.adapting import (
+    CacheDecayOption,
+    CacheLambdaOption,
+    CacheOption,
+    CacheThetaOption,
+    CacheWindowOption,
+    DynamicDecayOption,
+    DynamicOption,
+    DynamicRateOption,
+    DynamicSegmentOption,
+    DynamicStatsOption,
+    DynamicStatsTokensOption,
+    adaptation_rows,
+    make_dynamic,
+    parse_adapting,
+)
 from seqtool.cli.mixing import (
     ModelsOption,
     WeightsOption,
     check_mixing,
     chosen_models,
+    mixed,
     mixture_rows,
-    open_models,
+    open_parts,
     parse_weights,
     save_measured,
     tuning_remarks,
@@ -50,7 +67,8 @@ def eval_ppl(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Fit the weights of a mixture on this held-out text (a corpus: its valid split).",
+            help="Fit the weights of a mixture, and what is not given of --cache and --dynamic, on "
+            "this held-out text (a corpus: its valid split).",
         ),
     ] = None,
     save_mixture: Annotated[
@@ -88,6 +106,17 @@ def eval_ppl(
         bool,
         typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),
     ] = False,
+    cache: CacheOption = False,
+    cache_window: CacheWindowOption = None,
+    cache_theta: CacheThetaOption = None,
+    cache_decay: CacheDecayOption = None,
+    cache_lambda: CacheLambdaOption = None,
+    dynamic: DynamicOption = False,
+    dynamic_rate: DynamicRateOption = None,
+    dynamic_decay: DynamicDecayOption = None,
+    dynamic_segment: DynamicSegmentOption = None,
+    dynamic_stats: DynamicStatsOption = None,
+    dynamic_stats_tokens: DynamicStatsTokensOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -97,7 +126,8 @@ def eval_ppl(
     The perplexity counts every token and the end of each sentence, unknown words included; it is
     given without them too. Compare models of different units by their bits per byte. Several models
     of one vocabulary are mixed: their probabilities are added, with weights that are given, or
-    fitted on held-out text.
+    fitted on held-out text. --cache and --dynamic let models adapt to the text itself, each token
+    after it was scored, and --tune then chooses their settings too.
     """
     from seqtool.errors import ConfigError
     from seqtool.language_model import evaluate_lm
@@ -114,15 +144,32 @@ def eval_ppl(
     paths = [str(path) for path in text] if text else [_sample_text()]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
-    check_mixing(models, paths, weights, tune=tune, output=save_mixture, force=force)
+    adapting = parse_adapting(
+        cache=cache,
+        window=cache_window,
+        theta=cache_theta,
+        decay=cache_decay,
+        weight=cache_lambda,
+        dynamic=dynamic,
+        statistics=dynamic_stats,
+        statistics_tokens=dynamic_stats_tokens,
+        rate=dynamic_rate,
+        dynamic_decay=dynamic_decay,
+        segment=dynamic_segment,
+        reset_state=reset_state,
+    )
+    check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     check_targets(per_token, per_sentence)
-    language_model = open_models(models, shares, device=device, threads=threads)
+    opened = open_parts(models, device=device, threads=threads)
+    learning, dynamic_tunings = make_dynamic(opened, models, adapting, tune=tune, field=field)
+    language_model = mixed(learning, models, shares, adapting)
     tuning = mixture = None
     if tune is not None and isinstance(language_model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
             tuning = tune_mixture(
                 language_model,
                 tune,
+                cache=adapting.cache,
                 field=field,
                 reset_state=reset_state,
                 on_progress=on_progress,
@@ -145,12 +192,22 @@ def eval_ppl(
         save_measured(save_mixture, mixture, models, paths, tuning)
     if as_json:
         content = result.to_json() if mixture is None else mixture.to_json()
-        emit(content if tuning is None else {**content, "tuning": tuning.to_json()})
+        if tuning is not None:
+            content["tuning"] = tuning.to_json()
+        if dynamic_tunings:
+            content["dynamic_tuning"] = [found.to_json() for found in dynamic_tunings]
+        emit(content)
     else:
-        name = f"{models[0]} ({language_model.kind})" if len(models) == 1 else "mixture"
-        rows = [("model", name), *([] if mixture is None else mixture_rows(mixture, tuning))]
+        is_one = len(models) == 1 and adapting.cache is None
+        name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
+        num_tried = 0 if tuning is None else tuning.num_tried
+        rows = [
+            ("model", name),
+            *([] if mixture is None else mixture_rows(mixture, tuning)),
+            *adaptation_rows(result.adaptations, dynamic_tunings, num_tried),
+        ]
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
-    for remark in [*_remarks(result), *tuning_remarks(result, paths, tuning)]:
+    for remark in [*_remarks(result), *tuning_remarks(result, paths, tuning, dynamic_tunings)]:
         note(f"note: {remark}")
 
 

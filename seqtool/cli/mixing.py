@@ -14,8 +14,10 @@ import typer
 from seqtool.cli.options import default_model
 
 if TYPE_CHECKING:
+    from seqtool.cli.adapting import Adapting
     from seqtool.language_model import LanguageModel, LMEvaluation
     from seqtool.mixture.weights import MixtureEvaluation, Tuning
+    from seqtool.neural_lm.dynamic import DynamicTuning
 
 ModelsOption = Annotated[
     list[Path] | None,
@@ -69,14 +71,64 @@ def open_models(
     Raises:
         ModelError: a model that cannot be opened, or models that do not fit together.
     """
+    return mixed(open_parts(paths, device=device, threads=threads), paths, weights)
+
+
+def open_parts(paths: Sequence[Path], *, device: str, threads: int | None) -> list[LanguageModel]:
+    """Open models.
+
+    Raises:
+        ModelError: a model that cannot be opened.
+    """
     from seqtool.cli.models import open_language_model
 
-    models = [open_language_model(path, device=device, threads=threads) for path in paths]
-    if len(models) == 1:
-        return models[0]
+    return [open_language_model(path, device=device, threads=threads) for path in paths]
+
+
+def mixed(
+    models: Sequence[LanguageModel],
+    paths: Sequence[Path],
+    weights: Sequence[float] | None,
+    adapting: Adapting | None = None,
+) -> LanguageModel:
+    """Return one model as it is, several as their mixture, and either with a cache if it is wanted.
+
+    Args:
+        models: one or more.
+        paths: where they are.
+        weights: of the models, among themselves; equal ones when not given.
+        adapting: the settings of the cache and its weight.
+
+    Raises:
+        ConfigError: theta is given for models without states, or there is a cache already.
+        ModelError: the models do not fit together.
+    """
+    names = [str(path) for path in paths]
+    if adapting is None or adapting.cache is None:
+        if len(models) == 1:
+            return models[0]
+        from seqtool.mixture.model import MixedModel
+
+        return MixedModel(models, weights, names=names)
+    from seqtool.errors import ConfigError
+    from seqtool.mixture.cache import CacheModel, source_of
+    from seqtool.mixture.config import WEIGHT
     from seqtool.mixture.model import MixedModel
 
-    return MixedModel(models, weights, names=[str(path) for path in paths])
+    source, name = source_of(models, names)
+    cache = CacheModel(source, adapting.cache.chosen(), name=name)
+    if adapting.cache.theta and not cache.has_states:
+        raise ConfigError(
+            "--cache-theta compares the states of a network, but there is none",
+            hint="drop it: the cache then counts words",
+        )
+    share = WEIGHT if adapting.weight is None else adapting.weight
+    rest = weights or [1 / len(models)] * len(models)
+    return MixedModel(
+        [*models, cache],
+        [*((1 - share) * weight for weight in rest), share],
+        names=[*names, f"cache of {name}"],
+    )
 
 
 def chosen_models(models: Sequence[Path] | None) -> list[Path]:
@@ -88,6 +140,7 @@ def check_mixing(
     models: Sequence[Path],
     texts: Sequence[str],
     weights: str | None,
+    adapting: Adapting,
     *,
     tune: str | None,
     output: Path | None,
@@ -102,12 +155,22 @@ def check_mixing(
     """
     from seqtool.errors import ConfigError
 
-    given = {"--tune": tune is not None, "--save-mixture": output is not None}
-    for name in (name for name, is_given in given.items() if is_given and len(models) < 2):
+    is_mixture = len(models) > 1 or adapting.cache is not None
+    given = {
+        "--tune": tune is not None and not adapting.dynamic_is_free,
+        "--save-mixture": output is not None,
+    }
+    for name in (name for name, is_given in given.items() if is_given and not is_mixture):
         raise ConfigError(f"{name} is for a mixture", hint="name another model with -m, or drop it")
-    if tune is not None and weights is not None:
+    for name, value in (("--weights", weights), ("--cache-lambda", adapting.weight)):
+        if tune is not None and value is not None:
+            raise ConfigError(
+                f"--tune fits the weights that {name} gives", hint="drop one of the two"
+            )
+    if output is not None and adapting.dynamic is not None:
         raise ConfigError(
-            "--tune fits the weights that --weights gives", hint="drop one of the two"
+            "what --dynamic learns from a text is not kept, so it cannot be saved",
+            hint="drop --dynamic, or --save-mixture",
         )
     if tune is not None:
         from seqtool.corpora.text import find_files
@@ -152,16 +215,25 @@ def save_measured(
 
 def mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
     """Return a row per part, its weight and what it is worth alone, and one about the tuning."""
-    rows = [
-        (f"  weight {weight:.4f}", f"{name} ({part.kind}): perplexity {perplexity:,.2f} alone")
-        for weight, name, part, perplexity in zip(
-            mixture.model.weights,
-            mixture.model.names,
-            mixture.model.parts,
-            mixture.perplexities,
-            strict=True,
-        )
-    ]
+    from seqtool.language_model import adaptations_of
+
+    rows = []
+    for weight, name, part, perplexity, impossible in zip(
+        mixture.model.weights,
+        mixture.model.names,
+        mixture.model.parts,
+        mixture.perplexities,
+        mixture.impossible,
+        strict=True,
+    ):
+        if part.kind == "cache":
+            share = 1 - impossible / mixture.result.tokens
+            worth = f"{name}: has {share:.1%} of the tokens"
+        else:
+            is_dynamic = any(found.kind == "dynamic" for found in adaptations_of(part))
+            kind = f"{part.kind}, dynamic" if is_dynamic else part.kind
+            worth = f"{name} ({kind}): perplexity {perplexity:,.2f} alone"
+        rows.append((f"  weight {weight:.4f}", worth))
     if tuning is not None:
         rows.append(
             (
@@ -172,18 +244,24 @@ def mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tupl
     return rows
 
 
-def tuning_remarks(result: LMEvaluation, texts: Sequence[str], tuning: Tuning | None) -> list[str]:
-    """Return what to say when the weights were fitted on what is measured, or on too little."""
-    if tuning is None:
-        return []
+def tuning_remarks(
+    result: LMEvaluation,
+    texts: Sequence[str],
+    tuning: Tuning | None,
+    dynamic: Sequence[DynamicTuning] = (),
+) -> list[str]:
+    """Return what to say when something was fitted on what is measured, or on too little."""
+    fitted_on = [(tuning.text, tuning.split)] if tuning is not None else []
+    fitted_on += [(found.text, found.split) for found in dynamic]
+    measured = [Path(text).resolve() for text in texts]
     remarks = []
-    is_same = Path(tuning.text).resolve() in [Path(text).resolve() for text in texts]
-    if is_same and result.split == tuning.split:
+    if any(Path(text).resolve() in measured and split == result.split for text, split in fitted_on):
+        what = "weights were" if tuning is not None and not tuning.num_tried else "settings were"
         remarks.append(
-            "the weights were fitted on the very text that is measured, so the perplexity is a "
+            f"the {what} fitted on the very text that is measured, so the perplexity is a "
             "little too good"
         )
-    if tuning.fitted.impossible:
+    if tuning is not None and tuning.fitted.impossible:
         remarks.append(
             f"{tuning.fitted.impossible:,} tokens of the tuning text have no probability under any "
             "of the models; the weights were fitted on the others"

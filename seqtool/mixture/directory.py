@@ -2,19 +2,24 @@
 
 It has no weights of its own: `model.json` names the parts by their paths, relative to the
 directory, with the weight of each and the SHA-256 of its header (of the whole file, if it is one).
-So a part that was moved, or trained again, is found out when the mixture is opened.
+So a part that was moved, or trained again, is found out when the mixture is opened. A cache is no
+part on disk: its settings stand among the parts, and the part that it is over is found again.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import seqtool
 from seqtool import checkpoint, storage
+from seqtool.config import from_dict, to_dict
 from seqtool.errors import ConfigError, ModelError, OutputError
+from seqtool.language_model import LanguageModel
+from seqtool.mixture.cache import CacheModel, source_of
+from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.model import MixedModel
 
 _MIX_AGAIN = "mix the models again with: seqtool eval-ppl --save-mixture"
@@ -34,7 +39,7 @@ def save_model(
     Args:
         path: the directory, replaced if it is there.
         model: the mixture.
-        parts: where each part is: a model directory or an ARPA file.
+        parts: where each part but a cache is: a model directory or an ARPA file.
         scores: what was measured.
         data: what the weights were fitted on.
         command: the command that made it.
@@ -45,15 +50,11 @@ def save_model(
     check_apart(path, parts)
     output = Path(path).resolve()
     headers = [checkpoint.read_header(part) for part in parts if not Path(part).is_file()]
+    paths = iter(parts)
     described = {
-        str(number): {
-            "path": _reference(Path(part).resolve(), output),
-            "kind": loaded.kind,
-            "weight": weight,
-            "sha256": _sum_of_part(Path(part)),
-        }
-        for number, (part, loaded, weight) in enumerate(
-            zip(parts, model.parts, model.weights, strict=True), start=1
+        str(number): _describe(part, weight, paths, output)
+        for number, (part, weight) in enumerate(
+            zip(model.parts, model.weights, strict=True), start=1
         )
     }
     versions = {name: version for header in headers for name, version in header.versions.items()}
@@ -68,6 +69,20 @@ def save_model(
         versions=versions,
     )
     checkpoint.save(path, header, _card(header), lambda directory: None)
+
+
+def _describe(
+    part: LanguageModel, weight: float, paths: Iterator[str | Path], output: Path
+) -> dict[str, Any]:
+    if isinstance(part, CacheModel):
+        return {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
+    path = Path(next(paths))
+    return {
+        "path": _reference(path.resolve(), output),
+        "kind": part.kind,
+        "weight": weight,
+        "sha256": _sum_of_part(path),
+    }
 
 
 def check_apart(path: str | Path, parts: Sequence[str | Path]) -> None:
@@ -92,15 +107,20 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     Raises:
         ModelError: a part is missing or damaged, or is not what was mixed.
     """
-    models, weights, names = [], [], []
+    models: list[LanguageModel] = []
+    names: list[str] = []
     try:
-        recorded = [
-            (str(part["path"]), str(part["sha256"]), float(part["weight"]))
-            for part in header.config["parts"].values()
+        recorded = list(header.config["parts"].values())
+        references = [
+            (str(part["path"]), str(part["sha256"])) for part in recorded if part["kind"] != "cache"
         ]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        weights = [float(part["weight"]) for part in recorded]
+        caches = [
+            from_dict(CacheConfig, part["settings"]) for part in recorded if part["kind"] == "cache"
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise _damaged(directory) from error
-    for reference, sum_then, weight in recorded:
+    for reference, sum_then in references:
         path = _shown((directory / reference).resolve())
         if not storage.present(path).exists():
             raise ModelError(
@@ -115,11 +135,14 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
                 path=path,
             )
         models.append(checkpoint.load(path, device=device))
-        weights.append(weight)
         names.append(str(path))
     try:
+        for config in caches:
+            source, name = source_of(models, names)
+            models.append(CacheModel(source, config, name=name))
+            names.append(f"cache of {name}")
         return MixedModel(models, weights, names=names)
-    except ConfigError as error:
+    except (ConfigError, IndexError) as error:
         raise _damaged(directory) from error
 
 
@@ -149,10 +172,17 @@ def _shown(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
+def _shown_part(part: dict[str, Any]) -> str:
+    """Return the path of a part, or the settings of a cache."""
+    if "settings" not in part:
+        return str(part["path"])
+    return ", ".join(f"{name} {value:g}" for name, value in part["settings"].items())
+
+
 def _card(header: checkpoint.Header) -> str:
     """Return the README.md of a mixture: its parts, their weights, its scores and its command."""
     parts = [
-        f"| {part['path']} | {part['kind']} | {part['weight']:.4f} |"
+        f"| {_shown_part(part)} | {part['kind']} | {part['weight']:.4f} |"
         for part in header.config["parts"].values()
     ]
     scores = [

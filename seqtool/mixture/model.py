@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.errors import ConfigError, ModelError, counted
-from seqtool.language_model import Floats, LanguageModel, State, TokenScores
-from seqtool.perplexity import LN_2
+from seqtool.language_model import Floats, LanguageModel, State, TokenScores, adaptations_of
+from seqtool.perplexity import LN_2, Adaptation
 from seqtool.vocabulary import UNK_ID, Ids
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
@@ -72,6 +72,17 @@ class MixedModel:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the first part."""
         return self.parts[0].tokenizer
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """How its parts adapt to the text that is measured."""
+        return tuple(found for part in self.parts for found in adaptations_of(part))
+
+    def with_part(self, number: int, part: LanguageModel) -> MixedModel:
+        """Return a mixture with another part at a place, from 0, of the same tokenizer."""
+        result = copy.copy(self)
+        result.parts = (*self.parts[:number], part, *self.parts[number + 1 :])
+        return result
 
     def with_weights(self, weights: Sequence[float]) -> MixedModel:
         """Return a mixture of the same parts with other weights."""

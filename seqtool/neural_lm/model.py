@@ -21,7 +21,7 @@ from seqtool import checkpoint
 from seqtool.config import from_dict
 from seqtool.corpora.tokenizers import Tokenizer, load_tokenizer
 from seqtool.errors import ConfigError, ModelError
-from seqtool.language_model import TokenScores
+from seqtool.language_model import Floats, TokenScores
 from seqtool.neural_lm.cells import CELLS, Cell
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
@@ -325,6 +325,21 @@ class NeuralLanguageModel:
                 length = ends[sentence] - starts[sentence]
                 scores[starts[sentence] : ends[sentence]] = logs_TB[:length, column]
         return scores
+
+    @torch.inference_mode()
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Floats]:
+        """Yield what the softmax reads to predict each token of a piece, [N, H]."""
+        state, before = self.network.initial_state(1), EOS_ID
+        for piece in pieces:
+            inputs = np.concatenate(([before], piece[:-1]))
+            hidden_N1H, state = self.network(self._tensor(inputs)[:, None], state)
+            before = int(piece[-1])
+            yield hidden_N1H[:, 0].cpu().numpy()
+
+    def hidden_state(self, state: Hypotheses) -> Floats:
+        """Return what the softmax reads next, [num, H]."""
+        hidden: Floats = state.hidden.cpu().numpy()
+        return hidden
 
     @torch.inference_mode()
     def start(self, num: int) -> Hypotheses:

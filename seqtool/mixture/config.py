@@ -1,0 +1,53 @@
+"""Settings of the cache in a mixture, given or to be tuned."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seqtool.config import Config, setting
+
+WEIGHT = 0.15  # of a cache in a mixture, where none is given or tuned
+GRID: Mapping[str, tuple[float, ...]] = {
+    "window": (100, 500, 2000),
+    "theta": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5),
+    "decay": (0.0, 0.001, 0.002, 0.004, 0.008, 0.016),
+}
+
+
+@dataclass(frozen=True)
+class CacheConfig(Config):
+    """What a cache remembers, and how it weighs it."""
+
+    window: int = setting(2000, "tokens remembered", minimum=1)
+    theta: float = setting(
+        0.4, "how much more a word counts whose state is like the present one", minimum=0
+    )
+    decay: float = setting(
+        0.004, "how fast a word fades: by exp(-decay) with each token", minimum=0
+    )
+
+
+@dataclass(frozen=True)
+class FreeConfig:
+    """Settings of a cache that are given, or None where they are to be tuned.
+
+    Attributes:
+        window, theta, decay: see `CacheConfig`.
+    """
+
+    window: int | None = None
+    theta: float | None = None
+    decay: float | None = None
+
+    def chosen(self) -> CacheConfig:
+        """Return the settings with the defaults where none is given."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return CacheConfig(**given)
+
+    def candidates(self, *, has_states: bool) -> list[CacheConfig]:
+        """Return what is to be tried: the given values, and those of the grid for the others."""
+        grid = dict(GRID) if has_states else {**GRID, "theta": (0.0,)}
+        values = [grid[name] if value is None else (value,) for name, value in vars(self).items()]
+        return [CacheConfig(*settings) for settings in itertools.product(*values)]
