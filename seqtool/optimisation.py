@@ -31,6 +31,12 @@ class TrainingConfig(Config):
         0.0, "weight decay (L2; decoupled for adamw); not on a sparse-adam embedding", minimum=0
     )
     average_after: int = setting(0, "asgd: epochs before averaging begins", minimum=0)
+    asgd_trigger: int = setting(
+        0,
+        "asgd: averaging begins when validation is worse than the best but for this many epochs "
+        "(Merity et al. 2018: 5); 0 is off",
+        minimum=0,
+    )
     embedding_optimiser: Literal["same", "sparse-adam"] = setting(
         "same", "sparse-adam updates only the embedding rows that a batch uses"
     )
@@ -73,6 +79,15 @@ class TrainingConfig(Config):
                 f"average_after is {self.average_after}, but training has "
                 f"{counted(self.epochs, 'epoch')}",
                 hint="make average_after smaller than epochs",
+            )
+        if self.asgd_trigger and self.optimiser != "asgd":
+            raise ConfigError(
+                f"asgd_trigger is set, but the optimiser is {self.optimiser}", hint="use asgd"
+            )
+        if self.asgd_trigger and self.average_after:
+            raise ConfigError(
+                "asgd_trigger and average_after are set: either can say when averaging begins",
+                hint="leave one of them out",
             )
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
             raise ConfigError(

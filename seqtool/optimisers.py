@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,10 +19,9 @@ class Optimisers:
     Args:
         module: holds the parameters.
         config: names the optimiser and its settings.
-        steps_per_epoch: optimiser steps of an epoch; averaged SGD counts in them.
     """
 
-    def __init__(self, module: nn.Module, config: TrainingConfig, steps_per_epoch: int) -> None:
+    def __init__(self, module: nn.Module, config: TrainingConfig) -> None:
         sparse: list[Tensor] = [
             weight
             for inner in module.modules()
@@ -34,7 +34,7 @@ class Optimisers:
         ]
         self._clip_norm = config.clip_norm
         self._all: list[torch.optim.Optimizer] = [
-            OPTIMISERS[config.optimiser](self._dense, **_arguments(config, steps_per_epoch))
+            OPTIMISERS[config.optimiser](self._dense, **_arguments(config))
         ]
         if sparse:
             betas = (config.beta1, config.beta2)
@@ -58,11 +58,21 @@ class Optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
 
+    def average_from(self, step: int) -> None:
+        """Average all weights after the first `step` steps (averaged SGD; Polyak & Juditsky 1992).
+
+        Until then, and for other optimisers, nothing is averaged.
+        """
+        for group in self._all[0].param_groups:
+            if "t0" in group:
+                group["t0"] = step - 1  # torch begins one step later
+
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """Within the block, parameters are their running averages (averaged SGD), if kept."""
         swapped: list[tuple[Tensor, Tensor]] = []
-        for parameter in self._dense:
+        is_averaging = self._all[0].param_groups[0].get("t0", math.inf) < math.inf
+        for parameter in self._dense if is_averaging else ():
             average = self._all[0].state.get(parameter, {}).get("ax")
             if average is not None:
                 swapped.append((parameter, parameter.detach().clone()))
@@ -100,7 +110,7 @@ class Optimisers:
             optimiser.load_state_dict(content)
 
 
-def _arguments(config: TrainingConfig, steps_per_epoch: int) -> dict[str, Any]:
+def _arguments(config: TrainingConfig) -> dict[str, Any]:
     """Return the keyword arguments of the optimiser's class."""
     arguments: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimiser in ("sgd", "adam", "adamw"):
@@ -111,8 +121,6 @@ def _arguments(config: TrainingConfig, steps_per_epoch: int) -> dict[str, Any]:
         case "adam" | "adamw":
             arguments["betas"] = (config.beta1, config.beta2)
         case "asgd":
-            # lambd 0 leaves plain SGD; the average is the mean of all weights after the first
-            # `average_after` epochs (Polyak & Juditsky 1992). torch's t0 begins one step later
-            arguments["lambd"] = 0.0
-            arguments["t0"] = config.average_after * steps_per_epoch - 1
+            arguments["lambd"] = 0.0  # leaves plain SGD
+            arguments["t0"] = math.inf
     return arguments

@@ -45,6 +45,8 @@ class RunState:
         epochs_since_best: epochs without improvement.
         epochs_since_plateau: those since the plateau rule last fired.
         num_plateaus: how often it has fired.
+        validations: the deciding score of each epoch.
+        averaging_since: steps made before the weights were averaged; None before.
         log_bytes: size of log.jsonl when the state was saved.
     """
 
@@ -61,6 +63,8 @@ class RunState:
     epochs_since_best: int = 0
     epochs_since_plateau: int = 0
     num_plateaus: int = 0
+    validations: list[float] = field(default_factory=list)
+    averaging_since: int | None = None
     log_bytes: int = 0
 
 

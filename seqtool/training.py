@@ -73,7 +73,11 @@ class Task(Protocol):
         """Return the mean loss (nats per item) of batch `index` and its number of items.
 
         It depends on the weights, the random state and what is carried, and changes only these two.
+        Its gradient may be that of more than its value, of penalties.
         """
+
+    def rate_factor(self, index: int) -> float:
+        """Return what the learning rate of batch `index` is multiplied by."""
 
     def validate(self) -> dict[str, float]:
         """Measure the module, in evaluation mode, on the validation part."""
@@ -171,9 +175,8 @@ class _Loop:
         self.interruption = Interruption()
         self.run = RunState()
         self.steps_per_epoch = task.start_epoch(0)
-        self.total_steps = self.steps_per_epoch * config.epochs
         runtime.seed_everything(config.seed)
-        self.optimisers = Optimisers(task.module, config, self.steps_per_epoch)
+        self.optimisers = Optimisers(task.module, config)
         self.precision = runtime.resolve_precision(config.precision, device)
         self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
         self.pending: list[tuple[int, Tensor, int]] = []  # step, loss, items: not yet fetched
@@ -190,7 +193,16 @@ class _Loop:
         self.steps_per_epoch = run_state.restore(
             self.last, self.task, self.optimisers, self.run, self.fingerprint
         )
+        if self.run.averaging_since is not None:
+            self.optimisers.average_from(self.run.averaging_since)
         return True
+
+    @property
+    def total_steps(self) -> int:
+        """The steps of the whole run, if the epochs to come are as long as the running one."""
+        run = self.run
+        epochs_left = max(0, self.config.epochs - run.epoch)
+        return run.step - run.index + self.steps_per_epoch * epochs_left
 
     def save(self) -> None:
         """Write the state, unless it is a bad one; what it takes counts as no training time."""
@@ -263,6 +275,9 @@ class _Loop:
         run = self.run
         if run.index == 0:
             self.steps_per_epoch = self.task.start_epoch(run.epoch)
+            is_due = not self.config.asgd_trigger and run.epoch >= self.config.average_after
+            if self.config.optimiser == "asgd" and is_due:
+                self.begin_averaging()
         self.task.module.train()
         while run.index < self.steps_per_epoch:
             if self.interruption.requested or self.should_stop(run.step):
@@ -283,7 +298,7 @@ class _Loop:
     def step(self) -> None:
         """Make one optimiser step; on a CPU its loss is known to be sound before."""
         run = self.run
-        rate = learning_rate(self.config, self.position())
+        rate = learning_rate(self.config, self.position()) * self.task.rate_factor(run.index)
         with runtime.autocast(self.device, self.precision):
             loss, num_items = self.task.loss(run.index)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -369,8 +384,27 @@ class _Loop:
             seconds=run.epoch_seconds,
             items=self.task.items,
         )
+        self.watch_for_trigger(new)
         self.end_epoch(scores, is_best=is_best)
         return done
+
+    def watch_for_trigger(self, score: float) -> None:
+        """Begin averaging once validation no longer improves (Merity et al. 2018, algorithm 1).
+
+        That is when it is worse than the best of all epochs but the last `asgd_trigger`.
+        """
+        run, num_recent = self.run, self.config.asgd_trigger
+        if num_recent and (earlier := run.validations[:-num_recent]):
+            larger = self.task.larger_is_better
+            if score < max(earlier) if larger else score > min(earlier):
+                self.begin_averaging()
+        run.validations.append(score)
+
+    def begin_averaging(self) -> None:
+        """Average the weights from the next step on, unless they are averaged already."""
+        if self.run.averaging_since is None:
+            self.run.averaging_since = self.run.step
+            self.optimisers.average_from(self.run.step)
 
     def end_epoch(self, scores: dict[str, float], *, is_best: bool) -> None:
         """Count the epoch, note the best, and fire the plateau rule."""

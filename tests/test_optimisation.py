@@ -129,6 +129,16 @@ def test_every_rate_lies_between_the_lowest_and_the_highest(
             "make average_after smaller than epochs",
         ),
         (
+            {"optimiser": "sgd", "asgd_trigger": 5},
+            "asgd_trigger is set, but the optimiser is sgd",
+            "use asgd",
+        ),
+        (
+            {"optimiser": "asgd", "asgd_trigger": 5, "average_after": 1},
+            "asgd_trigger and average_after are set",
+            "leave one of them out",
+        ),
+        (
             {"optimiser": "adam", "momentum": 0.9},
             "momentum is set, but adam has none",
             "use sgd or rmsprop",

@@ -210,7 +210,7 @@ training.REPORT_SECONDS = 0.0
 # what torch imports at the first step, so that not every child does; no autograd before a fork
 module = ToyTask().module
 module.linear.weight.grad = module.linear.weight.detach().clone()
-Optimisers(module, TrainingConfig(optimiser="asgd"), 4).step(0.1)
+Optimisers(module, TrainingConfig(optimiser="asgd")).step(0.1)
 folder = pathlib.Path(sys.argv[1])
 settings = dict(epochs=2, save_minutes=1e-9, optimiser="asgd", learning_rate=0.5)
 assert not dies_at(10**6, lambda: run(folder / "whole", **settings))

@@ -35,6 +35,7 @@ class ToyTask:
         sparse: the embedding's gradient is sparse.
         scripted: the scores that validation shall give, epoch by epoch, instead of the error.
         factors: step (from 1) -> what its loss is multiplied by.
+        rate_factors: what the learning rate of each batch is multiplied by.
     """
 
     items = "tokens"
@@ -47,6 +48,7 @@ class ToyTask:
         sparse: bool = False,
         scripted: Sequence[float] = (),
         factors: Mapping[int, float] | None = None,
+        rate_factors: Sequence[float] = (1.0,) * NUM_STEPS,
     ) -> None:
         torch.manual_seed(5)
         self.module = ToyNetwork(sparse=sparse)
@@ -54,6 +56,7 @@ class ToyTask:
         self._targets = torch.rand(NUM_STEPS, NUM_ITEMS, WIDTH)
         self._state = torch.zeros(NUM_ITEMS, WIDTH)
         self._scripted, self._factors = scripted, factors or {}
+        self._rate_factors = rate_factors
         self._epoch = 0
         self.validated: list[Tensor] = []  # the linear weights at each validation
 
@@ -68,6 +71,9 @@ class ToyTask:
         step = self._epoch * NUM_STEPS + index + 1
         loss = (outputs - self._targets[index]).square().mean() * self._factors.get(step, 1.0)
         return loss, NUM_ITEMS
+
+    def rate_factor(self, index: int) -> float:
+        return self._rate_factors[index]
 
     def validate(self) -> dict[str, float]:
         assert not self.module.training

@@ -28,6 +28,7 @@ SETTINGS = {
     "hidden": "model.hidden_size",
     "embedding": "model.embedding_size",
     "layers": "model.layers",
+    "projection": "model.projection_size",
     "depth": "model.depth",
     "tied": "model.tied",
     "unit": "data.unit",
@@ -91,6 +92,9 @@ def train_lm(
     hidden: Annotated[int | None, _setting("Units per layer.", metavar="N")] = None,
     embedding: Annotated[int | None, _setting("Embedding width.", metavar="N")] = None,
     layers: Annotated[int | None, _setting("Stacked layers.", metavar="N")] = None,
+    projection: Annotated[
+        int | None, _setting("Project each layer of lstm to this width.", metavar="N")
+    ] = None,
     depth: Annotated[int | None, _setting("Recurrence depth of rhn.", metavar="N")] = None,
     tied: Annotated[
         bool | None, _setting("Output weights are the embedding's.", "--tied/--untied")

@@ -20,6 +20,21 @@ from seqtool.errors import DataError, counted
 from seqtool.vocabulary import EOS_ID
 
 IGNORED = -100
+SHORTEST = 5  # tokens of a window whose length is drawn
+
+
+def draw_windows(length: int, window: int, seed: tuple[int, int]) -> npt.NDArray[np.int64]:
+    """Return where windows of random lengths begin, and `length` behind them.
+
+    Each is N(window, 5) tokens long, in 5% of the cases N(window / 2, 5), and no shorter than 5;
+    the last one is what is left (Merity et al. 2018).
+    """
+    generator = np.random.default_rng(seed)
+    most = length // SHORTEST + 1
+    means = np.where(generator.random(most) < 0.95, window, window / 2)
+    lengths = np.maximum(SHORTEST, generator.normal(means, 5.0).astype(np.int64))
+    ends = np.cumsum(lengths)
+    return np.concatenate(([0], ends[ends < length], [length]))
 
 
 class TokenStreams:
@@ -73,9 +88,17 @@ class TokenStreams:
         Where there is no text left, the input is `</s>` and the target `IGNORED`.
         """
         start = index * self.window
-        steps = min(self.window, self.length - start)
-        if steps <= 0 or index < 0:
+        if start >= self.length or index < 0:
             raise IndexError(index)
+        return self.cut(start, min(self.window, self.length - start))
+
+    def cut(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of any window, int64 (T, B), as `[]` does of the even ones.
+
+        Args:
+            start: its first target, counted in each stream; at most `length - steps`.
+            steps: T.
+        """
         if self._whole is not None:
             return self._gather(start, steps)
         inputs_TB = np.full((steps, self.num_streams), EOS_ID, dtype=np.int64)

@@ -74,6 +74,12 @@ class ModelConfig(Config):
         0.0, "share of recurrent weights dropped, one mask per window", minimum=0, below=1
     )
     dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
+    activation_penalty: float = setting(
+        0.0, "alpha x mean square of what the output layer reads (AR)", minimum=0
+    )
+    temporal_penalty: float = setting(
+        0.0, "beta x mean square of the last layer's change from step to step (TAR)", minimum=0
+    )
 
     def units(self, layer: int) -> int:
         """Return the units of a layer, from 0."""
@@ -166,9 +172,20 @@ class DataConfig(Config):
     lowercase: bool = setting(False, "lower-case a raw text")
     batch_size: int = setting(20, "parallel streams", minimum=1)
     bptt: int = setting(35, "tokens per window of truncated back-propagation", minimum=1)
+    random_bptt: bool = setting(
+        False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
+    )
     eval_batch_size: int = setting(
         10, "parallel streams while validating during training", minimum=1
     )
+
+    def check(self) -> None:
+        """Refuse windows too short to be drawn at random."""
+        if self.random_bptt and self.bptt < 10:
+            raise ConfigError(
+                f"random_bptt is true, but bptt is {self.bptt}",
+                hint="set bptt to 10 or more, or random_bptt to false",
+            )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ ONE_CELL_SETTINGS = {
     "model.activation": "rnn",
     "model.window": "window",
     "model.forget_bias": "lstm",
+    "model.projection_size": "lstm",
 }
 
 

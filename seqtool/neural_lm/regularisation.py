@@ -1,4 +1,4 @@
-"""Dropout masks.
+"""Dropout masks, and the penalties of activations.
 
 Dimensions in names: T steps, B streams, H units of a layer.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from seqtool.neural_lm.config import ModelConfig
 
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
@@ -35,3 +37,23 @@ def draw_update_mask(
     if variational:
         return draw_mask(like, (1, *shape[1:]), share).expand(shape)
     return draw_mask(like, shape, share)
+
+
+def activation_penalties(read_TBH: Tensor, last_TBH: Tensor, config: ModelConfig) -> Tensor:
+    """Return what is added to the loss for large and for changing activations, in nats.
+
+    AR is alpha times the mean square of what the output layer reads, and TAR is beta times the mean
+    square of h(t + 1) - h(t) within the window (Merity, McCann & Socher 2017).
+
+    Args:
+        read_TBH: the last layer's output after dropout.
+        last_TBH: the same before dropout.
+        config: names alpha and beta.
+    """
+    penalty = read_TBH.new_zeros((), dtype=torch.float32)
+    if config.activation_penalty:
+        penalty = penalty + config.activation_penalty * read_TBH.float().square().mean()
+    if config.temporal_penalty and len(last_TBH) > 1:
+        change_SBH = last_TBH[1:].float() - last_TBH[:-1].float()
+        penalty = penalty + config.temporal_penalty * change_SBH.square().mean()
+    return penalty

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
@@ -13,13 +14,14 @@ from torch import Tensor
 import seqtool
 from seqtool import checkpoint, runtime
 from seqtool.config import to_dict
-from seqtool.corpora.batching import IGNORED, TokenStreams
+from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
 from seqtool.corpora.prepared import PreparedCorpus
 from seqtool.errors import counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
 from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
+from seqtool.neural_lm.regularisation import activation_penalties
 from seqtool.perplexity import perplexity_of
 from seqtool.progress import TOKENS
 from seqtool.training import count_parameters
@@ -71,20 +73,37 @@ class LanguageModelTask:
             counts=counts,
         ).to(device)
         self._state: list[CellState] = []
+        length, window = self._train.length, self._train.window
+        self._begins = np.append(np.arange(0, length, window), length)
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> int:
         """Go back to the beginning of the text with a zero state."""
         self._state = self.module.initial_state(self._config.data.batch_size)
-        return len(self._train)
+        if self._config.data.random_bptt:
+            seed = self._config.training.seed, epoch
+            self._begins = draw_windows(self._train.length, self._train.window, seed)
+        return len(self._begins) - 1
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
-        inputs_TB, targets_TB = self._train[index]
-        hidden_TBH, state = self.module(inputs_TB, self._state)
+        start, end = self._begins[index : index + 2].tolist()
+        inputs_TB, targets_TB = self._train.cut(start, end - start)
+        last_TBH, state = self.module.run_layers(inputs_TB, self._state)
+        hidden_TBH = self.module.drop_output(last_TBH)
         self._state = detach(state)
         loss = self.module.softmax.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+        # of the value, the perplexity is made: penalties are in the gradient alone
+        penalty = activation_penalties(hidden_TBH, last_TBH, self._config.model)
+        loss = loss + (penalty - penalty.detach())
         return loss, targets_TB.numel()
+
+    def rate_factor(self, index: int) -> float:
+        """Return the share of `bptt` that a window has, where lengths are drawn; else 1."""
+        if not self._config.data.random_bptt:
+            return 1.0
+        start, end = self._begins[index : index + 2].tolist()
+        return float((end - start) / self._train.window)
 
     def validate(self) -> dict[str, float]:
         """Return the perplexity of the validation part, read as parallel streams."""

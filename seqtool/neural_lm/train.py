@@ -315,10 +315,10 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
 
 def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, Any]:
     """Return what a continued run must share with its beginning."""
-    training = config.training
+    training, settings = config.training, to_dict(config)
     return {
-        "model": to_dict(config)["model"],
-        "data": {"batch_size": config.data.batch_size, "bptt": config.data.bptt},
+        "model": settings["model"],
+        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
         "training": {
             "seed": training.seed,
             "optimiser": training.optimiser,

@@ -273,6 +273,10 @@ class ParserTask:
         """The parser of the averaged weights."""
         return Parser(self.config, self._data.types, self._data.labels, self._weights())
 
+    def rate_factor(self, index: int) -> float:
+        """Return 1: every batch counts alike."""
+        return 1.0
+
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
         dev = self._data.dev

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.corpora.batching import IGNORED, TokenStreams
+from seqtool.corpora.batching import IGNORED, SHORTEST, TokenStreams, draw_windows
 from seqtool.errors import DataError
 from seqtool.vocabulary import EOS_ID
 
@@ -120,3 +120,34 @@ def test_too_short_a_text_names_what_it_needs() -> None:
     assert "--batch-size" in caught.value.hint
     with pytest.raises(DataError, match="0 tokens"):
         TokenStreams(text(0), 2, 10, keep_all=True)
+
+
+@given(st.integers(10, 3000), st.integers(10, 90), st.integers(0, 2**63 - 1), st.integers(0, 999))
+def test_drawn_windows_cover_a_text_once(length: int, window: int, seed: int, epoch: int) -> None:
+    begins = draw_windows(length, window, (seed, epoch))
+    assert (begins[0], begins[-1]) == (0, length)
+    lengths = np.diff(begins)
+    assert (lengths[:-1] >= SHORTEST).all()
+    assert lengths[-1] > 0
+    assert np.array_equal(begins, draw_windows(length, window, (seed, epoch)))
+
+
+def test_drawn_lengths_have_their_distribution() -> None:
+    lengths = np.diff(draw_windows(2_000_000, 70, (1, 0)))[:-1]
+    # 95% N(70, 5), 5% N(35, 5), rounded down: five standard errors of some 29,000 draws
+    long = lengths > 52
+    assert abs(long.mean() - 0.95) < 5 * (0.95 * 0.05 / len(lengths)) ** 0.5
+    for part, mean in ((lengths[long], 69.5), (lengths[~long], 34.5)):
+        assert abs(part.mean() - mean) < 5 * 5 / len(part) ** 0.5
+        assert abs(part.std() - 5) < 5 * 5 / (2 * len(part)) ** 0.5
+    assert not np.array_equal(lengths[:99], np.diff(draw_windows(2_000_000, 70, (1, 1)))[:99])
+    assert not np.array_equal(lengths[:99], np.diff(draw_windows(2_000_000, 70, (2, 0)))[:99])
+
+
+def test_windows_of_any_length_are_parts_of_the_whole() -> None:
+    streams = TokenStreams(text(200), 3, 10)
+    inputs, targets = columns(streams)
+    for start, steps in ((0, 1), (7, 12), (21, 5), (65, 1), (0, 66)):
+        part = streams.cut(start, steps)
+        assert np.array_equal(part[0].numpy(), inputs[start : start + steps])
+        assert np.array_equal(part[1].numpy(), targets[start : start + steps])
