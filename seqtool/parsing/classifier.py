@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import NONE, TokenArrays
-from seqtool.parsing.hidden_layer import SCALE, Floats, Products, hidden_layer, quantise
+from seqtool.parsing.hidden_layer import SCALE, Floats, Products, hidden_layer, round_into
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.states import Ints, Labels
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", bound=np.generic)
 
-BLOCK = 256  # types whose products are made together
+# types and columns whose products are made together: they are to stay in a core's own cache
+BLOCK = 256
+COLUMNS = 512
 
 
 class ProductTable:
@@ -29,29 +31,45 @@ class ProductTable:
 
     Args:
         lexical, tags: embeddings of symbols, [num_symbols, D].
-        weights: of the first layer, [H, num_slots * (sum of the D)].
+        weights: of the first layer, [F, num_slots * (sum of the D)].
+        join: the arrays of `network.FieldJoin` by their names there; none without it.
     """
 
-    def __init__(self, lexical: Floats, tags: Floats, weights: Floats) -> None:
+    def __init__(
+        self, lexical: Floats, tags: Floats, weights: Floats, join: Mapping[str, Floats]
+    ) -> None:
         self._embeddings = (lexical, tags)
+        self._join = join
         width = lexical.shape[1] + tags.shape[1]
-        self._weights = _by_slot(weights, width)
+        by_slot = _by_slot(weights, width)
         self.num_units = len(weights)
         none = np.asarray([[NONE]], np.int32)
-        self.base: Floats = (self._vectors((none, none)) @ self._weights)[0]
+        self._none: Floats = self._vectors((none, none))
+        self.base: Floats = (self._none @ by_slot)[0]
+        # by columns that are made together
+        self._weights = [
+            np.ascontiguousarray(by_slot[:, begin : begin + COLUMNS]) * np.float32(SCALE)
+            for begin in range(0, by_slot.shape[1], COLUMNS)
+        ]
         self._type_vectors: Floats = np.zeros((0, width), np.float32)
-        self._rows: Products = np.zeros((0, self._weights.shape[1]), np.int16)
+        self._rows: Products = np.zeros((0, by_slot.shape[1]), np.int16)
         self.num_types = 0
 
     def _vectors(self, symbols: tuple[Ints, Ints]) -> Floats:
         """The vectors of types by their lexical and tag symbols."""
-        return np.concatenate(
+        vectors = np.concatenate(
             [
                 _sums(embeddings, rows)
                 for embeddings, rows in zip(self._embeddings, symbols, strict=True)
             ],
             axis=1,
         )
+        if self._join:
+            sums = vectors @ self._join["inside.weight"].T + self._join["inside.bias"]
+            units, gates = np.split(sums, 2, axis=1)
+            units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
+            vectors += units @ self._join["outside.weight"].T
+        return vectors
 
     def extend(self, lexical: Ints, tags: Ints) -> None:
         """Add types by their symbols, each [num_types, width]."""
@@ -62,16 +80,18 @@ class ProductTable:
         for begin in range(0, len(lexical), BLOCK):
             block = slice(begin, begin + BLOCK)
             vectors = self._vectors((lexical[block], tags[block]))
-            products = vectors @ self._weights
             at = self.num_types + begin
+            rows = self._rows[at : at + len(vectors)]
             self._type_vectors[at : at + len(vectors)] = vectors
-            quantise(products, self.base, self._rows[at : at + len(products)])
+            vectors -= self._none
+            for number, weights in enumerate(self._weights):
+                round_into(vectors @ weights, rows, number * COLUMNS)
         self.num_types = needed
 
     @property
     def num_bytes(self) -> int:
         """Memory of the types so far."""
-        return int(self.num_types * self._weights.shape[1]) * 2  # of int16
+        return self._rows[: self.num_types].nbytes
 
     def clear(self) -> None:
         """Forget all types; the memory is kept for others."""
@@ -96,7 +116,7 @@ def _grown(rows: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
 
 
 def _by_slot(weights: Floats, width: int) -> Floats:
-    """Weights [H, num_slots * D] as [D, num_slots * H]."""
+    """Weights [F, num_slots * D] as [D, num_slots * F]."""
     split = weights.reshape(len(weights), -1, width)
     return np.ascontiguousarray(split.transpose(2, 1, 0).reshape(width, -1))
 
@@ -122,26 +142,30 @@ def weight_shapes(
         labels: of arcs.
     """
     units = config.hidden_size
-    of_words = len(config.slots) * (config.lexical_size + config.tag_size)
+    of_words = len(config.slots) * config.token_size
     shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),
         "tags.weight": (num_tags, config.tag_size),
         "labels.weight": (1 + len(labels), config.label_size),
-        "first.weight": (units, of_words + len(config.label_slots) * config.label_size),
-        "first.bias": (units,),
-        "measures.weight": (max(1, len(config.measures) * NUM_BUCKETS), units),
+        "first.weight": (config.num_sums, of_words + len(config.label_slots) * config.label_size),
+        "first.bias": (config.num_sums,),
+        "measures.weight": (max(1, len(config.measures) * NUM_BUCKETS), config.num_sums),
         "output.weight": (labels.num_transitions, units),
         "output.bias": (labels.num_transitions,),
     }
+    if config.type_units:
+        shapes["join.inside.weight"] = (2 * config.type_units, config.token_size)
+        shapes["join.inside.bias"] = (2 * config.type_units,)
+        shapes["join.outside.weight"] = (config.token_size, config.type_units)
     if config.encoder == "bilstm":
-        size, width = config.encoder_size, config.lexical_size + config.tag_size
+        size, width = config.encoder_size, config.token_size
         for layer in range(config.encoder_layers):
             for direction in ("forwards", "backwards"):
                 name = f"encoder.layers.{layer}.{direction}"
                 shapes[f"{name}.weight_ih_l0"] = (4 * size, 2 * size if layer else width)
                 shapes[f"{name}.weight_hh_l0"] = (4 * size, size)
                 shapes[f"{name}.bias_ih_l0"] = shapes[f"{name}.bias_hh_l0"] = (4 * size,)
-        shapes["contexts.weight"] = (units, len(config.contexts) * 2 * size)
+        shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * 2 * size)
     return shapes
 
 
@@ -157,37 +181,51 @@ class Classifier:
         self.slots = slots_of(config)
         self._activation = config.activation
         first = weights["first.weight"]
-        num_units = len(first)
-        width = config.lexical_size + config.tag_size
-        of_words, of_labels = np.split(first, [len(config.slots) * width], axis=1)
-        self.products = ProductTable(weights["lexical.weight"], weights["tags.weight"], of_words)
+        num_sums = len(first)
+        of_words, of_labels = np.split(first, [len(config.slots) * config.token_size], axis=1)
+        self.products = ProductTable(
+            weights["lexical.weight"],
+            weights["tags.weight"],
+            of_words,
+            {
+                name.removeprefix("join."): array
+                for name, array in weights.items()
+                if name.startswith("join.")
+            },
+        )
         label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
         num_measures = len(config.measures)
         by_measure = weights["measures.weight"][: num_measures * NUM_BUCKETS]
-        by_measure = by_measure.reshape(num_measures, NUM_BUCKETS, num_units)
+        by_measure = by_measure.reshape(num_measures, NUM_BUCKETS, num_sums)
         by_bucket = by_measure.transpose(1, 0, 2).reshape(NUM_BUCKETS, -1)
         bias = weights["first.bias"]
         for products in (self.products.base, label_products[0], by_bucket[0]):
-            bias = bias + products.reshape(-1, num_units).sum(axis=0)
+            bias = bias + products.reshape(-1, num_sums).sum(axis=0)
         self._in_context: TokenProducts | None = None
         if config.encoder == "bilstm":
             from seqtool.parsing.recurrence import TokenProducts
 
             self._in_context = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
-        self._fixed = (_table_of(label_products, num_units), _table_of(by_bucket, num_units))
+        self._fixed = (_table_of(label_products, num_sums), _table_of(by_bucket, num_sums))
         self._output = np.ascontiguousarray(weights["output.weight"].T)
         self._output_bias = weights["output.bias"]
-        self._hidden: Floats = np.empty((0, num_units), np.float32)
+        self._num_sums = num_sums
+        self._make_room(0)
+
+    def _make_room(self, num: int) -> None:
+        num_units = len(self._output)
+        self._hidden: Floats = np.empty((num, num_units), np.float32)
+        self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
 
     def in_context(self, arrays: TokenArrays) -> Products:
         """The products of tokens as the encoder reads them, whose types have products already.
 
         Returns:
-            A table for `scorer`, [num_tokens * num_slots, hidden]; empty without an encoder.
+            A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
         """
         if self._in_context is None:
-            return np.empty((0, self._hidden.shape[1]), np.int16)
+            return np.empty((0, self._num_sums), np.int16)
         return self._in_context.table(self.products.vectors, arrays)
 
     def scorer(
@@ -204,14 +242,14 @@ class Classifier:
             token_rows: for which token of `in_context` each token stands; None for itself.
         """
         if in_context is None:
-            in_context = np.empty((0, self._hidden.shape[1]), np.int16)
+            in_context = np.empty((0, self._num_sums), np.int16)
         if token_rows is None:
             token_rows = np.arange(len(token_types), dtype=np.int32)
         tables = (self.products.table, *self._fixed, in_context)
 
         def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
             if len(self._hidden) < len(which):
-                self._hidden = np.empty((len(which), self._hidden.shape[1]), np.float32)
+                self._make_room(len(which))
             hidden = self._hidden[: len(which)]
             hidden_layer(
                 configurations,
@@ -223,6 +261,7 @@ class Classifier:
                 self._bias,
                 self._activation,
                 hidden,
+                self._gates[: len(which)],
             )
             np.dot(hidden, self._output, out=scores)
             scores += self._output_bias
@@ -238,5 +277,5 @@ def slots_of(config: ModelConfig) -> Slots:
 def _table_of(products: Floats, num_units: int) -> Products:
     table = np.empty(products.shape, np.int16)
     if products.size:
-        quantise(np.ascontiguousarray(products), np.ascontiguousarray(products[0]), table)
+        round_into((products - products[0]) * np.float32(SCALE), table)
     return table.reshape(-1, num_units)

@@ -64,8 +64,14 @@ class ModelConfig(Config):
     context_slots: tuple[str, ...] = setting(
         CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
     )
-    hidden_size: int = setting(256, "hidden units", minimum=1)
-    activation: Literal["relu", "cube"] = setting("relu", "relu or cube (Chen & Manning 2014)")
+    type_units: int = setting(
+        128, "gated units that join the fields of a word; 0: they are only added", minimum=0
+    )
+    hidden_size: int = setting(192, "hidden units", minimum=1)
+    activation: Literal["relu", "cube", "glu"] = setting(
+        "glu",
+        "relu, cube (Chen & Manning 2014) or glu: a gate for each unit (Dauphin et al. 2017)",
+    )
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
     )
@@ -80,6 +86,16 @@ class ModelConfig(Config):
             raise ConfigError("slots is empty", hint="name one place or more")
         if self.encoder != "none" and not self.context_slots:
             raise ConfigError("context_slots is empty", hint="name one place or more")
+
+    @property
+    def token_size(self) -> int:
+        """Width of a word's vector with that of its tags."""
+        return self.lexical_size + self.tag_size
+
+    @property
+    def num_sums(self) -> int:
+        """Sums of the first layer: one for each hidden unit, and one for each gate."""
+        return self.hidden_size * (2 if self.activation == "glu" else 1)
 
     @property
     def contexts(self) -> tuple[str, ...]:
@@ -103,7 +119,9 @@ class LearningConfig(Config):
     batch_size: int = setting(512, "configurations per step", minimum=1)
     dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
     dropout_embeddings: float = setting(0.2, "dropout on word and tag vectors", minimum=0, below=1)
-    dropout_slots: float = setting(0.1, "share of slots left empty", minimum=0, below=1)
+    dropout_types: float = setting(
+        0.3, "dropout on the units that join the fields of a word", minimum=0, below=1
+    )
     dropout_encoder: float = setting(
         0.3, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
     )
@@ -135,7 +153,7 @@ class ParserConfig(Config):
 PRESETS: dict[str, dict[str, Any]] = {
     "fast": {
         "training": {
-            "epochs": 12,
+            "epochs": 8,
             "optimiser": "adamw",
             "learning_rate": 0.0015,
             "beta2": 0.95,  # 0.999 would move rare words' vectors too far (Dozat & Manning 2017)
@@ -154,6 +172,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "lexical_size": 50,
             "tag_size": 50,
             "label_size": 50,
+            "type_units": 0,
             "hidden_size": 200,
             "activation": "cube",
         },
@@ -161,7 +180,6 @@ PRESETS: dict[str, dict[str, Any]] = {
             "oracle": "static",
             "batch_size": 10000,
             "dropout_embeddings": 0.0,
-            "dropout_slots": 0.0,
             "dropout_words": 0.0,
             "averaging": 0.0,
         },

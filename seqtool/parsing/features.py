@@ -32,6 +32,8 @@ MAX_FEATS = 12  # features of a word beyond these are not looked at one by one
 
 def shape(form: str) -> str:
     """The kinds of a form's characters, runs of one kind shortened to two: `Ab-1950s` is Aa-11a."""
+    if form.isascii() and form.isalpha() and form.islower():  # as most are
+        return "aa"[: len(form)]
     result = ""
     for character in form:
         kind = "A" if character.isupper() else "a" if character.islower() else character
@@ -148,8 +150,14 @@ class SymbolTable:
         """The symbols of a type, [width], PAD at the end."""
         found: list[int] = []
         for place, split, ids, unknown in self._numbered:
-            found += [ids.get(symbol, unknown) for symbol in split(values[place])]
+            for symbol in split(values[place]):
+                found.append(ids.get(symbol, unknown))
         return found + [PAD] * (self.width - len(found))
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """The places, in a type, of the columns that symbols are made of."""
+        return tuple(sorted({place for place, _, _, _ in self._numbered}))
 
     def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
         """How often each symbol occurs, and the unknown symbol of its group.
@@ -218,6 +226,7 @@ class Types:
             [[symbol] + [PAD] * (table.width - 1) for symbol in (NONE, ROOT)]
             for table in (self.lexical, self.tags)
         ]
+        # the tags of a type are mostly those of another one
         self._tag_rows: dict[tuple[str, ...], list[int]] = {}
 
     def __len__(self) -> int:
@@ -232,8 +241,11 @@ class Types:
         """Number a type if it is new; `key` is its columns."""
         if key not in self._ids:
             self._ids[key] = len(self)
-            for rows, table in zip(self._rows, (self.lexical, self.tags), strict=True):
-                rows.append(table.row(key))
+            tags = tuple([key[place] for place in self.tags.places])
+            if tags not in self._tag_rows:
+                self._tag_rows[tags] = self.tags.row(key)
+            self._rows[0].append(self.lexical.row(key))
+            self._rows[1].append(self._tag_rows[tags])
         return self._ids[key]
 
     def numbers(self, rows: list[list[str]]) -> list[int]:

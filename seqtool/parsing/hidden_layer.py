@@ -3,7 +3,8 @@
 The first layer is linear in what stands in each slot, so its products with a type are the same
 whenever that type stands there. They are rows of tables, [type * num_slots + slot, hidden], whole
 numbers of 1 / `SCALE`. NONE's row is taken off all others and added to the bias once, so that where
-nothing stands there is nothing to add. A hidden unit is the activation of a sum of rows.
+nothing stands there is nothing to add. A hidden unit is the activation of a sum of rows. With gates
+a row holds the parts of all units, then those of their gates.
 
 Imports Numba, so on use only.
 """
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.compiled import compiled, fetch
 from seqtool.parsing.slots import (
     COUNT,
     FROM_BUFFER,
@@ -37,8 +38,10 @@ from seqtool.parsing.states import (
 from seqtool.parsing.transitions import Configurations
 
 SCALE = 1024.0  # of a table's numbers: they reach from -32 to 32 in steps of 0.001
-RELU, CUBE = range(2)
-ACTIVATIONS = {"relu": RELU, "cube": CUBE}
+STEP = np.float32(1.0 / SCALE)
+AHEAD = 3  # configurations whose rows memory is asked for before they are added
+RELU, CUBE, GLU = range(3)
+ACTIVATIONS = {"relu": RELU, "cube": CUBE, "glu": GLU}
 
 Floats = npt.NDArray[np.float32]
 Products = npt.NDArray[np.int16]
@@ -122,91 +125,135 @@ def _extract(  # type: ignore[no-untyped-def]
             measures_out[place, slot] = bucket
 
 
-@compiled(types.void(_products, _ints, _int, types.int32[::1]))
-def _add_rows(table, rows, num, sums):  # type: ignore[no-untyped-def]
-    """Add rows of a table, four at a time, so that the sums are fetched and stored less often."""
-    done = 0
-    while done + 4 <= num:
-        a, b, c, d = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
+@compiled(types.void(_products, _ints, _int, _int, types.int32[::1]))
+def _add_rows(table, rows, begin, end, sums):  # type: ignore[no-untyped-def]
+    """Add rows of a table, eight at a time, so that the sums are fetched and stored less often."""
+    at = begin
+    while at + 8 <= end:
+        a, b, c, d = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
+        e, f, g, h = rows[at + 4], rows[at + 5], rows[at + 6], rows[at + 7]
         for unit in range(sums.shape[0]):
-            sums[unit] += table[a, unit] + table[b, unit] + table[c, unit] + table[d, unit]
-        done += 4
-    while done < num:
-        a = rows[done]
+            sums[unit] += (
+                (types.int32(table[a, unit]) + types.int32(table[b, unit]))
+                + (types.int32(table[c, unit]) + types.int32(table[d, unit]))
+                + (types.int32(table[e, unit]) + types.int32(table[f, unit]))
+                + (types.int32(table[g, unit]) + types.int32(table[h, unit]))
+            )
+        at += 8
+    while at + 2 <= end:
+        a, b = rows[at], rows[at + 1]
         for unit in range(sums.shape[0]):
-            sums[unit] += table[a, unit]
-        done += 1
+            sums[unit] += types.int32(table[a, unit]) + types.int32(table[b, unit])
+        at += 2
+    if at < end:
+        a = rows[at]
+        for unit in range(sums.shape[0]):
+            sums[unit] += types.int32(table[a, unit])
 
 
-@compiled(types.void(*_state, *_slots, _ints, _ints, *_tables, _ints, _int, _floats))
+@compiled(types.void(_products, _int))
+def _fetch_row(table, row):  # type: ignore[no-untyped-def]
+    """Ask memory for a row of a table, a line of 32 numbers after the other."""
+    begin = row * table.shape[1]
+    for unit in range(0, table.shape[1], 32):
+        fetch(table, begin + unit)
+
+
+@compiled(types.void(*_state, *_slots, _ints, _ints, *_tables, _ints, _int, _floats, _floats))
 def _hidden(  # type: ignore[no-untyped-def]
     configs, nodes, which, token_types, addresses, word_slots, label_slots, measures,
     context_slots, token_rows, type_table, label_table, measure_table, context_table,
-    bias, activation, hidden,
+    bias, activation, hidden, gates,
 ):  # fmt: skip
     words = np.empty(addresses.shape[0], np.int32)
-    widest = max(word_slots.shape[0], label_slots.shape[0])
-    widest = max(widest, max(measures.shape[0], context_slots.shape[0]))
-    rows = np.empty(widest, np.int32)
+    num_words, num_labels = word_slots.shape[0], label_slots.shape[0]
+    num_measures, num_contexts = measures.shape[0], context_slots.shape[0]
+    # where the rows of each table begin and end, for each of some configurations in turn
+    widest = num_words + num_labels + num_measures + num_contexts
+    rows = np.empty(AHEAD * widest, np.int32)
+    ends = np.empty((AHEAD, 4), np.int32)
     sums = np.empty(bias.shape[0], np.int32)
-    for place in range(which.shape[0]):
-        config = which[place]
-        base, tokens = configs[config, BASE], configs[config, TOKENS]
-        _visit(configs, nodes, config, addresses, words)
-        sums[:] = bias
-        num = 0
-        for slot in range(word_slots.shape[0]):
-            word = words[word_slots[slot]]
-            if word >= 0:
-                rows[num] = token_types[tokens + word] * word_slots.shape[0] + slot
-                num += 1
-        _add_rows(type_table, rows, num, sums)
-        num = 0
-        for slot in range(label_slots.shape[0]):
-            word = words[label_slots[slot]]
-            if word >= 0:
-                label = nodes[base + word, LABEL] + 1
-                if label > 0:
-                    rows[num] = label * label_slots.shape[0] + slot
+    for place in range(which.shape[0] + AHEAD - 1):
+        if place < which.shape[0]:
+            config = which[place]
+            base, tokens = configs[config, BASE], configs[config, TOKENS]
+            _visit(configs, nodes, config, addresses, words)
+            turn = place % AHEAD
+            num = turn * widest
+            for slot in range(num_words):
+                word = words[word_slots[slot]]
+                if word >= 0:
+                    rows[num] = token_types[tokens + word] * num_words + slot
+                    _fetch_row(type_table, rows[num])
                     num += 1
-        _add_rows(label_table, rows, num, sums)
-        num = 0
-        for slot in range(measures.shape[0]):
-            bucket = _bucket(configs, nodes, config, words, measures, slot)
-            if bucket > 0:
-                rows[num] = bucket * measures.shape[0] + slot
-                num += 1
-        _add_rows(measure_table, rows, num, sums)
-        num = 0
-        for slot in range(context_slots.shape[0]):
-            word = words[context_slots[slot]]
-            if word >= 0:
-                rows[num] = token_rows[tokens + word] * context_slots.shape[0] + slot
-                num += 1
-        _add_rows(context_table, rows, num, sums)
+            ends[turn, 0] = num
+            for slot in range(num_labels):
+                word = words[label_slots[slot]]
+                if word >= 0:
+                    label = nodes[base + word, LABEL] + 1
+                    if label > 0:
+                        rows[num] = label * num_labels + slot
+                        num += 1
+            ends[turn, 1] = num
+            for slot in range(num_measures):
+                bucket = _bucket(configs, nodes, config, words, measures, slot)
+                if bucket > 0:
+                    rows[num] = bucket * num_measures + slot
+                    num += 1
+            ends[turn, 2] = num
+            for slot in range(num_contexts):
+                word = words[context_slots[slot]]
+                if word >= 0:
+                    rows[num] = token_rows[tokens + word] * num_contexts + slot
+                    _fetch_row(context_table, rows[num])
+                    num += 1
+            ends[turn, 3] = num
+        done = place - (AHEAD - 1)
+        if done < 0:
+            continue
+        turn = done % AHEAD
+        for unit in range(sums.shape[0]):
+            sums[unit] = bias[unit]
+        _add_rows(type_table, rows, turn * widest, ends[turn, 0], sums)
+        _add_rows(label_table, rows, ends[turn, 0], ends[turn, 1], sums)
+        _add_rows(measure_table, rows, ends[turn, 1], ends[turn, 2], sums)
+        _add_rows(context_table, rows, ends[turn, 2], ends[turn, 3], sums)
         if activation == RELU:
             for unit in range(sums.shape[0]):
-                hidden[place, unit] = np.float32(max(sums[unit], 0)) * np.float32(1.0 / SCALE)
+                hidden[done, unit] = max(np.float32(sums[unit]), np.float32(0.0)) * STEP
+        elif activation == GLU:
+            num_units = hidden.shape[1]
+            for unit in range(num_units):
+                hidden[done, unit] = np.float32(sums[unit]) * STEP
+                # half, as the logistic function is a tanh of half its argument
+                gates[done, unit] = np.float32(sums[num_units + unit]) * (STEP * np.float32(0.5))
         else:
             for unit in range(sums.shape[0]):
-                value = np.float32(sums[unit]) * np.float32(1.0 / SCALE)
-                hidden[place, unit] = value * value * value
+                value = np.float32(sums[unit]) * STEP
+                hidden[done, unit] = value * value * value
 
 
-@compiled(types.void(_floats, types.float32[::1], _products))
-def _quantise(values, base, table):  # type: ignore[no-untyped-def]
-    """Rows of products less a row, in steps of 1 / SCALE."""
+@compiled(types.void(_floats, _floats))
+def _open_gates(hidden, gates):  # type: ignore[no-untyped-def]
+    """Multiply units by their gates, which are given as tanh."""
+    half = np.float32(0.5)
+    for place in range(hidden.shape[0]):
+        for unit in range(hidden.shape[1]):
+            hidden[place, unit] *= half + half * gates[place, unit]
+
+
+@compiled(types.void(_floats, _products, _int))
+def _round(values, table, begin):  # type: ignore[no-untyped-def]
+    low, high = np.float32(-32767.0), np.float32(32767.0)
     for row in range(values.shape[0]):
         for column in range(values.shape[1]):
-            value = (values[row, column] - base[column]) * np.float32(SCALE)
-            value = min(max(value, np.float32(-32767.0)), np.float32(32767.0))
-            half = np.float32(0.5) if value >= 0 else np.float32(-0.5)
-            table[row, column] = np.int16(value + half)
+            value = min(max(values[row, column], low), high)
+            table[row, begin + column] = np.int16(np.int32(np.rint(value)))
 
 
-def quantise(values: Floats, base: Floats, table: Products) -> None:
-    """Write `values` less the row `base` into `table`, both [num_rows, num_columns]."""
-    _quantise(values, base, table)
+def round_into(values: Floats, table: Products, begin: int = 0) -> None:
+    """Write values, in steps of 1 / SCALE, into the columns of `table` from `begin` on."""
+    _round(values, table, begin)
 
 
 def extract(
@@ -247,6 +294,7 @@ def hidden_layer(
     bias: Ints,
     activation: str,
     hidden: Floats,
+    gates: Floats,
 ) -> None:
     """Fill `hidden`, [len(which), hidden units], from tables of products (see above).
 
@@ -260,6 +308,7 @@ def hidden_layer(
         bias: of the first layer and what NONE adds in every slot, in steps of 1 / SCALE.
         activation: a name in `ACTIVATIONS`.
         hidden: is written.
+        gates: is written: what opened each hidden unit; without gates, no column.
     """
     _hidden(
         configurations.configs,
@@ -276,4 +325,8 @@ def hidden_layer(
         bias,
         ACTIVATIONS[activation],
         hidden,
+        gates,
     )
+    if ACTIVATIONS[activation] == GLU:
+        np.tanh(gates, out=gates)
+        _open_gates(hidden, gates)

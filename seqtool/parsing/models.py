@@ -27,9 +27,8 @@ from seqtool.parsing.search import MARGIN, search
 from seqtool.parsing.states import Ints, Labels
 
 KIND = "parser"
-CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache
+CHUNK_WORDS = 1 << 13  # words parsed together: enough sentences to fill the lanes to the end
 TABLE_BYTES = 96 << 20  # of the products of lexical types; all are dropped when there are more
-BLOCK = 256  # types whose products are made together
 VOCABULARY = "vocabulary.json"
 
 Tree = tuple[list[int], list[str]]

@@ -1,7 +1,8 @@
 """The classifier for training: embeddings, one hidden layer, scores of transitions.
 
-Dimensions: N configurations, U types in a batch, D width of a vector, S, C, M slots for words,
-labels and measures, H hidden units, A transitions.
+Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
+C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
+gates), A transitions.
 """
 
 from __future__ import annotations
@@ -19,20 +20,59 @@ from seqtool.parsing.features import PAD
 from seqtool.parsing.slots import NUM_BUCKETS
 
 
+def gated(sums: Tensor) -> Tensor:
+    """Units times their gates, of sums [..., 2H] (gated linear units, Dauphin et al. 2017)."""
+    units, gates = sums.chunk(2, dim=-1)
+    return units * gates.sigmoid()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "cube": lambda sums: sums**3,
+    "glu": gated,
+}
+
+
+class FieldJoin(nn.Module):
+    """A gated layer over the vectors of types, added to them.
+
+    Summed embeddings say of each field what it means by itself; this says what they mean together.
+    As a type's products with the first layer are computed once, it costs nothing in parsing.
+
+    Args:
+        width: of a type's vector.
+        num_units: of the layer.
+    """
+
+    def __init__(self, width: int, num_units: int) -> None:
+        super().__init__()
+        self.inside = nn.Linear(width, 2 * num_units)
+        self.outside = nn.Linear(num_units, width, bias=False)
+
+    def forward(
+        self, vectors_UD: Tensor, drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ
+    ) -> Tensor:
+        """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
+        joined_UD: Tensor = vectors_UD + self.outside(drop(gated(self.inside(vectors_UD))))
+        return joined_UD
+
+
 class ParserNetwork(nn.Module):
     """Chen & Manning's (2014) classifier, over types (see `features`).
 
     The names of its weights are those of the model's file:
 
         lexical.weight, tags.weight, labels.weight   [symbols or labels, D]
-        first.weight, first.bias                     [H, S * D + C * D], [H]
-        measures.weight                              [M * NUM_BUCKETS, H], added to the first layer
+        join.inside.weight, join.inside.bias         [2J, D], [2J]
+        join.outside.weight                          [D, J]
+        first.weight, first.bias                     [F, S * D + C * D], [F]
+        measures.weight                              [M * NUM_BUCKETS, F], added to the first layer
         output.weight, output.bias                   [A, H], [A]
 
     With an encoder of E units a direction, and X slots that look at its states:
 
         encoder...                                   see `encoder.ContextEncoder`
-        contexts.weight                              [H, X * 2E]
+        contexts.weight                              [F, X * 2E]
 
     Args:
         config: sizes and slots.
@@ -56,20 +96,21 @@ class ParserNetwork(nn.Module):
         )
         self.tags = nn.EmbeddingBag(num_tags, config.tag_size, mode="sum", padding_idx=PAD)
         self.labels = nn.Embedding(1 + num_labels, config.label_size)
+        if config.type_units:
+            self.join = FieldJoin(config.token_size, config.type_units)
         num_inputs = (
-            len(config.slots) * (config.lexical_size + config.tag_size)
-            + len(config.label_slots) * config.label_size
+            len(config.slots) * config.token_size + len(config.label_slots) * config.label_size
         )
-        self.first = nn.Linear(num_inputs, config.hidden_size)
+        self.first = nn.Linear(num_inputs, config.num_sums)
         self.measures = nn.EmbeddingBag(
-            max(1, len(config.measures) * NUM_BUCKETS), config.hidden_size, mode="sum"
+            max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
         )
         if config.encoder == "bilstm":
             self.encoder = ContextEncoder(
-                config.lexical_size + config.tag_size, config.encoder_size, config.encoder_layers
+                config.token_size, config.encoder_size, config.encoder_layers
             )
             width = len(config.contexts) * 2 * config.encoder_size
-            self.contexts = nn.Linear(width, config.hidden_size, bias=False)
+            self.contexts = nn.Linear(width, config.num_sums, bias=False)
         self.output = nn.Linear(config.hidden_size, num_transitions)
         for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
             nn.init.normal_(embedding.weight, std=std)
@@ -77,9 +118,27 @@ class ParserNetwork(nn.Module):
             self.lexical.weight[PAD] = 0.0
             self.tags.weight[PAD] = 0.0
         nn.init.zeros_(self.measures.weight)
-        if config.activation == "relu":
+        if config.activation != "cube":
             nn.init.kaiming_normal_(self.first.weight, nonlinearity="relu")
             nn.init.zeros_(self.first.bias)
+
+    def type_vectors(
+        self,
+        lexical_UW: Tensor,
+        tags_UW: Tensor,
+        drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ,
+    ) -> Tensor:
+        """Return the vectors of types, [U, D].
+
+        Args:
+            lexical_UW: the lexical symbols of each, PAD at the end.
+            tags_UW: its tag symbols.
+            drop: is applied to the units that join fields.
+        """
+        vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
+        if self.config.type_units:
+            vectors_UD = self.join(vectors_UD, drop)
+        return vectors_UD
 
     def forward(
         self,
@@ -94,7 +153,7 @@ class ParserNetwork(nn.Module):
         """Return the scores of all transitions, [N, A].
 
         Args:
-            vectors_UD: of types: their lexical part, then that of their tags.
+            vectors_UD: of types, see `type_vectors`.
             types_NS: which of them stands in each slot.
             labels_NC: 1 + label, or 0.
             measures_NM: the class of each measure.
@@ -110,16 +169,15 @@ class ParserNetwork(nn.Module):
             ),
             dim=1,
         )
-        sums_NH = self.first(drop_inputs(inputs_ND))
+        sums_NF = self.first(drop_inputs(inputs_ND))
         if self.config.measures:
             rows = measures_NM + NUM_BUCKETS * torch.arange(
                 measures_NM.shape[1], device=measures_NM.device
             )
-            sums_NH = sums_NH + self.measures(rows)
+            sums_NF = sums_NF + self.measures(rows)
         if contexts_NX is not None:
-            sums_NH = sums_NH + self.contexts(contexts_NX)
-        hidden_NH = sums_NH.relu() if self.config.activation == "relu" else sums_NH**3
-        scores_NA: Tensor = self.output(drop_hidden(hidden_NH))
+            sums_NF = sums_NF + self.contexts(contexts_NX)
+        scores_NA: Tensor = self.output(drop_hidden(ACTIVATIONS[self.config.activation](sums_NF)))
         return scores_NA
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -1,7 +1,11 @@
 """The contextual encoder at parsing time: a bidirectional LSTM, without torch.
 
-Many sentences are read at once, the longest first, so that those that still have words are always
-the first rows; nothing is padded. Each step is one product and a little compiled code.
+Many sentences are read at once, the longest first, so that those that have a token at some step are
+always the first ones; nothing is padded. What belongs to tokens lies step by step, so that a step
+is one stretch of memory, one product and a little compiled code:
+
+    step                      0        1        2     3
+    token of sentence         0 1 2    0 1 2    0 1   0        of 4, 3 and 2 tokens
 
     T tokens of all sentences (ROOT is one), B sentences, U rows of inputs, D width of an input,
     H units of a direction, G = 4H
@@ -16,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
 from seqtool.compiled import compiled
@@ -34,20 +39,28 @@ _floats = types.float32[:, ::1]
 _int = types.int64
 
 
-@compiled(types.void(_floats, _floats, _ints))
-def _add_inputs(gates, projected, rows):  # type: ignore[no-untyped-def]
-    for place in range(rows.shape[0]):
-        row = rows[place]
-        for unit in range(gates.shape[1]):
-            gates[place, unit] += projected[row, unit]
+@compiled(types.void(_floats, _floats, types.float32[::1], _ints, _int, _int))
+def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[no-untyped-def]
+    """Add inputs to the gates; those of sentences that begin, from `num_read` on, are empty yet."""
+    for place in range(gates.shape[0]):
+        row = rows[begin + place]
+        if place < num_read:
+            for unit in range(gates.shape[1]):
+                gates[place, unit] += projected[row, unit] + bias[unit]
+        else:
+            for unit in range(gates.shape[1]):
+                gates[place, unit] = projected[row, unit] + bias[unit]
 
 
-@compiled(types.void(_floats, _floats))
-def _update_cells(gates, cells):  # type: ignore[no-untyped-def]
-    """The cells: c = f c + i g, of gates after the tanh."""
+@compiled(types.void(_floats, _floats, _int))
+def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
+    """The cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
+        if place >= num_read:
+            for unit in range(size):
+                cells[place, unit] = np.float32(0.0)
         for unit in range(size):
             entering = half + half * gates[place, unit]
             kept = half + half * gates[place, size + unit]
@@ -55,18 +68,15 @@ def _update_cells(gates, cells):  # type: ignore[no-untyped-def]
             cells[place, unit] = kept * cells[place, unit] + entering * candidate
 
 
-@compiled(types.void(_floats, _floats, _floats, _floats, _ints, _int))
-def _write_states(gates, bounded, hidden, states, rows, begin):  # type: ignore[no-untyped-def]
-    """The states: h = o tanh(c), also into the columns of `states` from `begin` on."""
-    size = hidden.shape[1]
+@compiled(types.void(_floats, _floats, _floats, _int, _int))
+def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyped-def]
+    """The states: h = o tanh(c), into `states` from a row and a column on."""
+    size = bounded.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
-        row = rows[place]
         for unit in range(size):
             opened = half + half * gates[place, 3 * size + unit]
-            value = opened * bounded[place, unit]
-            hidden[place, unit] = value
-            states[row, begin + unit] = value
+            states[row + place, column + unit] = opened * bounded[place, unit]
 
 
 @compiled(types.void(_floats, types.int64[::1], types.int16[:, ::1]))
@@ -114,10 +124,9 @@ class Direction:
         self,
         inputs_UD: Floats,
         places: Ints,
-        tokens: Ints,
-        lengths: Ints,
+        counts: list[int],
         states_TS: Floats,
-        begin: int,
+        column: int,
         room: Room,
         *,
         backwards: bool,
@@ -126,35 +135,33 @@ class Direction:
 
         Args:
             inputs_UD: what tokens are read as; tokens may share rows.
-            places: the row of each token in `inputs`, [T].
-            tokens: the first token of each sentence; one sentence or more.
-            lengths: tokens of each, none shorter than the next one.
-            states_TS: is written, in the columns from `begin` on.
-            begin: see above.
+            places: the row of each token in `inputs`, [T], step by step.
+            counts: how many sentences have a token at each step, one or more.
+            states_TS: is written, in the columns from `column` on.
+            column: see above.
             room: for what is needed on the way.
             backwards: from the last token to the first.
         """
-        num, size = len(tokens), self.size
+        size = self.size
         projected_UG = room.array("projected", len(inputs_UD), 4 * size)
         np.matmul(inputs_UD, self._weight_DG, out=projected_UG)
-        projected_UG += self._bias_G
-        hidden_BH, cells_BH, bounded_BH = (
-            room.array(name, num, size) for name in ("hidden", "cells", "bounded")
-        )
-        hidden_BH[:] = cells_BH[:] = 0.0
-        gates_BG = room.array("gates", num, 4 * size)
-        # how many sentences still have a token at each step
-        counts = np.searchsorted(-lengths, -np.arange(lengths[0])).tolist()
-        at = tokens + lengths - 1 if backwards else tokens.copy()
-        for count in counts:
-            gates, rows = gates_BG[:count], at[:count]
-            np.matmul(hidden_BH[:count], self._recurrent_HG, out=gates)
-            _add_inputs(gates, projected_UG, places[rows])
+        cells_BH, bounded_BH = (room.array(name, counts[0], size) for name in ("cells", "bounded"))
+        gates_BG = room.array("gates", counts[0], 4 * size)
+        begins = np.cumsum([0, *counts]).tolist()
+        before, num_before = 0, 0  # where the states of the step before are
+        for step in range(len(counts))[:: -1 if backwards else 1]:
+            count, begin = counts[step], begins[step]
+            gates = gates_BG[:count]
+            # sentences end on the way forwards, and begin on the way backwards
+            num_read = min(count, num_before)
+            states = states_TS[before : before + num_read, column : column + size]
+            np.matmul(states, self._recurrent_HG, out=gates[:num_read])
+            _add_inputs(gates, projected_UG, self._bias_G, places, begin, num_read)
             np.tanh(gates, out=gates)
-            _update_cells(gates, cells_BH)
+            _update_cells(gates, cells_BH, num_read)
             np.tanh(cells_BH[:count], out=bounded_BH[:count])
-            _write_states(gates, bounded_BH, hidden_BH, states_TS, rows, begin)
-            at += -1 if backwards else 1
+            _write_states(gates, bounded_BH, states_TS, begin, column)
+            before, num_before = begin, count
 
 
 class Recurrence:
@@ -178,26 +185,36 @@ class Recurrence:
         ]
         self._room = Room()
 
-    def states(self, inputs_UD: Floats, places: Ints, lengths: Ints) -> Floats:
-        """The states of all tokens, [T, 2H], in memory that the next call takes again.
+    def states(
+        self, inputs_UD: Floats, places: Ints, lengths: Ints
+    ) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """The states of all tokens, step by step, in memory that the next call takes again.
 
         Args:
             inputs_UD: what tokens are read as; tokens may share rows.
             places: the row of each token in `inputs`, [T], one sentence after another.
             lengths: tokens of each sentence, one or more.
+
+        Returns:
+            States [T, 2H], and which token each of them is of.
         """
         order = np.argsort(-lengths, kind="stable")
-        tokens = (np.cumsum(lengths, dtype=np.int32) - lengths)[order]
+        sizes = lengths[order]
+        counts = np.searchsorted(-sizes, -np.arange(sizes.max(initial=0)))
+        begins = np.cumsum(lengths, dtype=np.int64) - lengths
+        ranks = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        tokens = begins[order][ranks] + np.repeat(np.arange(len(counts)), counts)
+        places = places[tokens]
         for level, layer in enumerate(self._layers):
             size = layer[0].size
             states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
-            for number, direction in enumerate(layer if len(tokens) else ()):
+            for number, direction in enumerate(layer if len(counts) else ()):
                 direction.run(
-                    inputs_UD, places, tokens, lengths[order], states_TS, number * size,
+                    inputs_UD, places, counts.tolist(), states_TS, number * size,
                     self._room, backwards=number == 1,
                 )  # fmt: skip
             inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)
-        return inputs_UD
+        return inputs_UD, tokens
 
 
 class TokenProducts:
@@ -221,26 +238,32 @@ class TokenProducts:
         self._num_units = len(of_contexts)
         by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
         width = by_slot.shape[2]
+        self._rows: Products = np.empty((0, width), np.int16)
         self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
         self._room = Room()
 
     def table(self, vectors: Floats, arrays: TokenArrays) -> Products:
         """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
+        They lie in memory that the next call takes again.
+
         Args:
             vectors: of types.
             arrays: the sentences; the rows of tokens of no sentence mean nothing.
         """
-        table = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
+        if len(self._rows) < len(arrays.types):
+            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
+        table = self._rows[: len(arrays.types)]
         # of like lengths together
         order = np.argsort(-arrays.lengths, kind="stable")
         groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
         for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
             rows = token_rows(arrays.tokens[group], arrays.lengths[group])
             present, places = np.unique(arrays.types[rows], return_inverse=True)
-            states = self._recurrence.states(
+            states, tokens = self._recurrence.states(
                 vectors[present], places.astype(np.int32), arrays.lengths[group] + 1
             )
+            rows = rows[tokens]
             for begin in range(0, len(states), BLOCK):
                 block = slice(begin, begin + BLOCK)
                 products = self._room.array("products", len(rows[block]), table.shape[1])

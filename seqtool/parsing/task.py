@@ -184,19 +184,16 @@ class ParserTask:
         # what the encoder reads
         lengths_B = self._lengths[sentences_B] if self._contexts else sentences_B[:0]
         inside_T = token_rows(sentences_B[: len(lengths_B)], lengths_B)
-        if learning.dropout_slots:
-            left_out = self._random.random(types_NS.shape, np.float32)
-            types_NS[left_out < learning.dropout_slots] = NONE_TYPE
         types = np.append(types_NS, self._arrays.types[inside_T])
         present, places = _present(types, len(self._symbols[0]))
         places_NS = places[: types_NS.size].reshape(types_NS.shape)
-        vectors = [
-            embedding(self._some_unknown(symbols[present], chances, unknowns))
-            for embedding, symbols, (chances, unknowns) in zip(
-                (self.module.lexical, self.module.tags), self._symbols, self._dropped, strict=True
-            )
+        symbols = [
+            self._some_unknown(rows[present], chances, unknowns)
+            for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=True)
         ]
-        vectors_UD = torch.cat(vectors, 1)
+        vectors_UD = self.module.type_vectors(
+            *symbols, lambda units: units * self._kept(units, learning.dropout_types)
+        )
         contexts_NX = None
         if self._contexts:
             states_TD = self._read(vectors_UD, places[types_NS.size :], lengths_B)
@@ -237,9 +234,12 @@ class ParserTask:
         return states_TD * self._kept(states_TD, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
-        """Symbols of types, the rarer ones now and then unknown, on the device."""
+        """Symbols of types, the rarer ones now and then unknown, on the device.
+
+        One draw for a type, so that if its form is unknown, all that is rarer is too.
+        """
         if self.config.learning.dropout_words:
-            drawn = torch.from_numpy(self._random.random(symbols.shape, np.float32))
+            drawn = torch.from_numpy(self._random.random((len(symbols), 1), np.float32))
             symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
         return symbols.to(self._device)
 

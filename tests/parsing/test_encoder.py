@@ -111,7 +111,9 @@ def read(encoder: ContextEncoder, lengths: list[int], order: list[int]) -> list[
     places = np.asarray([3 * i + t % 3 for i in order for t in range(lengths[i])], np.int32)
     sizes = [lengths[i] for i in order]
     weights = {name: value.numpy() for name, value in encoder.state_dict().items()}
-    states = Recurrence(weights).states(inputs, places, np.asarray(sizes, np.int32))
+    rows, tokens = Recurrence(weights).states(inputs, places, np.asarray(sizes, np.int32))
+    states = np.empty_like(rows)
+    states[tokens] = rows
     with torch.no_grad():
         expected = one_by_one(reference_of(encoder), torch.from_numpy(inputs[places]), sizes)
     np.testing.assert_allclose(states, expected.numpy(), rtol=0, atol=1e-5)
@@ -142,8 +144,9 @@ def test_large_numbers_are_bounded() -> None:
 def test_no_sentences() -> None:
     weights = {name: value.numpy() for name, value in encoder_of(2).state_dict().items()}
     none = np.zeros(0, np.int32)
-    states = Recurrence(weights).states(np.zeros((1, WIDTH), np.float32), none, none)
+    states, tokens = Recurrence(weights).states(np.zeros((1, WIDTH), np.float32), none, none)
     assert states.shape == (0, 2 * SIZE)
+    assert tokens.shape == (0,)
 
 
 def test_rows_of_tokens() -> None:
@@ -162,7 +165,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
     in_context = parser.classifier.in_context(arrays)
     scorer = parser.classifier.scorer(arrays.types, in_context)
     symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
-    vectors = torch.cat([network.lexical(symbols[0]), network.tags(symbols[1])], 1)
+    vectors = network.type_vectors(*symbols)
     # sentences lie one after another behind NONE
     states = network.encoder(vectors[arrays.types[1:]], torch.from_numpy(arrays.lengths + 1))
     states = nn.functional.pad(states, (0, 0, 1, 0))
@@ -218,7 +221,7 @@ def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = random_parser(tiny_config(**BILSTM))
     arrays = parser.encode(random_sentences(20, 9))
     parser.prepare()
-    whole = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
+    whole = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
     monkeypatch.setattr(recurrence, "GROUP_TOKENS", 12)
     monkeypatch.setattr(recurrence, "BLOCK", 5)
     parts = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)

@@ -29,6 +29,7 @@ CHEN = {
     "fields": ["form", "upos"],
     "slots": list(CHEN_MANNING),
     "measures": [],
+    "type_units": 0,
     "activation": "cube",
 }
 
@@ -46,7 +47,7 @@ def network_of(parser: Parser) -> ParserNetwork:
     return network
 
 
-@pytest.mark.parametrize("model", [{}, CHEN], ids=["relu", "cube"])
+@pytest.mark.parametrize("model", [{}, {"activation": "relu"}, CHEN], ids=["glu", "relu", "cube"])
 @pytest.mark.parametrize("system", list(SYSTEMS))
 def test_the_tables_give_the_scores_of_the_plain_network(
     system: str, model: dict[str, Any]
@@ -64,13 +65,14 @@ def test_the_tables_give_the_scores_of_the_plain_network(
         scorer(batch, which, scores)
         slots = parser.classifier.slots
         inputs = [torch.from_numpy(a).long() for a in extract(batch, which, arrays.types, slots)]
-        vectors = torch.cat([network.lexical(symbols[0]), network.tags(symbols[1])], 1)
+        vectors = network.type_vectors(*symbols)
         with torch.no_grad():
             expected = network(vectors, *inputs).numpy()
         # each of at most 43 rows is off by half a step of its table, times the output weights
         slack = 0.5 / SCALE * 43 * np.abs(parser.weights["output.weight"]).sum()
-        if model:  # the cube's slope: three times the square of a hidden unit before it
-            slack *= 3 * 25.0
+        # the steepest slope of an activation whose argument is below 5, and a gate's is no more
+        slopes = {"relu": 1.0, "glu": 1.0 + 5.0 / 4.0, "cube": 3 * 25.0}
+        slack *= slopes[parser.config.model.activation]
         np.testing.assert_allclose(scores, expected, rtol=0, atol=slack)
         assert float(np.abs(scores - expected).max()) < 0.05 * float(np.abs(expected).max())
         compared += len(which)

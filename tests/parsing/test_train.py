@@ -31,7 +31,7 @@ def config(epochs: int = 6, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("fast")
     base["model"] = dict(SMALL)
-    base["learning"] = {"batch_size": 64, "dropout_slots": 0.0, "averaging": 0.9}
+    base["learning"] = {"batch_size": 64, "averaging": 0.9}
     base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
     for name, value in rest.items():
         section, _, key = name.partition("__")
