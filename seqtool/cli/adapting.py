@@ -14,7 +14,7 @@ from seqtool.cli.options import note
 if TYPE_CHECKING:
     from seqtool.language_model import LanguageModel
     from seqtool.mixture.config import FreeConfig
-    from seqtool.neural_lm.dynamic import DynamicTuning
+    from seqtool.neural_lm.dynamic_tuning import DynamicTuning
     from seqtool.perplexity import Adaptation
 
 CacheOption = Annotated[
@@ -196,7 +196,7 @@ def make_dynamic(
 def _learning(
     model: Any, path: Path, adapting: Adapting, *, tune: str | None, field: str | None
 ) -> tuple[LanguageModel, DynamicTuning | None]:
-    from seqtool.neural_lm import dynamic
+    from seqtool.neural_lm import dynamic, dynamic_tuning
     from seqtool.progress import progress_bar
 
     given = adapting.dynamic or {}
@@ -210,7 +210,7 @@ def _learning(
     if tune is None:
         return learning, None
     names = [name for name in ("rate", "decay") if name not in given]
-    tuning = dynamic.tune_dynamic(
+    tuning = dynamic_tuning.tune_dynamic(
         learning,
         tune,
         names=names,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqtool.cli.adapting import Adapting
     from seqtool.language_model import LanguageModel, LMEvaluation
     from seqtool.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.neural_lm.dynamic import DynamicTuning
+    from seqtool.neural_lm.dynamic_tuning import DynamicTuning
 
 ModelsOption = Annotated[
     list[Path] | None,

@@ -16,13 +16,10 @@ Dimensions in names: T steps, H units, N = T tokens of a segment.
 from __future__ import annotations
 
 import copy
-import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,12 +30,10 @@ from seqtool.corpora.batching import TokenStreams
 from seqtool.errors import ConfigError, DataError, ModelError
 from seqtool.language_model import TokenScores, read_ids
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
-from seqtool.perplexity import Adaptation, perplexity_of
+from seqtool.perplexity import Adaptation
 from seqtool.vocabulary import EOS_ID, Ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
-TUNING_TOKENS = 20_000
-FACTOR = 2.0  # between the settings that are tried
 
 
 @dataclass(frozen=True)
@@ -250,93 +245,3 @@ def _native_loops(device: str) -> AbstractContextManager[object]:
         return nullcontext()
     context: AbstractContextManager[object] = torch.backends.cudnn.flags(enabled=False)
     return context
-
-
-@dataclass(frozen=True)
-class DynamicTuning:
-    """Dynamic evaluation with the rate and the decay that suit a held-out text best.
-
-    Attributes:
-        model: with the settings chosen.
-        text: what they were chosen on.
-        split: which split of a prepared corpus that is; None for a text.
-        tokens: how many of its first tokens.
-        tried: settings and the perplexity that each gave, in the order they were tried.
-    """
-
-    model: DynamicLanguageModel
-    text: str
-    split: str | None
-    tokens: int
-    tried: tuple[tuple[DynamicConfig, float], ...]
-
-    @property
-    def perplexity(self) -> float:
-        """That of the settings chosen."""
-        return min(perplexity for _, perplexity in self.tried)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints of it."""
-        tried = [
-            {"rate": config.rate, "decay": config.decay, "perplexity": perplexity}
-            for config, perplexity in self.tried
-        ]
-        return {
-            "model": self.model.name,
-            "text": self.text,
-            "split": self.split,
-            "tokens": self.tokens,
-            "perplexity": self.perplexity,
-            "tried": tried,
-        }
-
-
-def tune_dynamic(
-    model: DynamicLanguageModel,
-    text: str | Path,
-    *,
-    names: Sequence[str] = ("rate", "decay"),
-    field: str | None = None,
-    on_trial: Callable[[DynamicConfig, float], None] = lambda config, perplexity: None,
-) -> DynamicTuning:
-    """Choose the rate and the decay on the first tokens of a held-out text.
-
-    Each in turn is doubled or halved as long as that helps, beginning with the present settings.
-
-    Args:
-        model: whose settings are to be chosen.
-        text: text, or a prepared corpus, of which the valid split is read.
-        names: which settings are free.
-        field: which field of .jsonl files holds the text.
-        on_trial: called with each setting and its perplexity.
-
-    Raises:
-        DataError: a text that cannot be used.
-    """
-    ids = read_ids(model, text, split="valid", field=field, num_tokens=TUNING_TOKENS)
-    tried: dict[DynamicConfig, float] = {}
-
-    def perplexity(config: DynamicConfig) -> float:
-        if config not in tried:
-            try:
-                (scores,) = model.with_config(config).score([ids])
-                tried[config] = perplexity_of(-float(scores.log_probs.mean()))
-            except ModelError:  # too fast
-                tried[config] = math.inf
-            on_trial(config, tried[config])
-        return tried[config]
-
-    best = model.config
-    for name in names:
-        for factor in (FACTOR, 1 / FACTOR):
-            start = best
-            while True:
-                value = getattr(best, name) * factor
-                candidate = dataclasses.replace(best, **{name: value})
-                if candidate == best or perplexity(candidate) >= perplexity(best):
-                    break
-                best = candidate
-            if best != start:
-                break
-    split = "valid" if (Path(text) / "corpus.json").is_file() else None
-    return DynamicTuning(model.with_config(best), str(text), split, len(ids), tuple(tried.items()))

@@ -23,8 +23,8 @@ from seqtool.neural_lm.dynamic import (
     DynamicLanguageModel,
     GradientStatistics,
     gradient_statistics,
-    tune_dynamic,
 )
+from seqtool.neural_lm.dynamic_tuning import tune_dynamic
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
 from seqtool.vocabulary import EOS_ID, Ids
 
