@@ -64,8 +64,20 @@ def las(gold: Path, parsed: Path) -> float:
     return 100.0 * right / total
 
 
+def load_udpipe(path: Path) -> Any:
+    """A model of `ufal.udpipe`; None if the package is not there."""
+    try:
+        from ufal import udpipe
+    except ImportError:
+        return None
+    model = udpipe.Model.load(str(path))
+    if model is None:
+        raise SystemExit(f"{path} is no model of UDPipe")
+    return model
+
+
 def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
-    """A model of `ufal.udpipe`, which knows no tagging; None if the package is not there."""
+    """A model that knows no tagging; None if the package is not there."""
     try:
         from ufal import udpipe
     except ImportError:
@@ -80,7 +92,7 @@ def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
         *(f"{UDPIPE};iterations={epochs}", error),
     )
     (folder / "udpipe.model").write_bytes(content)
-    return udpipe.Model.load(str(folder / "udpipe.model"))
+    return load_udpipe(folder / "udpipe.model")
 
 
 def udpipe_parser(model: Any, beam: int) -> Callable[[Path, Path], None]:
@@ -132,6 +144,7 @@ def main() -> None:
     options.add_argument("--test", type=Path, default=sample_treebank("en", "valid"))
     options.add_argument("--epochs", type=int, default=2)
     options.add_argument("--model", type=Path, help="a parser, instead of training one")
+    options.add_argument("--udpipe", type=Path, help="a UDPipe model, instead of training one")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -144,7 +157,10 @@ def main() -> None:
             )
         threadpool_limits(1)
         parser = checkpoint.load(path)
-        udpipe = train_udpipe(given.train, given.epochs, folder)
+        if given.udpipe is None:
+            udpipe = train_udpipe(given.train, given.epochs, folder)
+        else:
+            udpipe = load_udpipe(given.udpipe)
         text = "".join(sentence.to_conllu() for sentence in read_conllu(given.test))
         num_words = sum(map(len, read_conllu(given.test)))
         times = -(-LEAST_WORDS // num_words)
