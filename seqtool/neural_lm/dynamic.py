@@ -109,10 +109,8 @@ def gradient_statistics(
         inputs_TB, targets_TB = streams[index]
         with _native_loops(model.device):
             hidden_TBH, state = network(inputs_TB, state)
-            log_probs_N = network.softmax.target_log_probs(
-                hidden_TBH.flatten(0, 1), targets_TB.flatten()
-            )
-            _differentiate(-log_probs_N.mean(), network)
+            loss = network.softmax.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+            _differentiate(loss, network)
         state = detach(state)
         with torch.no_grad():
             for square, parameter in zip(squares, parameters, strict=True):

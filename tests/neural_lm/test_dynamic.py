@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 from toy_models import word_tokenizer
 
 from seqtool.errors import ConfigError, DataError, ModelError
@@ -26,6 +25,7 @@ from seqtool.neural_lm.dynamic import (
 )
 from seqtool.neural_lm.dynamic_tuning import tune_dynamic
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
+from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.vocabulary import EOS_ID, Ids
 
 WORDS = "abcdefg"
@@ -38,13 +38,18 @@ KINDS: list[dict[str, Any]] = [
     {"cell": "rhn"},
     {"cell": "gru", "connection": "dense", "layers": 2},
     {"cell": "window"},
+    {"cell": "rnn", "output": OutputConfig(layer="adaptive", cutoffs=(4, 6))},
+    {"cell": "rnn", "output": OutputConfig(layer="mixture", mixtures=3)},
+    {"cell": "rnn", "output": OutputConfig(layer="nce", noise_samples=3)},
 ]
 
 
 def make(**settings: Any) -> NeuralLanguageModel:
     torch.manual_seed(4)
     config = ModelConfig(**{"hidden_size": 5, "init_range": 0.6, **settings})
-    return NeuralLanguageModel(NeuralNetwork(config, SIZE).double(), word_tokenizer(WORDS))
+    counts = np.arange(SIZE, 0, -1)
+    network = NeuralNetwork(config, SIZE, counts=counts).double()
+    return NeuralLanguageModel(network, word_tokenizer(WORDS))
 
 
 def statistics_of(model: NeuralLanguageModel) -> GradientStatistics:
@@ -64,14 +69,11 @@ def score(model: NeuralLanguageModel, *blocks: Ids) -> npt.NDArray[np.float64]:
 
 
 def log_probs(network: NeuralNetwork, inputs_T: Ids, targets_T: Ids, state: Any) -> tuple[Any, Any]:
-    """Return the log-probabilities [T] by torch's own softmax, and the state."""
+    """Return the log-probabilities [T], taken from those of every symbol, and the state."""
     hidden_T1H, state = network(torch.from_numpy(inputs_T.astype(np.int64))[:, None], state)
-    softmax: Any = network.softmax
-    logits_TV = functional.linear(hidden_T1H[:, 0], softmax.weight, softmax.bias)
-    losses_T = functional.cross_entropy(
-        logits_TV, torch.from_numpy(targets_T.astype(np.int64)), reduction="none"
-    )
-    return -losses_T, [tuple(part.detach() for part in layer) for layer in state]
+    log_probs_TV = network.softmax.log_probs(hidden_T1H[:, 0])
+    state = [tuple(part.detach() for part in layer) for layer in state]
+    return log_probs_TV[torch.arange(len(targets_T)), torch.from_numpy(targets_T).long()], state
 
 
 def naive(
@@ -181,10 +183,8 @@ def test_statistics_are_the_root_of_the_mean_square(tmp_path: Path) -> None:
     for inputs_B, targets_B in zip(inputs_TB, targets_TB, strict=True):
         hidden_1BH, state = model.network(torch.from_numpy(inputs_B.astype(np.int64))[None], state)
         state = [tuple(part.detach() for part in layer) for layer in state]
-        logits_BV = functional.linear(
-            hidden_1BH[0], model.network.softmax.weight, model.network.softmax.bias
-        )
-        loss = functional.cross_entropy(logits_BV, torch.from_numpy(targets_B.astype(np.int64)))
+        log_probs_BV = model.network.softmax.log_probs(hidden_1BH[0])
+        loss = -log_probs_BV[torch.arange(100), torch.from_numpy(targets_B).long()].mean()
         for square, grad in zip(squares, torch.autograd.grad(loss, weights), strict=True):
             square += grad**2
     for rms, square in zip(found.rms, squares, strict=True):
