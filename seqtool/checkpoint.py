@@ -49,6 +49,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "neural-lm": "seqtool.neural_lm.model:load_model",
         "ngram": "seqtool.ngram.model:load_model",
         "parser": "seqtool.parsing.models:load_model",
+        "segmenter": "seqtool.parsing.segmentation.model:load_model",
     },
 )
 
@@ -56,6 +57,12 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
 FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
     "kind of model file", {"arpa": "seqtool.ngram.model:load_arpa"}
 )
+
+# kind -> the command that trains it; of others, train-lm
+_TRAINERS = {
+    "parser": "train-parser",
+    "segmenter": "train-segmenter",
+}
 
 # from this size on, SHA-256 would be what opening a model waits for
 QUICK_SUM_BYTES = 1 << 26
@@ -206,7 +213,7 @@ def _trainer(path: Path) -> str:
         kind = storage.read_object(path / RUN).get("kind")
     except (OSError, ValueError):
         kind = None
-    return "train-parser" if kind == "parser" else "train-lm"
+    return _TRAINERS.get(str(kind), "train-lm")
 
 
 def _known_models(path: Path) -> str:

@@ -56,10 +56,13 @@ MAY_IMPORT_TORCH = (
     "neural_lm",
     "parsing.encoder",
     "parsing.network",
+    "parsing.segmentation.network",
+    "parsing.segmentation.task",
+    "parsing.segmentation.train",
     "parsing.task",
     "parsing.train",
 )
-NEVER_IMPORTS_TORCH = ("neural_lm.config", "parsing.config")
+NEVER_IMPORTS_TORCH = ("neural_lm.config", "parsing.config", "parsing.segmentation.config")
 MAY_IMPORT_RICH = ("progress", "cli", "parsing.render")
 MAY_IMPORT_TYPER = ("cli",)
 

@@ -23,6 +23,8 @@ COMMANDS = {
     "ngram counts": "seqtool.cli.ngram_counts:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "generate": "seqtool.cli.generate:generate",
+    "train-segmenter": "seqtool.cli.train_segmenter:train_segmenter",
+    "segment": "seqtool.cli.segment:segment",
     "train-parser": "seqtool.cli.train_parser:train_parser",
     "parse": "seqtool.cli.parse:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from seqtool.language_model import LanguageModel
     from seqtool.parsing.models import Parser
+    from seqtool.parsing.segmentation.model import Segmenter
 
 
 def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
@@ -50,3 +51,20 @@ def open_parser(path: Path) -> Parser:
             "is no parser", hint="choose one that train-parser made, with -m", path=path
         )
     return cast("Parser", model)
+
+
+def open_segmenter(path: Path) -> Segmenter:
+    """Open the segmenter at `path`.
+
+    Raises:
+        ModelError: there is no model, it is damaged, or it is no segmenter.
+    """
+    from seqtool import checkpoint
+    from seqtool.errors import ModelError
+
+    model = checkpoint.load(path)
+    if not hasattr(model, "segment"):
+        raise ModelError(
+            "is no segmenter", hint="choose one that train-segmenter made, with -m", path=path
+        )
+    return cast("Segmenter", model)

@@ -43,6 +43,7 @@ DEFAULT_MODELS = {
     "lm": ("runs/lm", "seqtool train-lm"),
     "ngram": ("runs/ngram", "seqtool ngram train"),
     "parser": ("runs/parser", "seqtool train-parser"),
+    "segmenter": ("runs/segmenter", "seqtool train-segmenter"),
 }
 
 # options of several numbers, which may be apart by spaces or by commas

@@ -1,0 +1,52 @@
+"""Files of raw text to sentences: by a model, by rules, or as the text is laid out already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from seqtool.corpora.raw import read_documents
+from seqtool.corpora.sentence import Sentence
+from seqtool.parsing.segmentation.assembly import Spans, assemble
+from seqtool.parsing.segmentation.characters import Codes
+from seqtool.parsing.segmentation.model import Segmenter
+from seqtool.parsing.segmentation.rules import split_at_spaces, split_by_rules
+
+Given = Literal["nothing", "sentences", "words"]
+
+
+def segment_files(
+    inputs: Sequence[str | Path], segmenter: Segmenter | None, *, given: Given = "nothing"
+) -> Iterator[Sentence]:
+    """Segment files, each a document with its name as id, in bounded memory.
+
+    Args:
+        inputs: files of plain text (.gz and .zst too), directories and `-` for stdin.
+        segmenter: a model; None for rules.
+        given: "sentences" takes a line for a sentence, "words" also what stands between spaces for
+            a word; no multiword token is split then.
+
+    Raises:
+        DataError: when iterated: a file that is empty, no text or cannot be read.
+    """
+
+    def split(stretches: Sequence[Codes]) -> Sequence[Spans]:
+        if given == "words":
+            return split_at_spaces(stretches)
+        whole = given == "sentences"
+        if segmenter is None:
+            return split_by_rules(stretches, whole=whole)
+        return segmenter.split(stretches, whole=whole)
+
+    number = 1
+    for name, pieces in read_documents(inputs):
+        for sentence in assemble(
+            pieces,
+            split,
+            unit="paragraph" if given == "nothing" else "line",
+            document=name or None,
+            first_number=number,
+        ):
+            number += 1
+            yield sentence

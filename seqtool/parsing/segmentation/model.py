@@ -1,0 +1,392 @@
+"""The segmenter at work, without torch: raw text to sentences; its directory, of kind "segmenter".
+
+Dimensions: C characters, N tokens, H and G units of a direction over characters and tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from threadpoolctl import ThreadpoolController
+
+import seqtool
+from seqtool import checkpoint, storage
+from seqtool.checkpoint import Header
+from seqtool.config import from_dict, to_dict
+from seqtool.corpora.sentence import Sentence
+from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.parsing.hidden_layer import Floats
+from seqtool.parsing.recurrence import Recurrence
+from seqtool.parsing.segmentation.assembly import Spans, assemble
+from seqtool.parsing.segmentation.characters import (
+    NUM_CODES,
+    Alphabet,
+    Bools,
+    Codes,
+    Ints64,
+    seen,
+    space_table,
+    to_text,
+)
+from seqtool.parsing.segmentation.config import KIND, ModelConfig, SegmenterConfig
+from seqtool.parsing.segmentation.gold import fold
+from seqtool.parsing.segmentation.limits import MAX_WORD, may_end, sentence_ends
+from seqtool.parsing.segmentation.multiword import MultiwordSplitter
+from seqtool.parsing.segmentation.units import Unit
+from seqtool.parsing.segmentation.windows import Windows
+from seqtool.parsing.states import Ints
+
+VOCABULARY = "vocabulary.json"
+
+# what is read together, and the context that is read with it on both sides
+CHARACTERS, CHARACTER_CONTEXT = 1024, 128
+TOKENS, TOKEN_CONTEXT = 256, 64
+GROUP = 1 << 16  # characters or tokens whose states are in memory together
+MAX_TYPES = 1 << 14  # characters whose vectors are kept
+
+
+class Segmenter:
+    """A trained segmenter.
+
+    Args:
+        config: all settings.
+        alphabet: of characters.
+        lexicon: folded form -> row of its vector, from 1 on.
+        splitter: of multiword tokens.
+        has_spaces: whether a token may hold whitespace.
+        weights: the arrays of `network.SegmenterNetwork`, by their names there.
+    """
+
+    kind = KIND
+
+    def __init__(
+        self,
+        config: SegmenterConfig,
+        alphabet: Alphabet,
+        lexicon: Mapping[str, int],
+        splitter: MultiwordSplitter,
+        has_spaces: bool,
+        weights: Mapping[str, Floats],
+    ) -> None:
+        self.config, self.alphabet, self.lexicon = config, alphabet, dict(lexicon)
+        self.splitter, self.has_spaces, self.weights = splitter, has_spaces, weights
+        self._characters = Recurrence(_part(weights, "characters."))
+        self._tokens = Recurrence(_part(weights, "tokens."))
+        self._decisions_G2 = np.ascontiguousarray(weights["decisions.weight"].T)
+        self._threads = ThreadpoolController()
+        self._forget_types()
+
+    def _forget_types(self) -> None:
+        self._rows = np.full(NUM_CODES, -1, np.int32)  # row of a code point's vector
+        self._vectors: Floats = np.empty((0, self.config.model.character_size), np.float32)
+
+    def segment(
+        self,
+        pieces: Iterable[str],
+        *,
+        unit: Unit = "paragraph",
+        document: str | None = None,
+        first_number: int = 1,
+    ) -> Iterator[Sentence]:
+        """Segment a text; see `assembly.assemble`. With unit "line", a line is a sentence."""
+
+        def split(stretches: Sequence[Codes]) -> list[Spans]:
+            return self.split(stretches, whole=unit == "line")
+
+        return assemble(pieces, split, unit=unit, document=document, first_number=first_number)
+
+    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+        """Find the tokens and sentences of stretches of text, each by itself.
+
+        Args:
+            stretches: of one character or more, without whitespace at their ends.
+            whole: each of them is one sentence.
+        """
+        # on several threads, products as small as these take longer
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._split(stretches, whole)
+
+    def _split(self, stretches: Sequence[Codes], whole: bool) -> list[Spans]:
+        if not stretches:
+            return []
+        texts = [seen(codes) for codes in stretches]
+        sizes_S = np.array([len(codes) for codes, _ in texts])
+        origins_S = np.cumsum([0, *map(len, stretches[:-1])])
+        found = self._read_characters(np.concatenate([codes for codes, _ in texts]), sizes_S)
+        # the places in the text itself, not in what is seen of it
+        places_C = np.concatenate(
+            [places + origin for (_, places), origin in zip(texts, origins_S, strict=True)]
+        )
+        begins_N, ends_N = places_C[found.firsts], places_C[found.lasts] + 1
+        text = "".join(map(to_text, stretches))
+        begins, ends = begins_N.tolist(), ends_N.tolist()
+        forms = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        if self.has_spaces:
+            forms = [" ".join(form.split()) for form in forms]
+        counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
+        scores_N2 = self._read_tokens(found, forms, counts_S)
+        all_spans = []
+        first = 0
+        for count, origin, size in zip(
+            counts_S.tolist(), origins_S.tolist(), map(len, stretches), strict=True
+        ):
+            part = slice(first, first + count)
+            local_begins, local_ends = begins_N[part] - origin, ends_N[part] - origin
+            after = np.append(local_begins[1:], size)
+            cuts = [count] if whole else sentence_ends(
+                scores_N2[part, 0], after > local_ends, local_ends,
+                self.config.model.sentence_words,
+            )  # fmt: skip
+            spans = Spans(local_begins.tolist(), local_ends.tolist(), cuts)
+            for place in np.flatnonzero(scores_N2[part, 1] > 0).tolist():
+                words = self.splitter.split(forms[first + place])
+                if words is not None:
+                    spans.words[place] = words
+            all_spans.append(spans)
+            first += count
+        return all_spans
+
+    def _read_characters(self, codes_C: Codes, sizes_S: Ints64) -> _Tokens:
+        """Find the tokens of texts as they are seen."""
+        rows_C = self._rows_of(codes_C)
+        is_space = space_table()[codes_C]
+        next_is_space = np.append(is_space[1:], True)
+        is_last = np.zeros(len(codes_C), np.bool_)
+        is_last[np.cumsum(sizes_S) - 1] = True
+        allowed = may_end(codes_C)
+        forced = is_last if self.has_spaces else is_last | (next_is_space & ~is_space)
+        weight_H, bias = self.weights["token_ends.weight"][0], self.weights["token_ends.bias"][0]
+        firsts: list[Ints64] = []
+        lasts: list[Ints64] = []
+        states: list[tuple[Floats, Floats]] = []
+        place, is_new = 0, True  # where the open token begins, and whether it is to be noted
+        for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
+            lengths = (group.read_ends - group.read_begins).astype(np.int32)
+            states_CH = _states(
+                self._characters, self._vectors, rows_C[group.places()], lengths, group.used()
+            )
+            begin, end = int(group.begins[0]), int(group.ends[-1])
+            part = slice(begin, end)
+            is_end = (states_CH @ weight_H > -bias) & allowed[part] | forced[part]
+            ends = _with_cuts(np.flatnonzero(is_end) + begin, place, end, is_space)
+            nexts = ends + 1
+            # at the end of a text nothing follows, and the next one begins without whitespace
+            nexts += is_space[np.minimum(nexts, len(is_space) - 1)]
+            begins = np.concatenate(([place], nexts)) if is_new else nexts
+            place = int(begins[-1]) if len(begins) else place
+            is_new = place >= end
+            begins = begins[begins < end]
+            firsts.append(begins)
+            lasts.append(ends)
+            states.append((states_CH[begins - begin], states_CH[ends - begin]))
+        return _Tokens(
+            np.concatenate(firsts),
+            np.concatenate(lasts),
+            np.hstack([np.concatenate(parts) for parts in zip(*states, strict=True)]),
+        )
+
+    def _rows_of(self, codes: Codes) -> Ints:
+        """The rows of characters' vectors, which are made when a character is met first."""
+        if len(self._vectors) > MAX_TYPES:
+            self._forget_types()
+        rows = self._rows[codes]
+        if len(rows) and rows.min() < 0:
+            new = np.unique(codes[rows < 0])
+            symbols = self.alphabet.symbols(new.tolist())
+            vectors = self.weights["symbols.weight"][symbols].sum(axis=1, dtype=np.float32)
+            self._rows[new] = np.arange(len(self._vectors), len(self._vectors) + len(new))
+            self._vectors = np.concatenate((self._vectors, vectors))
+            rows = self._rows[codes]
+        return rows
+
+    def _read_tokens(self, found: _Tokens, forms: list[str], counts_S: Ints64) -> Floats:
+        """Score tokens, [N, 2]: above 0 where a sentence ends, and for several words."""
+        rows = np.array([self.lexicon.get(fold(form), 0) for form in forms], np.int32)
+        inputs_NI = np.hstack((found.states, self.weights["forms.weight"][rows]))
+        scores = []
+        for group in Windows.over(counts_S, TOKENS, TOKEN_CONTEXT).groups(GROUP):
+            lengths = (group.read_ends - group.read_begins).astype(np.int32)
+            begin, end = int(group.read_begins.min()), int(group.read_ends.max())
+            places = (group.places() - begin).astype(np.int32)
+            states = _states(self._tokens, inputs_NI[begin:end], places, lengths, group.used())
+            scores.append(states @ self._decisions_G2)
+        scores_N2: Floats = np.concatenate(scores) + self.weights["decisions.bias"]
+        return scores_N2
+
+
+def _states(
+    recurrence: Recurrence, inputs: Floats, places: Ints, lengths: Ints, wanted: Ints64
+) -> Floats:
+    """The states of some places of sequences; see `Recurrence.states`."""
+    states, order = recurrence.states(inputs, places, lengths)
+    rows = np.empty(len(order), np.int64)
+    rows[order] = np.arange(len(order))
+    return states[rows[wanted]]
+
+
+class _Tokens(NamedTuple):
+    """Tokens: the first and last place of each, ascending, and the states there, [N, 4H]."""
+
+    firsts: Ints64
+    lasts: Ints64
+    states: Floats
+
+
+def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
+    """The ends of tokens, and more of them where one would be longer than MAX_WORD.
+
+    Args:
+        ends: the last places of tokens, ascending.
+        begin: where the first of them begins.
+        limit: ends are looked for below this place.
+        is_space: of all places; no token ends at whitespace.
+    """
+    bounds = np.concatenate(([begin - 1], ends, [limit]))
+    gaps = np.flatnonzero(np.diff(bounds) > MAX_WORD)
+    if not len(gaps):
+        return ends
+    more = []
+    for last, following in zip(bounds[gaps].tolist(), bounds[gaps + 1].tolist(), strict=True):
+        cuts = range(last + MAX_WORD, following, MAX_WORD)
+        more += [cut - int(is_space[cut]) for cut in cuts]
+    return np.union1d(ends, np.array(more, np.int64))
+
+
+def _part(weights: Mapping[str, Floats], prefix: str) -> dict[str, Floats]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in weights.items()
+        if name.startswith(prefix)
+    }
+
+
+def save_model(
+    directory: Path,
+    segmenter: Segmenter,
+    *,
+    scores: Mapping[str, float],
+    data: Mapping[str, Any],
+    command: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a segmenter as a model directory."""
+    header = Header(
+        kind=KIND,
+        config=to_dict(segmenter.config),
+        tokenizer={},
+        scores=dict(scores),
+        data=dict(data),
+        command=command,
+        num_parameters=sum(array.size for array in segmenter.weights.values()),
+        versions=dict(versions or {}),
+    )
+    vocabulary = {
+        "alphabet": segmenter.alphabet.to_json(),
+        "lexicon": list(segmenter.lexicon),
+        "multiword": segmenter.splitter.to_json(),
+        "has_spaces": segmenter.has_spaces,
+    }
+
+    def fill(target: Path) -> None:
+        storage.write_json(target / VOCABULARY, vocabulary)
+        weights = {name: np.ascontiguousarray(array) for name, array in segmenter.weights.items()}
+        save_file(weights, target / checkpoint.WEIGHTS)
+
+    checkpoint.save(directory, header, model_card(header), fill)
+
+
+def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segmenter:
+    """Open the segmenter in a model directory; it works on the CPU, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
+    checkpoint.verify(directory, header)
+    try:
+        config = from_dict(SegmenterConfig, header.config)
+        vocabulary = storage.read_object(directory / VOCABULARY)
+        alphabet = Alphabet.from_json(vocabulary["alphabet"])
+        lexicon = {form: row for row, form in enumerate(vocabulary["lexicon"], start=1)}
+        splitter = MultiwordSplitter.from_json(vocabulary["multiword"])
+        weights = load_file(directory / checkpoint.WEIGHTS)
+        shapes = weight_shapes(config.model, len(alphabet), len(lexicon))
+        if {name: array.shape for name, array in weights.items()} != shapes:
+            raise ValueError("arrays of other shapes")
+        has_spaces = bool(vocabulary["has_spaces"])
+        return Segmenter(config, alphabet, lexicon, splitter, has_spaces, weights)
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise ModelError(
+            "the segmenter does not fit its own description",
+            hint="train it again",
+            path=directory,
+        ) from error
+
+
+def weight_shapes(
+    config: ModelConfig, num_symbols: int, num_forms: int
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of `network.SegmenterNetwork`."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "symbols.weight": (num_symbols, config.character_size),
+        "token_ends.weight": (1, 2 * config.character_units),
+        "token_ends.bias": (1,),
+        "forms.weight": (1 + num_forms, config.form_size),
+        "decisions.weight": (2, 2 * config.token_units),
+        "decisions.bias": (2,),
+    }
+    encoders = (
+        ("characters", config.character_size, config.character_units, config.character_layers),
+        (
+            "tokens",
+            4 * config.character_units + config.form_size,
+            config.token_units,
+            config.token_layers,
+        ),
+    )
+    for encoder, width, units, num_layers in encoders:
+        for layer in range(num_layers):
+            for direction in ("forwards", "backwards"):
+                prefix = f"{encoder}.layers.{layer}.{direction}"
+                shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
+                shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
+                shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+    return shapes
+
+
+def model_card(header: Header) -> str:
+    """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    scores = [
+        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
+    ]
+    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
+    return "\n".join(
+        [
+            "# A segmenter: raw text to sentences and words",
+            "",
+            f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
+            f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}. "
+            f"Made by seqtool {seqtool.__version__}.",
+            "",
+            "| score | value |",
+            "| --- | --- |",
+            *scores,
+            "",
+            "F1 in percent, on the raw text of the validation part, lines broken after 80 "
+            "characters.",
+            "",
+            "| data | |",
+            "| --- | --- |",
+            *counts,
+            "",
+            "Made by:",
+            "",
+            f"    {header.command or 'train_segmenter (Python)'}",
+            "",
+        ]
+    )

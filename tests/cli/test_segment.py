@@ -1,0 +1,103 @@
+"""`seqtool train-segmenter` and `seqtool segment`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.segmentation.tiny_segmenter import write_treebank
+
+from seqtool.corpora.conllu import read_conllu
+from seqtool.corpora.sentence import FORM
+from seqtool.parsing.segmentation.spaces import rebuild
+
+Run = Callable[..., Any]
+
+
+def forms(path: Path) -> list[list[str]]:
+    return [sentence.column(FORM) for sentence in read_conllu(path, check="columns")]
+
+
+@pytest.fixture
+def letter(tmp_path: Path) -> Path:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(b"Dear all,\r\n\r\nyes we can't.  No.")
+    return path
+
+
+def test_a_segmenter_is_trained_and_used(seqtool: Run, tmp_path: Path) -> None:
+    treebank = write_treebank(tmp_path / "t.conllu", 60)
+    small = ["--set", "model.character_units=4", "--set", "model.token_units=4", "--epochs", "1"]
+    result = seqtool("train-segmenter", treebank, "-o", tmp_path / "s", "--json", *small)
+    assert result.code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    assert shown["epochs"] == 1
+    assert shown["dev_mean"] == pytest.approx((shown["dev_words"] + shown["dev_sentences"]) / 2)
+    assert "validation: 10 sentences, a tenth of the treebank" in result.stderr
+    text = tmp_path / "text.txt"
+    text.write_text("abba du\nbab. aa\n\nab")
+    output = tmp_path / "out.conllu"
+    assert seqtool("segment", text, "-m", tmp_path / "s", "-o", output).code == 0
+    sentences = list(read_conllu(output, check="columns"))
+    assert rebuild(sentences) == text.read_text()
+    assert sentences[0].comments[:2] == [f"# newdoc id = {text}", "# newpar"]
+    assert seqtool("segment", text, "-m", tmp_path / "s", "--presegmented", "-o", output).code == 0
+    lines = ["".join(inner) for inner in forms(output)]
+    assert [line.replace("dele", "du") for line in lines] == ["abbadu", "bab.aa", "ab"]
+    assert "segmenter" in seqtool("inspect", tmp_path / "s").stdout
+
+
+def test_rules_and_given_words_need_no_model(seqtool: Run, letter: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.conllu"
+    assert seqtool("segment", letter, "--rules", "-o", output).code == 0
+    assert forms(output) == [["Dear", "all", ","], ["yes", "we", "can't", "."], ["No", "."]]
+    assert rebuild(read_conllu(output, check="columns")).encode() == letter.read_bytes()
+    assert seqtool("segment", letter, "--rules", "--presegmented", "-o", output).code == 0
+    assert forms(output) == [["Dear", "all", ","], ["yes", "we", "can't", ".", "No", "."]]
+    assert seqtool("segment", letter, "--pretokenized", "-o", output).code == 0
+    assert forms(output) == [["Dear", "all,"], ["yes", "we", "can't.", "No."]]
+
+
+def test_documents_are_numbered_on(
+    seqtool: Run, letter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stdin:
+        buffer = io.BytesIO(b"Me.")
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    assert seqtool("segment", letter, "-", "--rules", "-o", letter.parent / "o.conllu").code == 0
+    comments = [s.comments for s in read_conllu(letter.parent / "o.conllu", check="columns")]
+    assert comments[-1] == ["# newdoc", "# newpar", "# sent_id = 4", "# text = Me."]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--presegmented", "--pretokenized"], "--pretokenized includes --presegmented"),
+        (["--rules", "-m", "x"], "--rules needs no model"),
+        (["--pretokenized", "-m", "x"], "--pretokenized needs no model"),
+        (["-m", "nothing"], "no such model"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    seqtool: Run, letter: Path, options: list[str], message: str
+) -> None:
+    result = seqtool("segment", letter, *options)
+    assert result.code == 1
+    assert message in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 2
+
+
+def test_an_empty_text_and_a_nul_are_errors_and_nothing_is_written(
+    seqtool: Run, tmp_path: Path
+) -> None:
+    for content, message in ((b"", "the file is empty"), (b"a\0b", "a NUL at byte 1")):
+        (tmp_path / "t.txt").write_bytes(content)
+        result = seqtool("segment", tmp_path / "t.txt", "--rules", "-o", tmp_path / "o.conllu")
+        assert result.code == 1
+        assert message in result.stderr
+        assert not (tmp_path / "o.conllu").exists()

@@ -1,0 +1,158 @@
+"""The segmenter without torch: equal to the network, and the same however texts are batched."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing.segmentation.tiny_segmenter import SPLITTER, random_segmenter
+
+from seqtool import checkpoint
+from seqtool.errors import ModelError
+from seqtool.parsing.segmentation import model as model_module
+from seqtool.parsing.segmentation.characters import code_points, seen
+from seqtool.parsing.segmentation.limits import MAX_WORD
+from seqtool.parsing.segmentation.model import Segmenter, save_model
+from seqtool.parsing.segmentation.network import SegmenterNetwork
+from seqtool.parsing.segmentation.windows import Windows
+
+CHARACTERS = st.sampled_from(list("abdehtu.,' \n\u00e9\u0301\u4e2d0"))
+STRETCHES = st.lists(
+    st.text(CHARACTERS, min_size=1, max_size=40).map(str.strip).filter(bool), min_size=1, max_size=8
+)
+
+
+def test_scores_are_those_of_the_network() -> None:
+    segmenter = random_segmenter(3, character_layers=2)
+    network = SegmenterNetwork(segmenter.config.model, len(segmenter.alphabet), 3)
+    network.load_state_dict({k: torch.from_numpy(v) for k, v in segmenter.weights.items()})
+    text = "the cat, ab\nThe 0 d\u00e9 hut. a"
+    codes, places = seen(code_points(text))
+    assert places.tolist() == list(range(len(text)))
+    spans = segmenter.split([code_points(text)])[0]
+    symbols = torch.from_numpy(segmenter.alphabet.symbols(codes.tolist())).long()
+    lengths = torch.tensor([len(codes)])
+    with torch.no_grad():
+        states = network.character_states(symbols, torch.arange(len(codes)), lengths, lambda x: x)
+        end_scores = network.token_ends(states)[:, 0].numpy()
+        # by the rules of tokens: never before a combining mark, always before whitespace
+        ends = [
+            place + 1
+            for place, character in enumerate(text)
+            if character not in " \n"
+            and (end_scores[place] > 0 or text[place + 1 : place + 2] in ("", " ", "\n"))
+        ]
+        assert spans.ends == ends
+        assert min(abs(end_scores)) > 1e-3  # far from where rounding could matter
+        forms = [text[b:e].lower() for b, e in zip(spans.begins, spans.ends, strict=True)]
+        rows = torch.tensor([segmenter.lexicon.get(form, 0) for form in forms])
+        inner = network.token_states(
+            states, torch.tensor(spans.begins), torch.tensor(ends) - 1, rows,
+            torch.tensor([len(ends)]),
+        )  # fmt: skip
+        decisions = network.decisions(inner).numpy()
+    found = model_module._Tokens(
+        np.array(spans.begins), np.array(ends) - 1, _states_of(states, spans.begins, ends)
+    )
+    scores = segmenter._read_tokens(found, forms, np.array([len(ends)]))
+    np.testing.assert_allclose(scores, decisions, rtol=1e-4, atol=1e-5)
+    expected = [place + 1 for place, score in enumerate(decisions[:-1, 0]) if score > 0]
+    assert spans.sentence_ends == [*expected, len(ends)]
+
+
+def _states_of(states: torch.Tensor, begins: list[int], ends: list[int]) -> np.ndarray:
+    array = states.numpy()
+    return np.hstack((array[begins], array[[end - 1 for end in ends]]))
+
+
+@given(STRETCHES, st.integers(0, 4), st.booleans())
+@settings(max_examples=25)
+def test_batches_do_not_matter(texts: list[str], seed: int, has_spaces: bool) -> None:
+    segmenter = random_segmenter(seed, has_spaces=has_spaces)
+    codes = [code_points(text) for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CHARACTERS", "TOKENS"):
+            patch.setattr(model_module, name, 8)
+        for name in ("CHARACTER_CONTEXT", "TOKEN_CONTEXT"):
+            patch.setattr(model_module, name, 3)
+        together = segmenter.split(codes)
+        patch.setattr(model_module, "GROUP", 10)
+        assert segmenter.split(codes) == together
+        assert [segmenter.split([single])[0] for single in codes] == together
+        # nothing is lost, and no token is empty or holds whitespace that it may not
+        for text, spans in zip(texts, together, strict=True):
+            tokens = [text[b:e] for b, e in zip(spans.begins, spans.ends, strict=True)]
+            assert "".join("".join(tokens).split()) == "".join(text.split())
+            assert all(token == token.strip() != "" for token in tokens)
+            assert has_spaces or all(len(token.split()) == 1 for token in tokens)
+            assert spans.sentence_ends[-1] == len(tokens)
+            assert all(begin < end for begin, end in pairwise([0, *spans.sentence_ends]))
+
+
+@pytest.mark.parametrize("has_spaces", [False, True])
+def test_a_word_without_end_is_cut(has_spaces: bool) -> None:
+    segmenter = random_segmenter(has_spaces=has_spaces)
+    segmenter.weights["token_ends.bias"][:] = -100.0  # never an end
+    spans = segmenter.split([code_points("a" * 2500 + " b" * 10)])[0]
+    first = [(0, MAX_WORD), (MAX_WORD, 2 * MAX_WORD)]
+    found = list(zip(spans.begins, spans.ends, strict=True))
+    assert found[:2] == first
+    assert found[2] == ((2000, 2520) if has_spaces else (2000, 2500))
+    assert len(found) == (3 if has_spaces else 13)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 9), st.integers(0, 4))
+def test_windows_hold_each_place_once(lengths: list[int], size: int, context: int) -> None:
+    windows = Windows.over(np.array(lengths), size, context)
+    bounds = np.cumsum([0, *lengths]).tolist()
+    assert windows.places()[windows.used()].tolist() == list(range(bounds[-1]))
+    for begin, end, read_begin, read_end in zip(
+        windows.begins.tolist(), windows.ends.tolist(),
+        windows.read_begins.tolist(), windows.read_ends.tolist(), strict=True,
+    ):  # fmt: skip
+        low = max(bound for bound in bounds if bound <= begin)
+        high = min(bound for bound in bounds if bound >= end)
+        assert low < high == min(bound for bound in bounds if bound > begin)
+        assert (read_begin, read_end) == (max(low, begin - context), min(high, end + context))
+        assert end - begin <= size + 2 * context
+    groups = list(windows.groups(7))
+    assert np.concatenate([group.begins for group in groups]).tolist() == windows.begins.tolist()
+
+
+def test_multiword_tokens_are_split() -> None:
+    segmenter = random_segmenter()
+    segmenter.weights["decisions.bias"][:] = (-100.0, 100.0)  # no sentence ends; all are several
+    sentence = next(segmenter.segment(["Du hat can't"]))
+    tokens = [line.split("\t")[:2] for _, line in sentence.extras]
+    forms = [row[1] for row in sentence.rows]
+    if ["1-2", "Du"] in tokens:
+        assert forms[:2] == ["De", "le"]
+    assert all(SPLITTER.split(form) is not None for _, form in tokens)
+
+
+def saved(segmenter: Segmenter, path: Path) -> Path:
+    save_model(path, segmenter, scores={"dev_mean": 1.0}, data={"words": 2})
+    return path
+
+
+def test_a_saved_segmenter_is_the_same(tmp_path: Path) -> None:
+    segmenter = random_segmenter(5, has_spaces=True)
+    loaded = checkpoint.load(saved(segmenter, tmp_path / "s"))
+    text = "the hat, du b\u00e9\u0301te. can't a\n\n\u4e2d ab" * 5
+    before, after = ([s.to_conllu() for s in each.segment([text])] for each in (segmenter, loaded))
+    assert before == after
+    assert "F1 in percent" in (tmp_path / "s" / "README.md").read_text()
+
+
+def test_a_damaged_segmenter_is_refused(tmp_path: Path) -> None:
+    path = saved(random_segmenter(), tmp_path / "s")
+    header = checkpoint.read_header(path)
+    header.config["model"]["token_units"] = 5
+    checkpoint.amend(path, header, "")
+    with pytest.raises(ModelError, match="does not fit its own description"):
+        checkpoint.load(path)
