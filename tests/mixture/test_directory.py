@@ -17,9 +17,12 @@ import seqtool
 from seqtool import checkpoint, storage
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.errors import ModelError, OutputError
+from seqtool.mixture.cache import CacheModel
+from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.directory import load_model, save_model
 from seqtool.mixture.model import MixedModel
 
+CACHE: dict[str, Any] = {"kind": "cache", "weight": 1.0, "settings": {}}
 BLOCK = np.array([2, 3, 1, 0, 2, 1, 1], dtype=np.int32)
 
 
@@ -55,6 +58,21 @@ def test_round_trip(runs: Path) -> None:
     parts = [seqtool.load(runs / name) for name in ("one", "two")]
     assert log_probs(loaded) == log_probs(MixedModel(parts, [0.25, 0.75]))
     assert log_probs(parts[0]) != log_probs(parts[1])
+
+
+def test_a_cache_is_found_again(runs: Path) -> None:
+    parts = [seqtool.load(runs / name) for name in ("one", "two")]
+    cache = CacheModel(parts[0], CacheConfig(window=3, theta=0.7, decay=0.1))
+    model = MixedModel([*parts, cache], [0.25, 0.25, 0.5])
+    save_model(runs / "cached", model, [runs / "one", runs / "two"])
+    loaded = seqtool.load(runs / "cached")
+    assert log_probs(loaded) == log_probs(model)
+    assert loaded.names[2] == f"cache of {runs / 'one'}"
+    assert [dict(found.settings) for found in loaded.adaptations] == [
+        {"window": 3, "theta": 0.7, "decay": 0.1}
+    ]
+    card = (runs / "cached" / "README.md").read_text()
+    assert "| window 3, theta 0.7, decay 0.1 | cache | 0.5000 |" in card
 
 
 def test_the_directory_refers_to_its_parts(runs: Path) -> None:
@@ -159,6 +177,10 @@ def test_a_part_whose_replacement_was_cut_off(runs: Path) -> None:
         {"1": "one", "2": "two"},
         {"1": {"path": "../one", "sha256": "0"}},
         {"1": {"path": "../one", "sha256": "0", "weight": "much"}},
+        {"1": CACHE},
+        {"1": CACHE, "2": CACHE},
+        {"1": {**CACHE, "settings": {"window": 0}}},
+        {"1": {**CACHE, "settings": {"window": 9, "theta": 1.0, "depth": 2}}},
     ],
 )
 def test_a_header_made_by_other_means(runs: Path, parts: Any) -> None:
