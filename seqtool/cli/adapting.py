@@ -1,155 +1,18 @@
-"""Models that learn from the text they are measured on: the options, and what is shown of them."""
+"""Models that learn from the text they are measured on: how they are made, and what is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import note
 
 if TYPE_CHECKING:
+    from seqtool.cli.adapting_options import Adapting
     from seqtool.language_model import LanguageModel
-    from seqtool.mixture.config import FreeConfig
     from seqtool.neural_lm.dynamic_tuning import DynamicTuning
     from seqtool.perplexity import Adaptation
-
-CacheOption = Annotated[
-    bool,
-    typer.Option(
-        "--cache",
-        help="Mix in a cache: the words that the text itself used last, those in a like state of "
-        "the network above all. It adapts to the text that is measured.",
-    ),
-]
-CacheWindowOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Tokens that the cache remembers.")
-]
-CacheThetaOption = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="X", help="How much more a word counts whose state is alike."),
-]
-CacheDecayOption = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="X", help="A word fades by exp(-X) with each token after it."),
-]
-CacheLambdaOption = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, metavar="X", help="The share of the cache in the mixture."),
-]
-DynamicOption = Annotated[
-    bool,
-    typer.Option(
-        "--dynamic",
-        help="Dynamic evaluation: a neural model goes on learning from the text that is measured, "
-        "each piece after it was scored. The model on disk stays as it is.",
-    ),
-]
-DynamicStatsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT",
-        help="The training text, from which the size of gradients is taken; "
-        "the corpus of the training run if not given.",
-    ),
-]
-DynamicStatsTokensOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="How many of its first tokens are read.")
-]
-DynamicRateOption = Annotated[
-    float | None, typer.Option(metavar="X", help="Learning rate of dynamic evaluation.")
-]
-DynamicDecayOption = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="X", help="How fast the weights go back to the trained ones."),
-]
-DynamicSegmentOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Tokens between two steps of learning.")
-]
-
-
-@dataclass(frozen=True)
-class Adapting:
-    """What the options say.
-
-    Attributes:
-        cache: settings of a cache, free where not given; None for no cache.
-        weight: of the cache in the mixture, if it is given.
-        dynamic: settings of dynamic evaluation that are given; None to leave it.
-        statistics: the text that the size of gradients is taken from, if it is given.
-    """
-
-    cache: FreeConfig | None = None
-    weight: float | None = None
-    dynamic: dict[str, Any] | None = None
-    statistics: str | None = None
-
-    @property
-    def dynamic_is_free(self) -> bool:
-        """Whether there is something to tune of dynamic evaluation."""
-        return self.dynamic is not None and not {"rate", "decay"} <= set(self.dynamic)
-
-
-def parse_adapting(
-    *,
-    cache: bool,
-    window: int | None,
-    theta: float | None,
-    decay: float | None,
-    weight: float | None,
-    dynamic: bool,
-    statistics: str | None,
-    statistics_tokens: int | None,
-    rate: float | None,
-    dynamic_decay: float | None,
-    segment: int | None,
-    reset_state: bool,
-) -> Adapting:
-    """Return what the options say, checked before a model is opened.
-
-    Raises:
-        ConfigError: an option of something that was not asked for, or an impossible value.
-    """
-    from seqtool.errors import ConfigError
-    from seqtool.mixture.config import FreeConfig
-
-    of_cache = {"window": window, "theta": theta, "decay": decay, "lambda": weight}
-    of_dynamic = {
-        "stats": statistics,
-        "stats-tokens": statistics_tokens,
-        "rate": rate,
-        "decay": dynamic_decay,
-        "segment": segment,
-    }
-    for switch, is_on, options in (("cache", cache, of_cache), ("dynamic", dynamic, of_dynamic)):
-        for name, value in options.items():
-            if value is not None and not is_on:
-                raise ConfigError(
-                    f"--{switch}-{name} is for --{switch}", hint=f"add --{switch}, or drop it"
-                )
-    for switch, is_on in (("cache", cache), ("dynamic", dynamic)):
-        if is_on and reset_state:
-            raise ConfigError(
-                f"--{switch} learns from the text, but --reset-state forgets it with each sentence",
-                hint="drop one of the two",
-            )
-    if rate is not None and not rate > 0:
-        raise ConfigError(f"--dynamic-rate is {rate:g}", hint="give a learning rate above 0")
-    settings = {
-        "statistics_tokens": statistics_tokens,
-        "rate": rate,
-        "decay": dynamic_decay,
-        "segment": segment,
-    }
-    return Adapting(
-        FreeConfig(window, theta, decay) if cache else None,
-        weight,
-        {name: value for name, value in settings.items() if value is not None} if dynamic else None,
-        statistics,
-    )
 
 
 def make_dynamic(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.adapting import (
+from seqtool.cli.adapting import adaptation_rows, make_dynamic
+from seqtool.cli.adapting_options import (
     CacheDecayOption,
     CacheLambdaOption,
     CacheOption,
@@ -20,8 +21,6 @@ from seqtool.cli.adapting import (
     DynamicSegmentOption,
     DynamicStatsOption,
     DynamicStatsTokensOption,
-    adaptation_rows,
-    make_dynamic,
     parse_adapting,
 )
 from seqtool.cli.mixing import (

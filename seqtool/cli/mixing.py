@@ -14,7 +14,7 @@ import typer
 from seqtool.cli.options import default_model
 
 if TYPE_CHECKING:
-    from seqtool.cli.adapting import Adapting
+    from seqtool.cli.adapting_options import Adapting
     from seqtool.language_model import LanguageModel, LMEvaluation
     from seqtool.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.neural_lm.dynamic_tuning import DynamicTuning

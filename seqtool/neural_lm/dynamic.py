@@ -40,12 +40,12 @@ STATISTICS_STREAMS = 100  # as Krause et al.
 class DynamicConfig(Config):
     """How fast a network learns from the text that it is measured on."""
 
-    rate: float = setting(5e-5, "learning rate of each step", above=0)
-    decay: float = setting(0.002, "how fast the weights go back to the trained ones", minimum=0)
-    segment: int = setting(5, "tokens between two steps", minimum=1)
+    rate: float = setting(1e-4, "learning rate of each step", above=0)
+    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
+    segment: int = setting(20, "tokens between two steps", minimum=1)
     epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
     statistics_tokens: int = setting(
-        500_000,
+        200_000,
         "tokens of the training text that the size of the gradients is taken from",
         minimum=1,
     )

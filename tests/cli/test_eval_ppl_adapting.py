@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,9 @@ from toy_networks import save_lm
 
 from seqtool.cli import models as opening
 from seqtool.corpora.prepared import PrepareConfig, prepare
+from seqtool.mixture.config import WEIGHT, CacheConfig
 from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.neural_lm.dynamic import DynamicConfig
 from seqtool.neural_lm.train import RunRecord
 
 Run = Callable[..., Any]
@@ -129,7 +132,7 @@ def test_dynamic_evaluation(seqtool: Run) -> None:
     assert content["perplexity"] < static["perplexity"]
     (told,) = content["adapts_on_text"]
     assert told.pop("statistics_tokens") > 50
-    assert told == {"kind": "dynamic", "model": "net", "rate": RATE, "decay": 0.002, "segment": 3}
+    assert told == {"kind": "dynamic", "model": "net", "rate": RATE, "decay": 0.008, "segment": 3}
     assert "adapts_on_text" not in static
     # the training text itself, of which the corpus holds 80%
     named = seqtool("eval-ppl", "tune.txt", "-m", "net", *options, "--dynamic-stats", "corpus")
@@ -141,7 +144,7 @@ def test_dynamic_evaluation_is_tuned(seqtool: Run) -> None:
     options = ("--dynamic", "--dynamic-rate", RATE, "--tune", "tune.txt")
     result = seqtool("eval-ppl", "text.txt", "-m", "net", *options)
     assert result.code == 0
-    assert "dynamic: rate 0.0002, decay 0.002: perplexity " in result.stderr
+    assert "dynamic: rate 0.0002, decay 0.008: perplexity " in result.stderr
     (row,) = [line for line in result.stdout.splitlines() if line.startswith("  dynamic ")]
     assert "settings on the first 40 tokens of tune.txt, perplexity" in row
     same = seqtool("eval-ppl", "tune.txt", "-m", "net", *options, "--json")
@@ -221,3 +224,21 @@ def test_models_that_cannot(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert unknown.stderr.startswith("error: net: the run's record, which names the training text")
     monkeypatch.setattr(opening, "open_language_model", lambda *_, **__: two_words())
     assert seqtool("eval-ppl", "text.txt", "-m", "toy", "--cache").code == 0
+
+
+def test_the_help_tells_the_defaults(seqtool: Run) -> None:
+    text = " ".join(seqtool("eval-ppl", "--help").stdout.replace("│", " ").split())
+    defaults: dict[str, float] = {
+        **{f"cache-{name}": value for name, value in vars(CacheConfig()).items()},
+        "cache-lambda": WEIGHT,
+        "dynamic-rate": DynamicConfig().rate,
+        "dynamic-decay": DynamicConfig().decay,
+        "dynamic-segment": DynamicConfig().segment,
+        "dynamic-stats-tokens": DynamicConfig().statistics_tokens,
+    }
+    for name, value in defaults.items():
+        help_of_option = text.partition(f" --{name} ")[2].partition(" --")[0]
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:g}"
+        assert re.search(rf"; {shown} if (neither given nor tuned|not given)\.", help_of_option), (
+            name
+        )
