@@ -28,7 +28,7 @@ from seqtool.parsing.states import Ints, Labels
 
 KIND = "parser"
 CHUNK_WORDS = 1 << 13  # words parsed together: enough sentences to fill the lanes to the end
-TABLE_BYTES = 96 << 20  # of the products of lexical types; all are dropped when there are more
+TABLE_BYTES = 192 << 20  # of the products of types; all are dropped when there are more
 VOCABULARY = "vocabulary.json"
 
 Tree = tuple[list[int], list[str]]
