@@ -50,6 +50,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "ngram": "seqtool.ngram.model:load_model",
         "parser": "seqtool.parsing.models:load_model",
         "segmenter": "seqtool.parsing.segmentation.model:load_model",
+        "tagger": "seqtool.parsing.tagging.model:load_model",
     },
 )
 
@@ -62,6 +63,7 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 _TRAINERS = {
     "parser": "train-parser",
     "segmenter": "train-segmenter",
+    "tagger": "train-tagger",
 }
 
 # from this size on, SHA-256 would be what opening a model waits for

@@ -56,13 +56,23 @@ MAY_IMPORT_TORCH = (
     "neural_lm",
     "parsing.encoder",
     "parsing.network",
+    "parsing.runs",
     "parsing.segmentation.network",
     "parsing.segmentation.task",
     "parsing.segmentation.train",
+    "parsing.tagging.jackknife",
+    "parsing.tagging.network",
+    "parsing.tagging.task",
+    "parsing.tagging.train",
     "parsing.task",
     "parsing.train",
 )
-NEVER_IMPORTS_TORCH = ("neural_lm.config", "parsing.config", "parsing.segmentation.config")
+NEVER_IMPORTS_TORCH = (
+    "neural_lm.config",
+    "parsing.config",
+    "parsing.segmentation.config",
+    "parsing.tagging.config",
+)
 MAY_IMPORT_RICH = ("progress", "cli", "parsing.render")
 MAY_IMPORT_TYPER = ("cli",)
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "generate": "seqtool.cli.generate:generate",
     "train-segmenter": "seqtool.cli.train_segmenter:train_segmenter",
     "segment": "seqtool.cli.segment:segment",
+    "train-tagger": "seqtool.cli.train_tagger:train_tagger",
+    "tag": "seqtool.cli.tag:tag",
     "train-parser": "seqtool.cli.train_parser:train_parser",
     "parse": "seqtool.cli.parse:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",

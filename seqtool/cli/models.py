@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from seqtool.language_model import LanguageModel
     from seqtool.parsing.models import Parser
     from seqtool.parsing.segmentation.model import Segmenter
+    from seqtool.parsing.tagging.model import Tagger
 
 
 def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
@@ -51,6 +52,23 @@ def open_parser(path: Path) -> Parser:
             "is no parser", hint="choose one that train-parser made, with -m", path=path
         )
     return cast("Parser", model)
+
+
+def open_tagger(path: Path) -> Tagger:
+    """Open the tagger at `path`.
+
+    Raises:
+        ModelError: there is no model, it is damaged, or it is no tagger.
+    """
+    from seqtool import checkpoint
+    from seqtool.errors import ModelError
+
+    model = checkpoint.load(path)
+    if not hasattr(model, "tag_stream"):
+        raise ModelError(
+            "is no tagger", hint="choose one that train-tagger made, with -m", path=path
+        )
+    return cast("Tagger", model)
 
 
 def open_segmenter(path: Path) -> Segmenter:

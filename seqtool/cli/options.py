@@ -44,6 +44,7 @@ DEFAULT_MODELS = {
     "ngram": ("runs/ngram", "seqtool ngram train"),
     "parser": ("runs/parser", "seqtool train-parser"),
     "segmenter": ("runs/segmenter", "seqtool train-segmenter"),
+    "tagger": ("runs/tagger", "seqtool train-tagger"),
 }
 
 # options of several numbers, which may be apart by spaces or by commas

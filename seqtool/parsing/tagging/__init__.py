@@ -1,0 +1,1 @@
+"""Tags and lemmas: UPOS, XPOS and FEATS by a bidirectional LSTM, lemmas by edit scripts."""

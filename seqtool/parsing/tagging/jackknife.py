@@ -1,0 +1,95 @@
+"""Jackknifing: a treebank with the tags and lemmas that a tagger gives words it has not seen.
+
+What reads predicted tags later is trained on such ones; on gold tags it would learn to trust them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqtool import checkpoint
+from seqtool.config import from_dict
+from seqtool.corpora.sentence import Sentence
+from seqtool.errors import ConfigError, counted
+from seqtool.parsing.tagging.config import TaggerConfig, preset
+from seqtool.parsing.tagging.gold import prepare_data
+from seqtool.parsing.tagging.task import TaggerTask
+from seqtool.parsing.tagging.train import fingerprint
+from seqtool.progress import Event
+from seqtool.training import train
+from seqtool.training_run import complete
+
+FOLDS = 5
+EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
+
+
+def fold_config(**training: Any) -> TaggerConfig:
+    """The settings of a fold's tagger, `fast` and short; others of the training loop are added."""
+    base = preset("fast")
+    base["training"] |= {"epochs": EPOCHS, **training}
+    return from_dict(TaggerConfig, base)
+
+
+def jackknifed(
+    sentences: Sequence[Sentence],
+    directory: str | Path,
+    config: TaggerConfig | None = None,
+    *,
+    folds: int = FOLDS,
+    device: str = "cpu",
+    command: str = "train-parser",
+    on_event: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[int], bool] | None = None,
+) -> list[Sentence]:
+    """Return copies of sentences whose UPOS, XPOS, FEATS and lemmas are predicted.
+
+    Sentence i, from 0, is tagged by a tagger of all sentences but those of fold i % folds. The same
+    sentences and settings give the same tags. Called again after an interruption, it goes on where
+    it stopped, with the same result.
+
+    Args:
+        sentences: with tags and lemmas.
+        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
+        config: of the taggers; `fold_config()` if not given.
+        folds: how many taggers are trained.
+        device: torch device.
+        command: what the hint of an interrupted run names, with the directory above `directory`.
+        on_event: called with every event of the runs.
+        should_stop: asked with the step number of a run before each step; True interrupts.
+
+    Raises:
+        Interrupted: it was stopped; the state is saved.
+        ConfigError: fewer sentences than folds, or fewer than two folds.
+        DataError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    if folds < 2 or len(sentences) < folds:
+        raise ConfigError(
+            f"{counted(len(sentences), 'sentence')} cannot be split into {folds} folds",
+            hint="give a larger treebank, or 2 folds or more",
+        )
+    directory = Path(directory)
+    config = config or fold_config()
+    tagged = [
+        dataclasses.replace(item, rows=[list(row) for row in item.rows]) for item in sentences
+    ]
+    for fold in range(folds):
+        output = directory / f"fold-{fold}"
+        output.mkdir(parents=True, exist_ok=True)
+        others = [item for number, item in enumerate(sentences) if number % folds != fold]
+        data = prepare_data(others, sentences[fold::folds], config.model)
+        events = train(
+            TaggerTask(config, data, device=device),
+            config.training,
+            output,
+            device=device,
+            fingerprint=fingerprint(config, data),
+            resume=True,
+            should_stop=should_stop,
+        )
+        complete(events, directory.parent, command, on_event=on_event)
+        for _ in checkpoint.load(output).tag_stream(tagged[fold::folds], retag=True):
+            pass
+    return tagged

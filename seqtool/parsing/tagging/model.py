@@ -1,0 +1,340 @@
+"""The tagger and lemmatizer at work: `Tagger`, without torch; its directory, of kind "tagger"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from threadpoolctl import ThreadpoolController
+
+import seqtool
+from seqtool import checkpoint, storage
+from seqtool.checkpoint import Header
+from seqtool.config import from_dict, to_dict
+from seqtool.corpora.conllu import Broken
+from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.parsing.features import SymbolTable
+from seqtool.parsing.hidden_layer import Floats
+from seqtool.parsing.recurrence import Recurrence
+from seqtool.parsing.states import Ints
+from seqtool.parsing.tagging.bundles import COLUMNS, Bundles, values_there
+from seqtool.parsing.tagging.characters import Characters
+from seqtool.parsing.tagging.config import KIND, ModelConfig, TaggerConfig
+from seqtool.parsing.tagging.filters import best_bundles
+from seqtool.parsing.tagging.forms import Forms
+from seqtool.parsing.tagging.lemmas import Lemmas
+
+CHUNK_WORDS = 1 << 12  # words read together
+VOCABULARY = "vocabulary.json"
+_ENCODER = "encoder."
+
+
+class Tagger:
+    """A trained tagger and lemmatizer.
+
+    Args:
+        config: all settings.
+        symbols: of forms and their affixes.
+        characters: those that are known.
+        bundles: of tags.
+        lemmas: what was learnt of them.
+        weights: the arrays of `network.TaggerNetwork`, by their names there.
+    """
+
+    kind = KIND
+
+    def __init__(
+        self,
+        config: TaggerConfig,
+        symbols: SymbolTable,
+        characters: Characters,
+        bundles: Bundles,
+        lemmas: Lemmas,
+        weights: Mapping[str, Floats],
+    ) -> None:
+        self.config, self.bundles, self.lemmas, self.weights = config, bundles, lemmas, weights
+        self.forms = Forms(symbols, characters, weights)
+        self._recurrence = Recurrence(
+            {
+                name.removeprefix(_ENCODER): array
+                for name, array in weights.items()
+                if name.startswith(_ENCODER)
+            }
+        )
+        self._threads = ThreadpoolController()
+        # of forms' vectors, and of states
+        split = config.model.lexical_size + config.model.num_filters
+        self._values = _split(weights["values.weight"], split)
+        self._lemma_words = _split(weights["lemma_words.weight"], split)
+        self._scripts = np.ascontiguousarray(weights["scripts.weight"].T)
+
+    def scores(self, sentences: Sequence[Sentence]) -> tuple[Floats, Floats, Floats, Ints]:
+        """What is computed of words, those of one sentence after another.
+
+        Returns:
+            The scores of the columns' values [T, values of all], the states [T, 2H], the vectors of
+            the distinct forms [U, D], and which of them each word has [T].
+        """
+        numbers = self.forms.numbers([row[FORM] for item in sentences for row in item.rows])
+        present, inverse = np.unique(numbers, return_inverse=True)
+        places = inverse.astype(np.int32)
+        vectors = self.forms.vectors(present)
+        lengths = np.asarray([len(sentence) for sentence in sentences], np.int32)
+        by_step, words = self._recurrence.states(vectors, places, lengths)
+        states = np.empty_like(by_step)
+        states[words] = by_step
+        of_vectors, of_states = self._values
+        scores = states @ of_states
+        scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
+        return scores, states, vectors, places
+
+    def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
+        """Give the words of sentences UPOS, XPOS, FEATS and lemmas.
+
+        What is there already is kept, and what is predicted agrees with it where it can: see
+        `bundles.values_there`. A word has no lemma if that is `_`.
+
+        Args:
+            sentences: are changed.
+            retag: predict everything, whatever is there.
+        """
+        sentences = [sentence for sentence in sentences if sentence.rows]
+        if not sentences:
+            return
+        rows = [row for sentence in sentences for row in sentence.rows]
+        there = np.full((len(rows), len(COLUMNS)), -1, np.int32)
+        if not retag:
+            values = self.bundles.values
+            there = np.concatenate([values_there(item.rows, values) for item in sentences])
+        # on several threads, products as small as these take longer
+        with self._threads.limit(limits=1, user_api="blas"):
+            scores, states, vectors, places = self.scores(sentences)
+            best = np.empty(len(rows), np.int32)
+            best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
+            _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
+            self._write_lemmas(rows, best, states, vectors, places, retag=retag)
+
+    def _write_lemmas(
+        self,
+        rows: Sequence[list[str]],
+        best: Ints,
+        states: Floats,
+        vectors: Floats,
+        places: Ints,
+        *,
+        retag: bool,
+    ) -> None:
+        open_words: list[int] = []
+        choices: list[Sequence[str]] = []
+        met = self.lemmas.met
+        for word, row in enumerate(rows):
+            if row[LEMMA] != "_" and not retag:
+                continue
+            lemmas = met(row[FORM], row[UPOS])
+            if len(lemmas) == 1:
+                row[LEMMA] = lemmas[0]
+            else:
+                open_words.append(word)
+                choices.append(lemmas)
+        if not open_words:
+            return
+        of_vectors, of_states = self._lemma_words
+        hidden = states[open_words] @ of_states + vectors[places[open_words]] @ of_vectors
+        hidden += self.weights["lemma_words.bias"]
+        hidden += self.weights["lemma_bundles.weight"][best[open_words]]
+        np.maximum(hidden, 0.0, out=hidden)
+        scores = hidden @ self._scripts + self.weights["scripts.bias"]
+        for place, (word, lemmas) in enumerate(zip(open_words, choices, strict=True)):
+            rows[word][LEMMA] = self.lemmas.choose(rows[word][FORM], lemmas, scores[place])
+
+    def tag_stream(
+        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        """Tag sentences in chunks; broken ones pass through in their places."""
+        chunk: list[Sentence | Broken] = []
+        num_words = 0
+        for item in items:
+            chunk.append(item)
+            if isinstance(item, Sentence):
+                num_words += len(item)
+            if num_words >= CHUNK_WORDS:
+                self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
+                yield from chunk
+                chunk, num_words = [], 0
+        self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
+        yield from chunk
+
+
+def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
+    """Weights [O, D + 2H] as [D, O] and [2H, O]."""
+    return (
+        np.ascontiguousarray(weights[:, :width].T),
+        np.ascontiguousarray(weights[:, width:].T),
+    )
+
+
+def _write_tags(
+    sentences: Sequence[Sentence], bundles: Sequence[tuple[str, str, str]], *, retag: bool
+) -> None:
+    """Write the tags of words, but not over those that are there unless `retag`."""
+    begin = 0
+    for sentence in sentences:
+        of_words = bundles[begin : begin + len(sentence)]
+        begin += len(sentence)
+        if retag:
+            for row, bundle in zip(sentence.rows, of_words, strict=True):
+                row[UPOS : FEATS + 1] = bundle
+            continue
+        missing = [column for column in (XPOS, FEATS) if set(sentence.column(column)) == {"_"}]
+        for row, bundle in zip(sentence.rows, of_words, strict=True):
+            if row[UPOS] == "_":
+                row[UPOS] = bundle[0]
+            for column in missing:
+                row[column] = bundle[column - UPOS]
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_characters: int, bundles: Bundles, num_scripts: int
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
+    units, width = config.encoder_size, config.lexical_size + config.num_filters
+    shapes: dict[str, tuple[int, ...]] = {
+        "lexical.weight": (num_lexical, config.lexical_size),
+        "characters.embedding.weight": (num_characters, config.character_size),
+        "characters.filters.weight": (
+            config.num_filters,
+            config.character_size,
+            config.filter_width,
+        ),
+        "characters.filters.bias": (config.num_filters,),
+        "values.weight": (bundles.num_values, width + 2 * units),
+        "values.bias": (bundles.num_values,),
+        "lemma_words.weight": (config.lemma_size, width + 2 * units),
+        "lemma_words.bias": (config.lemma_size,),
+        "lemma_bundles.weight": (len(bundles), config.lemma_size),
+        "scripts.weight": (num_scripts, config.lemma_size),
+        "scripts.bias": (num_scripts,),
+    }
+    for layer in range(config.encoder_layers):
+        num_inputs = 2 * units if layer else width
+        for direction in ("forwards", "backwards"):
+            name = f"encoder.layers.{layer}.{direction}"
+            shapes |= {
+                f"{name}.weight_ih_l0": (4 * units, num_inputs),
+                f"{name}.weight_hh_l0": (4 * units, units),
+                f"{name}.bias_ih_l0": (4 * units,),
+                f"{name}.bias_hh_l0": (4 * units,),
+            }
+    return shapes
+
+
+def save_model(
+    directory: Path,
+    tagger: Tagger,
+    *,
+    scores: Mapping[str, float],
+    data: Mapping[str, Any],
+    command: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a tagger as a model directory."""
+    header = Header(
+        kind=KIND,
+        config=to_dict(tagger.config),
+        tokenizer={},
+        scores=dict(scores),
+        data=dict(data),
+        command=command,
+        num_parameters=sum(array.size for array in tagger.weights.values()),
+        versions=dict(versions or {}),
+    )
+    vocabulary = {
+        "lexical": tagger.forms.symbols.to_json(),
+        "characters": tagger.forms.characters.known,
+        "bundles": tagger.bundles.to_json(),
+        "lemmas": tagger.lemmas.to_json(),
+    }
+
+    def fill(target: Path) -> None:
+        storage.write_json(target / VOCABULARY, vocabulary)
+        weights = {name: np.ascontiguousarray(array) for name, array in tagger.weights.items()}
+        save_file(weights, target / checkpoint.WEIGHTS)
+
+    checkpoint.save(directory, header, model_card(header), fill)
+
+
+def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagger:
+    """Open the tagger in a model directory; it works on the CPU, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
+    checkpoint.verify(directory, header)
+    try:
+        config = from_dict(TaggerConfig, header.config)
+        vocabulary = storage.read_object(directory / VOCABULARY)
+        symbols = SymbolTable.from_json(vocabulary["lexical"])
+        characters = Characters(vocabulary["characters"])
+        bundles = Bundles.from_json(vocabulary["bundles"])
+        lemmas = Lemmas.from_json(vocabulary["lemmas"])
+        weights = load_file(directory / checkpoint.WEIGHTS)
+        sizes = symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
+        shapes = weight_shapes(config.model, *sizes)
+        if {name: array.shape for name, array in weights.items()} != shapes:
+            raise ValueError("arrays of other shapes")
+        return Tagger(config, symbols, characters, bundles, lemmas, weights)
+    except (
+        ConfigError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        SafetensorError,
+    ) as error:
+        raise ModelError(
+            "the tagger does not fit its own description", hint="train it again", path=directory
+        ) from error
+
+
+def model_card(header: Header) -> str:
+    """Return the README.md of a tagger: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    scores = [
+        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
+    ]
+    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
+    layers = counted(model["encoder_layers"], "layer")
+    return "\n".join(
+        [
+            "# A tagger and lemmatizer",
+            "",
+            f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
+            f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
+            f"lemmas by edit scripts. Made by seqtool {seqtool.__version__}.",
+            "",
+            "| score | value |",
+            "| --- | --- |",
+            *scores,
+            "",
+            "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
+            "FEATS are all right.",
+            "",
+            "| data | |",
+            "| --- | --- |",
+            *counts,
+            "",
+            "Made by:",
+            "",
+            f"    {header.command or 'train_tagger (Python)'}",
+            "",
+            "Use it:",
+            "",
+            "    seqtool tag FILE.conllu -m THIS_DIRECTORY",
+            "",
+        ]
+    )

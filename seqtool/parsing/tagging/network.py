@@ -1,0 +1,115 @@
+"""The network of tags and lemmas, for training.
+
+Dimensions: U forms, L characters of the longest, C width of a character's vector, F filters, S
+lexical symbols of a form, D width of a form's vector, T words, H units of a direction, O values of
+all columns together, B bundles, M hidden units of the lemmatizer, E edit scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqtool.parsing.encoder import ContextEncoder
+from seqtool.parsing.features import PAD as NO_SYMBOL
+from seqtool.parsing.tagging.characters import PAD
+from seqtool.parsing.tagging.config import ModelConfig
+
+Noise = Callable[[Tensor], Tensor]
+
+
+class CharacterNetwork(nn.Module):
+    """Filters over the characters of a form, the strongest answer of each (Ma & Hovy 2016).
+
+    Args:
+        config: its sizes.
+        num_symbols: of characters.
+    """
+
+    def __init__(self, config: ModelConfig, num_symbols: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_symbols, config.character_size, padding_idx=PAD)
+        self.filters = nn.Conv1d(
+            config.character_size,
+            config.num_filters,
+            config.filter_width,
+            padding=config.filter_width // 2,
+        )
+
+    def forward(self, symbols_UL: Tensor) -> Tensor:
+        """Return the vectors of forms, [U, F]."""
+        answers_UFL = self.filters(self.embedding(symbols_UL).transpose(1, 2))
+        beyond_U1L = (symbols_UL == PAD).unsqueeze(1)
+        strongest_UF: Tensor = answers_UFL.masked_fill(beyond_U1L, -torch.inf).amax(2)
+        return strongest_UF.relu()
+
+
+class TaggerNetwork(nn.Module):
+    """A bidirectional LSTM over vectors of forms, with two readers of its states.
+
+    The scores of a column's values are linear in the states and in the form's own vector; the
+    score of a bundle is the sum of its values' scores. The lemmatizer has one hidden layer, which
+    looks at the bundle too. The names of the weights are those of the model's file.
+
+    Args:
+        config: its sizes.
+        num_lexical, num_characters: symbols of forms.
+        num_values: of all columns together.
+        num_bundles: how many.
+        num_scripts: edit scripts.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_lexical: int,
+        num_characters: int,
+        num_values: int,
+        num_bundles: int,
+        num_scripts: int,
+    ) -> None:
+        super().__init__()
+        self.lexical = nn.EmbeddingBag(
+            num_lexical, config.lexical_size, mode="sum", padding_idx=NO_SYMBOL
+        )
+        self.characters = CharacterNetwork(config, num_characters)
+        width = config.lexical_size + config.num_filters
+        self.encoder = ContextEncoder(width, config.encoder_size, config.encoder_layers)
+        self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
+        self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
+        self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
+        self.scripts = nn.Linear(config.lemma_size, num_scripts)
+        nn.init.normal_(self.lexical.weight, std=0.03)
+        nn.init.normal_(self.characters.embedding.weight, std=0.2)
+        nn.init.normal_(self.lemma_bundles.weight, std=0.2)
+        with torch.no_grad():
+            self.lexical.weight[NO_SYMBOL] = 0.0
+            self.characters.embedding.weight[PAD] = 0.0
+
+    def vectors(self, lexical_US: Tensor, characters_UL: Tensor) -> Tensor:
+        """Return the vectors of forms, [U, D]."""
+        return torch.cat((self.lexical(lexical_US), self.characters(characters_UL)), 1)
+
+    def states(self, inputs_TD: Tensor, lengths: Tensor, between: Noise, after: Noise) -> Tensor:
+        """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
+
+        Args:
+            inputs_TD: the vectors of words, one sentence after another.
+            lengths: words of each sentence.
+            between: is applied to what the layers after the first one read.
+            after: is applied to the states.
+        """
+        return torch.cat((inputs_TD, after(self.encoder(inputs_TD, lengths, between))), 1)
+
+    def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:
+        """Return the scores of edit scripts, [T, E], of words with these bundles."""
+        hidden_TM = (self.lemma_words(states_TX) + self.lemma_bundles(bundles_T)).relu()
+        scores_TE: Tensor = self.scripts(noise(hidden_TM))
+        return scores_TE
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights as the model's file holds them."""
+        return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}

@@ -1,0 +1,215 @@
+"""Tags and lemmas as a task of the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seqtool import runtime
+from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
+from seqtool.parsing.tagging.config import TaggerConfig
+from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
+from seqtool.parsing.tagging.model import Tagger, save_model
+from seqtool.parsing.tagging.network import TaggerNetwork
+
+AVERAGE_EVERY = 4  # steps between updates of the average
+POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
+
+
+class TaggerTask:
+    """The choice of tags and edit scripts, for `seqtool.training.train`.
+
+    Args:
+        config: all settings.
+        data: what is learnt from.
+        device: torch device of the network.
+        command: what the user typed, for the model card.
+    """
+
+    items = "words"
+    score = "dev_tags"
+    larger_is_better = True
+
+    def __init__(
+        self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
+    ) -> None:
+        self.config, self._data, self._device, self._command = config, data, device, command
+        runtime.seed_everything(config.training.seed)
+        bundles = data.bundles
+        self.module = TaggerNetwork(
+            config.model,
+            data.symbols.num_symbols,
+            data.characters.num_symbols,
+            bundles.num_values,
+            len(bundles),
+            len(data.lemmas.scripts),
+        )
+        if data.vectors is not None:
+            places, rows = data.vectors.initial(data.symbols)
+            with torch.no_grad():
+                self.module.lexical.weight[places] = torch.from_numpy(rows)
+        self.module.to(device)
+        self._lexical, self._spelling = (
+            torch.from_numpy(array).long() for array in (data.lexical, data.spelling)
+        )
+        self._num_characters = torch.from_numpy((data.spelling > 0).sum(1))
+        counts, unknowns = data.symbol_counts
+        weight = config.learning.dropout_words
+        chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
+        self._chances = torch.from_numpy(chances.astype(np.float32))
+        self._unknowns = torch.from_numpy(unknowns).long()
+        # [B, 3]: which of all values those of a bundle are
+        members = torch.from_numpy(bundles.table + bundles.starts).long()
+        self._members = members.to(device)
+        self._begins = np.cumsum(data.lengths) - data.lengths
+        self._averages = [parameter.detach().clone() for parameter in self.module.parameters()]
+        self._steps = 0
+        self._batches: list[npt.NDArray[np.int64]] = []
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw batches of sentences of like lengths; return their number."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(len(self._data.lengths))
+        size = self.config.learning.batch_words
+        batches: list[npt.NDArray[np.int64]] = []
+        for pool in _cut(order, self._data.lengths, POOL_BATCHES * size):
+            by_length = pool[np.argsort(self._data.lengths[pool], kind="stable")]
+            batches += _cut(by_length, self._data.lengths, size)
+        self._batches = [batches[i] for i in generator.permutation(len(batches))]
+        return len(batches)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
+        self._average()
+        self._steps += 1
+        # anew in each step, so that a continued run draws the same numbers
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        learning = self.config.learning
+        sentences = self._batches[index]
+        lengths = self._data.lengths[sentences]
+        ends = np.cumsum(lengths)
+        inside = np.repeat(self._begins[sentences] - ends + lengths, lengths) + np.arange(ends[-1])
+        words, places = np.unique(self._data.words[inside], return_inverse=True)
+        vectors_UD = self._vectors(torch.from_numpy(words))
+        inputs_TD = functional.embedding(torch.from_numpy(places).to(self._device), vectors_UD)
+        states_TX = self.module.states(
+            inputs_TD * self._kept(inputs_TD, learning.dropout_embeddings),
+            torch.from_numpy(lengths),
+            # the same for all words of a sentence (Gal & Ghahramani 2016)
+            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
+            lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
+        )
+        bundles_T, scripts_T = (
+            torch.from_numpy(ids[words][places]).long().to(self._device)
+            for ids in (self._data.bundle_ids, self._data.script_ids)
+        )
+        values_TO = self.module.values(states_TX).float()
+        scores_TB = values_TO[:, self._members].sum(2)
+        loss = functional.cross_entropy(scores_TB, bundles_T)
+        if learning.lemma_weight and bool((scripts_T != NO_SCRIPT).any()):
+            scores_TE = self.module.lemma_scores(
+                states_TX,
+                bundles_T,
+                lambda hidden: hidden * self._kept(hidden, learning.dropout_lemmas),
+            )
+            loss = loss + learning.lemma_weight * functional.cross_entropy(
+                scores_TE.float(), scripts_T, ignore_index=NO_SCRIPT
+            )
+        return loss, len(inside)
+
+    def _vectors(self, words_U: Tensor) -> Tensor:
+        """The vectors of forms, the rarer symbols of which are now and then unknown."""
+        lexical_US = self._lexical[words_U]
+        if self.config.learning.dropout_words:
+            drawn = torch.from_numpy(self._random.random(lexical_US.shape, np.float32))
+            lexical_US = torch.where(
+                drawn < self._chances[lexical_US], self._unknowns[lexical_US], lexical_US
+            )
+        longest = int(self._num_characters[words_U].max())
+        spelling_UL = self._spelling[words_U, :longest]
+        return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
+        if not dropout:
+            return 1.0
+        share = round(256 * dropout)
+        drawn = self._random.integers(0, 256, values.shape, np.uint8)
+        kept = torch.from_numpy(drawn >= share).to(values.device)
+        return kept.to(values.dtype).mul_(256 / (256 - share))
+
+    def _average(self) -> None:
+        decay = self.config.learning.averaging
+        if self._steps % AVERAGE_EVERY or not decay:
+            return
+        decay = min(decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
+        with torch.no_grad():
+            torch._foreach_lerp_(self._averages, list(self.module.parameters()), 1.0 - decay)
+
+    def tagger(self) -> Tagger:
+        """The tagger of the averaged weights."""
+        arrays = self.module.arrays()
+        if self.config.learning.averaging:
+            names = [name for name, _ in self.module.named_parameters()]
+            for name, average in zip(names, self._averages, strict=True):
+                arrays[name] = average.cpu().numpy().copy()
+        data = self._data
+        return Tagger(self.config, data.symbols, data.characters, data.bundles, data.lemmas, arrays)
+
+    def validate(self) -> dict[str, float]:
+        """Return how many words of the validation part are right, in percent."""
+        data = self._data
+        sentences = data.untagged_dev()
+        for _ in self.tagger().tag_stream(sentences):
+            pass
+        rows = [row for sentence in sentences for row in sentence.rows]
+        right = dict.fromkeys(("upos", "xpos", "feats", "tags", "lemmas"), 0)
+        for row, word in zip(rows, data.dev.words, strict=True):
+            _, lemma, *gold = data.distinct[word]
+            found = [row[column] for column in (UPOS, XPOS, FEATS)]
+            for name, value, wanted in zip(right, found, gold, strict=False):
+                right[name] += value == wanted
+            right["tags"] += found == gold
+            right["lemmas"] += row[LEMMA] == lemma
+        return {f"dev_{name}": 100.0 * count / len(rows) for name, count in right.items()}
+
+    def rate_factor(self, index: int) -> float:
+        """Return 1: every batch counts alike."""
+        return 1.0
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the averages."""
+        carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
+        return {**carried, "steps": torch.tensor(self._steps)}
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        for i, average in enumerate(self._averages):
+            average.copy_(tensors[f"average.{i}"])
+        self._steps = int(tensors["steps"])
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the tagger as a model directory."""
+        save_model(
+            directory,
+            self.tagger(),
+            scores=scores,
+            data=self._data.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+
+def _cut(
+    sentences: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], num_words: int
+) -> list[npt.NDArray[np.int64]]:
+    """Sentences in runs of about so many words, the last one shorter."""
+    ends = np.cumsum(lengths[sentences])
+    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)

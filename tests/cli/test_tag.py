@@ -1,0 +1,155 @@
+"""`seqtool train-tagger` and `seqtool tag` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.tagging.toy import SIZES, random_tagger, random_treebank, write_treebank
+
+from seqtool import checkpoint
+from seqtool.parsing.tagging.model import save_model
+
+Run = Callable[..., Any]
+TINY = (
+    *("--epochs", "1", "--device", "cpu", "--set", "training.precision=float32"),
+    *(part for name, size in SIZES.items() for part in ("--set", f"model.{name}={size}")),
+)
+
+WITH_EVERYTHING = """\
+# sent_id = 1
+# text = vámonos al mar
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tvamos\tir\t_\t_\t_\t2\tx\t_\t_
+2\tnos\t_\tNOUN\t_\t_\t99\ty\t1:a|3.1:b\t_
+3\tmar\t_\t_\t_\t_\t_\t_\t_\tA=b
+3.1\tghost\t_\t_\t_\t_\t_\t_\t1:a\t_
+
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagging")
+    write_treebank(folder / "train.conllu", 40)
+    write_treebank(folder / "dev.conllu", 10, seed=1)
+    save_model(folder / "tagger", random_tagger(), scores={}, data={})
+    return folder
+
+
+def others(text: str) -> list[list[str]]:
+    """All lines without the columns that are predicted."""
+    lines = [line.split("\t") for line in text.splitlines()]
+    return [row[:2] + row[6:] if row[0].isdecimal() else row for row in lines]
+
+
+def test_only_what_is_missing_changes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    path.write_text(WITH_EVERYTHING, encoding="utf-8")
+    result = seqtool("tag", path, "-m", folder / "tagger")
+    assert result.code == 0
+    assert others(result.stdout) == others(WITH_EVERYTHING)
+    rows = [line.split("\t") for line in result.stdout.splitlines() if line[0:2] in ("1\t", "2\t")]
+    assert rows[0][2] == "ir"
+    assert rows[1][3] == "NOUN"
+    assert "_" not in [rows[0][3], rows[0][4], rows[1][2], rows[1][4]]
+    again = seqtool("tag", path, "-m", folder / "tagger", "--retag")
+    assert others(again.stdout) == others(WITH_EVERYTHING)
+    assert again.stdout.splitlines()[3].split("\t")[2] != "ir"
+
+
+def test_a_file_in_its_place(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    path.write_text("".join(s.to_conllu() for s in random_treebank(9)), encoding="utf-8")
+    expected = seqtool("tag", path, "-m", folder / "tagger", "--retag").stdout
+    assert seqtool("tag", path, "-m", folder / "tagger", "--retag", "-o", path).stdout == ""
+    assert path.read_text(encoding="utf-8") == expected
+
+
+def test_broken_sentences(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    nine = "1\ta\ta\tX\t_\t_\t_\t_\t_\n\n"
+    path.write_text(nine + WITH_EVERYTHING, encoding="utf-8")
+    result = seqtool("tag", path, "-m", folder / "tagger")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[0].endswith("9 columns, where CoNLL-U has 10")
+    result = seqtool("tag", path, "-m", folder / "tagger", "--skip-invalid")
+    assert result.code == 0
+    assert result.stdout.startswith(nine)
+    assert "passed through" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        (["tag", "x.conllu"], "no model was given", "seqtool train-tagger"),
+        (["tag", "nowhere.conllu", "-m", "TAGGER"], "no such file", "check the path"),
+        (["parse", "x.conllu", "-m", "TAGGER"], "is no parser", "train-parser"),
+        (["train-tagger", "x.conllu", "-o", "TAGGER"], "exists already", "--force"),
+        (["train-tagger", "-", "-o", "new"], "from stdin", "file"),
+        (["train-tagger", "--resume", "-o", "new"], "no run to resume", "without --resume"),
+        (["train-tagger", "--preset", "quick"], "no preset", "fast"),
+        (["train-tagger", "--set", "filter_width=4"], "must be odd", "add or take 1"),
+    ],
+)
+def test_mistakes(
+    command: list[str],
+    message: str,
+    hint: str,
+    seqtool: Run,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = seqtool(*(folder / "tagger" if part == "TAGGER" else part for part in command))
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()
+    assert message in first
+    assert hint in second
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "t"
+    given = (folder / "train.conllu", "--dev", folder / "dev.conllu", "-o", output, *TINY)
+    result = seqtool("train-tagger", *given)
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert "40 sentences" in result.stderr
+    assert "validation: 10 sentences" in result.stderr
+    assert f"next: seqtool tag FILE.conllu -m {output}" in result.stderr
+    header = checkpoint.read_header(output)
+    assert header.kind == "tagger"
+    assert header.config["training"]["epochs"] == 1
+    assert not (output / "best").exists()
+    result = seqtool("train-tagger", "--resume", "-o", output, "--epochs", "2", "--json")
+    found = json.loads(result.stdout)
+    assert (found["model"], found["epochs"]) == (str(output), 2)
+    assert 0 <= found["dev_upos"] <= 100
+    assert found["parameters"] == header.num_parameters
+    shown = seqtool("inspect", output)
+    assert shown.code == 0
+    assert "tagger" in shown.stdout
+
+
+def test_all_settings_are_listed(seqtool: Run) -> None:
+    result = seqtool("train-tagger", "--list-settings")
+    assert result.code == 0
+    for name in ("encoder_size", "dropout_words", "lemma_weight", "learning_rate"):
+        assert f"  {name}: " in result.stdout
+
+
+def test_torch_is_not_imported(folder: Path) -> None:
+    text, model = str(folder / "dev.conllu"), str(folder / "tagger")
+    code = (
+        "import sys; from seqtool.cli.app import main; "
+        f"code = main(['tag', {text!r}, '-m', {model!r}, '-o', {os.devnull!r}]); "
+        "sys.exit(code or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
