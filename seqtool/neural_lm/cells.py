@@ -15,6 +15,7 @@ training, one mask per window (Merity et al. 2018).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -205,7 +206,10 @@ class LSTMCell(_TorchCell):
         return zeros_BP, zeros_BP.new_zeros(batch, self.hidden_size)
 
     def _loop(self, inputs_TBI: Tensor, start: State, weights: list[Tensor]) -> Sequence[Tensor]:
-        return torch.lstm(inputs_TBI, start, weights, *self._options())
+        with warnings.catch_warnings():
+            # oneDNN has no projection, and torch says so once
+            warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
+            return torch.lstm(inputs_TBI, start, weights, *self._options())
 
     def _step(
         self,

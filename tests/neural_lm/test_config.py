@@ -60,6 +60,36 @@ def test_impossible_value_is_named(section: str, name: str, value: Any, message:
             "a window model has no recurrent weights",
         ),
         (
+            {"model": {"tied": True, "embedding_size": 100, "layers": 2, "last_size": 90}},
+            "embedding_size is 100 and last_size is 90",
+        ),
+        (
+            {"model": {"tied": True, "embedding_size": 100, "projection_size": 90}},
+            "embedding_size is 100 and projection_size is 90",
+        ),
+        ({"model": {"last_size": 90}}, "last_size is set, but the network has 1 layer"),
+        (
+            {"model": {"cell": "gru", "projection_size": 90}},
+            "projection_size is set, but the cell is gru",
+        ),
+        (
+            {"model": {"projection_size": 200}},
+            "projection_size is 200, but must be less than hidden_size, which is 200",
+        ),
+        (
+            {"model": {"projection_size": 90, "layers": 2, "last_size": 80}},
+            "projection_size is 90, but must be less than last_size, which is 80",
+        ),
+        (
+            {"model": {"cell": "window", "dropout_weights": 0.1}},
+            "a window model has no recurrent weights",
+        ),
+        (
+            {"model": {"cell": "rnn", "dropout_update": 0.1}},
+            "the cell rnn has no memory to add to",
+        ),
+        ({"data": {"random_bptt": True, "bptt": 9}}, "random_bptt is true, but bptt is 9"),
+        (
             {"model": {"tied": True}, "training": {"embedding_optimiser": "sparse-adam"}},
             "sparse-adam needs an embedding of its own, but tied is true",
         ),

@@ -8,10 +8,13 @@ import pytest
 import torch
 
 from seqtool.config import from_dict, to_dict
+from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.errors import ConfigError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralNetwork
 from seqtool.neural_lm.recipes import load_recipe, recipe_names, resolve
+from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.optimisers import Optimisers
 
 
 @pytest.fixture
@@ -40,6 +43,65 @@ def test_shipped_recipe_makes_a_network(name: str) -> None:
     for section, values in load_recipe(name).items():
         if section != "description":
             assert {key: settings[section][key] for key in values} == values
+
+
+@pytest.mark.parametrize(
+    ("name", "num_symbols", "num_parameters"),
+    [  # the arithmetic is in test_network.py and test_regularisation.py
+        ("ptb-rhn", 10_000, 23_482_400),
+        ("enwik8-rhn", 205, 45_994_730),
+        ("text8-rhn", 27, 45_152_256),
+        ("ptb-awd-lstm", 10_000, 24_221_600),
+        ("wikitext2-awd-lstm", 33_278, 33_556_078),
+    ],
+)
+def test_published_recipes_have_the_published_size(
+    name: str, num_symbols: int, num_parameters: int
+) -> None:
+    config = resolve(name, {}, [])
+    with torch.device("meta"):
+        network = NeuralNetwork(config.model, num_symbols)
+    assert sum(parameter.numel() for parameter in network.parameters()) == num_parameters
+    assert "not yet run" in config.description
+
+
+def test_published_rates_are_those_of_a_summed_loss() -> None:
+    # Zilly et al.: rate 0.2, norm 10 and decay 1e-7 of a loss that is summed over the window
+    for name in ("ptb-rhn", "text8-rhn", "enwik8-rhn"):
+        config = resolve(name, {}, [])
+        bptt, training = config.data.bptt, config.training
+        assert training.learning_rate == pytest.approx(0.2 * bptt)
+        assert training.clip_norm == pytest.approx(10 / bptt)
+        assert training.weight_decay == pytest.approx(1e-7 / bptt)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedCorpus]:
+    path = tmp_path_factory.mktemp("raw")
+    for part in ("train", "valid"):
+        (path / f"{part}.txt").write_text("the cat saw a dog .\na dog sleeps .\n" * 9)
+    return {
+        unit: prepare([path], path.parent / unit, PrepareConfig(unit=unit))  # type: ignore[arg-type]
+        for unit in ("word", "char", "byte")
+    }
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_shrunken_recipe_makes_a_step(name: str, corpora: dict[str, PreparedCorpus]) -> None:
+    small = ["hidden_size=6", "batch_size=2", "bptt=10"]
+    if load_recipe(name)["model"].get("last_size"):
+        small.append("last_size=4")
+    config = resolve(name, {}, small)
+    task = LanguageModelTask(corpora[config.data.unit], config, device="cpu")
+    before = [parameter.detach().clone() for parameter in task.module.parameters()]
+    optimisers = Optimisers(task.module, config.training)
+    task.module.train()
+    loss, _ = task.loss(0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimisers.step(config.training.learning_rate * task.rate_factor(0))
+    for old, new in zip(before, task.module.parameters(), strict=True):
+        assert new.isfinite().all()
+        assert not new.equal(old)
 
 
 def test_defaults() -> None:
