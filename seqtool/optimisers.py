@@ -14,7 +14,10 @@ from seqtool.optimisation import OPTIMISERS, TrainingConfig
 
 
 class Optimisers:
-    """One optimiser for all parameters, and SparseAdam for embeddings with sparse gradients.
+    """One optimiser for all parameters, and others for weights with sparse gradients.
+
+    Those are the `weight` of modules whose attribute `sparse` is true: SparseAdam updates them, or
+    AdaGrad if the module has a learning rate for it, `own_rate`.
 
     Args:
         module: holds the parameters.
@@ -22,15 +25,21 @@ class Optimisers:
     """
 
     def __init__(self, module: nn.Module, config: TrainingConfig) -> None:
-        sparse: list[Tensor] = [
-            weight
-            for inner in module.modules()
-            if getattr(inner, "sparse", False) and isinstance(weight := inner.weight, Tensor)
-        ]
+        sparse: list[Tensor] = []
+        own_rates: list[tuple[Tensor, float]] = []
+        for inner in module.modules():
+            weight = getattr(inner, "weight", None)
+            if not (getattr(inner, "sparse", False) and isinstance(weight, Tensor)):
+                continue
+            if isinstance(rate := getattr(inner, "own_rate", None), float):
+                own_rates.append((weight, rate))
+            else:
+                sparse.append(weight)
+        apart = [*sparse, *(weight for weight, _ in own_rates)]
         self._dense: list[Tensor] = [
             parameter
             for parameter in module.parameters()
-            if not any(parameter is other for other in sparse)
+            if not any(parameter is other for other in apart)
         ]
         self._clip_norm = config.clip_norm
         self._all: list[torch.optim.Optimizer] = [
@@ -41,6 +50,9 @@ class Optimisers:
             self._all.append(
                 OPTIMISERS["sparse-adam"](sparse, lr=config.learning_rate, betas=betas)
             )
+        for weight, rate in own_rates:
+            scale = rate / config.learning_rate
+            self._all.append(OPTIMISERS["adagrad"]([{"params": [weight], "scale": scale}]))
 
     def step(self, rate: float) -> None:
         """Make one step at the learning rate `rate`, and clear the gradients.
@@ -51,11 +63,13 @@ class Optimisers:
             nn.utils.clip_grad_norm_(self._dense, self._clip_norm)
         for optimiser in self._all:
             for group in optimiser.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get("scale", 1.0)
             for values in optimiser.state.values():
                 if "eta" in values:  # torch's ASGD steps at the rate of the step before
                     values["eta"].fill_(rate)
-            optimiser.step()
+            # torch warns of the sparse tensors that its own AdaGrad makes
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):
+                optimiser.step()
             optimiser.zero_grad(set_to_none=True)
 
     def average_from(self, step: int) -> None:

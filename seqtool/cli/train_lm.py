@@ -31,6 +31,7 @@ SETTINGS = {
     "projection": "model.projection_size",
     "depth": "model.depth",
     "tied": "model.tied",
+    "output_layer": "model.output.layer",
     "unit": "data.unit",
     "vocab_size": "data.vocab_size",
     "batch_size": "data.batch_size",
@@ -98,6 +99,13 @@ def train_lm(
     depth: Annotated[int | None, _setting("Recurrence depth of rhn.", metavar="N")] = None,
     tied: Annotated[
         bool | None, _setting("Output weights are the embedding's.", "--tied/--untied")
+    ] = None,
+    output_layer: Annotated[
+        str | None,
+        _setting(
+            "The output layer; adaptive, nce and blackout are for large vocabularies.",
+            metavar="full|adaptive|nce|blackout|mixture|maxent",
+        ),
     ] = None,
     dropout: Annotated[
         float | None, _setting("Dropout on the layers' inputs and on the output.", metavar="P")

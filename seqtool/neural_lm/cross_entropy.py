@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -30,6 +30,21 @@ NEAR_BYTES_SHARED = 8_000_000
 SharesOf = Callable[[slice, Tensor], Tensor]
 
 
+class Additions(Protocol):
+    """What is added to the logits of some rows, with weights (M,) of its own."""
+
+    weights_M: Tensor
+
+    def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
+        """Add to the logits of the rows with these numbers."""
+
+    def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
+        """Take the gradients of those logits, each row of them times its share."""
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of the weights, (M,), of all that was collected."""
+
+
 def cross_entropy(
     hidden_NH: Tensor,
     weight_VH: Tensor,
@@ -38,10 +53,12 @@ def cross_entropy(
     workspace: Workspace,
     *,
     num_targets: int | None = None,
+    additions: Additions | None = None,
 ) -> Tensor:
     """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
 
-    Without any target it is zero. With `num_targets`, the sum is divided by that instead.
+    Without any target it is zero. With `num_targets`, the sum is divided by that instead. On a CPU
+    alone, there may be additions to the logits.
     """
     if hidden_NH.device.type == "cpu":
         half = torch.is_autocast_enabled("cpu")
@@ -50,11 +67,13 @@ def cross_entropy(
                 hidden_NH.to(weight_VH.dtype),
                 weight_VH,
                 bias_V,
+                None if additions is None else additions.weights_M,
                 targets_N,
                 num_targets,
                 half,
                 torch.is_grad_enabled(),
                 workspace,
+                additions,
             )
         return loss
     logits_NV = functional.linear(hidden_NH, weight_VH, bias_V)
@@ -78,16 +97,27 @@ def target_log_probs(
     bias_V: Tensor,
     targets_N: Tensor,
     workspace: Workspace,
+    additions: Additions | None = None,
 ) -> Tensor:
-    """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+    """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
+
+    With additions, on a CPU without gradients alone.
+    """
     if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
         log_probs_N = hidden_NH.new_empty(len(hidden_NH))
         chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype, workspace)
         with one_blas_thread():
             for chunk, logits_RV in chunks:
                 product(hidden_NH[chunk], weight_VH.t(), logits_RV)
-                log_probs_N[chunk] = softmax_(logits_RV, bias_V, targets_N[chunk], workspace)
-        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N)
+                log_probs_N[chunk] = softmax_(
+                    logits_RV,
+                    bias_V,
+                    targets_N[chunk],
+                    workspace,
+                    additions=additions,
+                    first_row=chunk.start,
+                )
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
     parts = []
     rows = max(1, CHUNK_BYTES // (weight_VH.itemsize * len(weight_VH)))
@@ -116,11 +146,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
         hidden_NH: Tensor,
         weight_VH: Tensor,
         bias_V: Tensor,
+        added_M: Tensor | None,
         targets_N: Tensor,
         num_targets: int | None,
         half: bool,
         needs_grad: bool,
         workspace: Workspace,
+        additions: Additions | None,
     ) -> Tensor:
         """Return the mean loss in nats."""
         dtype = hidden_NH.dtype
@@ -147,6 +179,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 workspace,
                 _given(shares_N1[chunk]) if needs_grad else None,
                 grad_bias,
+                additions=additions,
+                first_row=chunk.start,
             )
             if not needs_grad:
                 continue
@@ -155,20 +189,23 @@ class _FusedCrossEntropy(torch.autograd.Function):
             add_weight_gradient(
                 grads_RV, shared_NH[chunk], grad_weight, workspace, is_first=chunk.start == 0
             )
-        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N)
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         if needs_grad:
             grad_hidden *= shares_N1
-            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+            grad_added = grad_bias.new_empty(0) if additions is None else additions.gradient()
+            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, grad_added)
+            ctx.has_additions = additions is not None
         return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the hidden states, the weight and the bias."""
+        """Return the gradients of the hidden states, the weight, the bias and the additions."""
         grads: tuple[Tensor, ...] = ctx.saved_tensors
         if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
             grads = tuple(part * grad for part in grads)
-        return *grads, None, None, None, None, None
+        *others, grad_added = grads
+        return *others, grad_added if ctx.has_additions else None, *[None] * 6
 
 
 def _given(shares_R1: Tensor) -> SharesOf:
@@ -199,12 +236,14 @@ def softmax_(
     grad_bias_V: Tensor | None = None,
     *,
     group: int = 1,
+    additions: Additions | None = None,
+    first_row: int = 0,
 ) -> Tensor:
     """Add the bias and return the log-probabilities of the targets, (R,).
 
     A probability that rounds to zero has the logarithm -inf. With `shares_of`, the logits become
     p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Groups of
-    rows are kept together.
+    rows are kept together. Additions know the first row as `first_row`.
     """
     num_symbols = len(bias_V)
     near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
@@ -221,6 +260,9 @@ def softmax_(
         logits, targets = logits_RV[near], targets_R1[near]
         probs = room_RV[: len(logits)].copy_(logits) if is_rounded else logits
         probs += bias_V
+        numbers_R = torch.arange(start, start + len(probs)) + first_row
+        if additions is not None:
+            additions.add_to(probs, numbers_R)
         torch.softmax(probs, dim=1, out=probs)
         torch.gather(probs, 1, targets, out=probs_R1[near])
         if shares_of is None or grad_bias_V is None:
@@ -228,6 +270,8 @@ def softmax_(
         shares_R1 = shares_of(near, probs_R1[near])
         probs.scatter_add_(1, targets, minus_1.expand_as(targets))
         grad_bias_V += product(shares_R1.t(), probs, sums_1V)[0]
+        if additions is not None:
+            additions.collect(probs, shares_R1, numbers_R)
         if is_rounded:
             logits.copy_(probs)
     return probs_R1[:, 0].log()
@@ -258,12 +302,19 @@ def add_weight_gradient(
 
 
 def make_exact(
-    log_probs_N: Tensor, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor
+    log_probs_N: Tensor,
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    additions: Additions | None = None,
 ) -> None:
     """Compute anew the logarithms of probabilities that round to zero, or nearly."""
     lost_N = log_probs_N < math.log(torch.finfo(log_probs_N.dtype).tiny)
     if bool(lost_N.any()):
         logits_LV = torch.addmm(bias_V, hidden_NH[lost_N], weight_VH.t())
+        if additions is not None:
+            additions.add_to(logits_LV, lost_N.nonzero()[:, 0])
         log_probs_N[lost_N] = -functional.cross_entropy(
             logits_LV, targets_N[lost_N].clamp(min=0), reduction="none"
         )

@@ -25,7 +25,8 @@ from seqtool.language_model import Floats, TokenScores
 from seqtool.neural_lm.cells import CELLS, Cell
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.output import OUTPUT_LAYERS, Counts, Surroundings
+from seqtool.neural_lm.maxent import AfterContexts, MaxentSoftmax
+from seqtool.neural_lm.output import OUTPUT_LAYERS, Counts, OutputLayer, Surroundings
 from seqtool.neural_lm.regularisation import draw_mask, draw_update_mask, drop_units
 from seqtool.vocabulary import EOS_ID, Ids
 
@@ -147,8 +148,18 @@ class NeuralNetwork(nn.Module):
         return [cell for cell in self.cells if isinstance(cell, Cell)]
 
     def initial_state(self, batch: int) -> list[CellState]:
-        """Return the zero state of every layer."""
-        return [cell.initial_state(batch) for cell in self._cells()]
+        """Return the zero state of every layer, and the last words if the softmax reads them."""
+        state = [cell.initial_state(batch) for cell in self._cells()]
+        if isinstance(self.softmax, MaxentSoftmax):
+            state.append((self.softmax.direct.initial_history(batch),))
+        return state
+
+    def output(self, ids_TB: Tensor, state: Sequence[CellState]) -> OutputLayer | AfterContexts:
+        """Return the output layer for what `forward` gives for the same ids and state."""
+        if not isinstance(self.softmax, MaxentSoftmax):
+            return self.softmax
+        hashes_TBK, _ = self.softmax.direct.read(ids_TB, state[-1][0])
+        return self.softmax.after(hashes_TBK)
 
     @property
     def _variational(self) -> bool:
@@ -236,6 +247,8 @@ class NeuralNetwork(nn.Module):
                 below = below + outputs_TBH
             else:
                 below = outputs_TBH
+        if isinstance(self.softmax, MaxentSoftmax):
+            states.append((self.softmax.direct.read(ids_TB, state[-1][0])[1],))
         return below, states
 
 
@@ -250,10 +263,11 @@ def detach(state: Sequence[CellState]) -> list[CellState]:
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """State of generation: cell states and what the softmax reads next, (num, H)."""
+    """State of generation: cell states, and the output layer with what it reads next, (num, H)."""
 
     cells: list[CellState]
     hidden: Tensor
+    output: OutputLayer | AfterContexts
 
 
 class NeuralLanguageModel:
@@ -287,12 +301,10 @@ class NeuralLanguageModel:
             parts = []
             for start in range(0, len(block), SCORE_WINDOW):
                 window = slice(start, start + SCORE_WINDOW)
-                hidden_T1H, state = self.network(self._tensor(inputs[window])[:, None], state)
-                parts.append(
-                    self.network.softmax.target_log_probs(
-                        hidden_T1H[:, 0], self._tensor(block[window])
-                    )
-                )
+                ids_T1 = self._tensor(inputs[window])[:, None]
+                output = self.network.output(ids_T1, state)
+                hidden_T1H, state = self.network(ids_T1, state)
+                parts.append(output.target_log_probs(hidden_T1H[:, 0], self._tensor(block[window])))
             scores = torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
             yield TokenScores(scores)
 
@@ -314,11 +326,12 @@ class NeuralLanguageModel:
             for start in range(0, longest, SCORE_WINDOW):
                 inputs_TB = self._tensor(ids_TB[start : min(start + SCORE_WINDOW, longest)])
                 targets_TB = self._tensor(ids_TB[start + 1 : start + 1 + len(inputs_TB)])
+                output = self.network.output(inputs_TB, state)
                 hidden_TBH, state = self.network(inputs_TB, state)
                 logs.append(
-                    self.network.softmax.target_log_probs(
-                        hidden_TBH.flatten(0, 1), targets_TB.flatten()
-                    ).view(targets_TB.shape)
+                    output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten()).view(
+                        targets_TB.shape
+                    )
                 )
             logs_TB = torch.cat(logs).double().cpu().numpy()
             for column, sentence in enumerate(chosen):
@@ -353,15 +366,14 @@ class NeuralLanguageModel:
         return self._advance(state.cells, tokens)
 
     def _advance(self, cells: Sequence[CellState], tokens: Ids) -> Hypotheses:
-        hidden_1BH, after = self.network(self._tensor(tokens)[None], cells)
-        return Hypotheses(after, hidden_1BH[0])
+        ids_1B = self._tensor(tokens)[None]
+        hidden_1BH, after = self.network(ids_1B, cells)
+        return Hypotheses(after, hidden_1BH[0], self.network.output(ids_1B, cells))
 
     @torch.inference_mode()
     def next_log_probs(self, state: Hypotheses) -> npt.NDArray[np.float64]:
         """Return natural-log probabilities of the next token, (num, V)."""
-        log_probs_NV: npt.NDArray[np.float64] = (
-            self.network.softmax.log_probs(state.hidden).cpu().numpy()
-        )
+        log_probs_NV: npt.NDArray[np.float64] = state.output.log_probs(state.hidden).cpu().numpy()
         return log_probs_NV
 
     @torch.inference_mode()
@@ -369,7 +381,10 @@ class NeuralLanguageModel:
         """Keep, repeat or reorder hypotheses."""
         index = self._tensor(rows)
         cells = [tuple(part[index] for part in layer) for layer in state.cells]
-        return Hypotheses(cells, state.hidden[index])
+        output = state.output
+        if isinstance(output, AfterContexts):
+            output = output.softmax.after(output.hashes_NK[index])
+        return Hypotheses(cells, state.hidden[index], output)
 
 
 def load_model(

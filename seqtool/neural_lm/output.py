@@ -97,5 +97,6 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
         "nce": "seqtool.neural_lm.sampled:NoiseContrastive",
         "blackout": "seqtool.neural_lm.sampled:BlackOut",
         "mixture": "seqtool.neural_lm.mixture_of_softmaxes:MixtureOfSoftmaxes",
+        "maxent": "seqtool.neural_lm.maxent:MaxentSoftmax",
     },
 )

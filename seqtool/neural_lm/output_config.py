@@ -9,7 +9,7 @@ from typing import Literal
 from seqtool.config import Config, setting
 from seqtool.errors import ConfigError
 
-LayerName = Literal["full", "adaptive", "nce", "blackout", "mixture"]
+LayerName = Literal["full", "adaptive", "nce", "blackout", "mixture", "maxent"]
 
 # settings that some layers alone read
 READ_BY: dict[str, tuple[LayerName, ...]] = {
@@ -20,6 +20,9 @@ READ_BY: dict[str, tuple[LayerName, ...]] = {
     "log_normaliser": ("nce",),
     "mixtures": ("mixture",),
     "dropout_latent": ("mixture",),
+    "direct_order": ("maxent",),
+    "direct_size": ("maxent",),
+    "direct_rate": ("maxent",),
 }
 
 
@@ -30,7 +33,7 @@ class OutputConfig(Config):
     layer: LayerName = setting(
         "full",
         "full, adaptive (softmax in clusters by frequency), nce or blackout (trained on samples), "
-        "or mixture (of softmaxes)",
+        "mixture (of softmaxes) or maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None, "adaptive: where clusters begin; default: a sixteenth and a quarter of the vocabulary"
@@ -57,6 +60,13 @@ class OutputConfig(Config):
     mixtures: int = setting(10, "mixture: softmaxes", minimum=1)
     dropout_latent: float = setting(
         0.0, "mixture: dropout on what each softmax reads", minimum=0, below=1
+    )
+    direct_order: int = setting(3, "maxent: longest n-grams", minimum=2)
+    direct_size: int = setting(
+        1 << 22, "maxent: n-grams that the hash table has room for", minimum=1
+    )
+    direct_rate: float = setting(
+        0.1, "maxent: learning rate of the n-grams (AdaGrad), before the schedule acts", above=0
     )
 
     def check(self) -> None:

@@ -34,7 +34,7 @@ class FullSoftmax(OutputLayer):
             weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-        self._workspace = Workspace()
+        self.workspace = Workspace()
 
     @classmethod
     def make(cls, config: OutputConfig, around: Surroundings) -> FullSoftmax:
@@ -44,7 +44,7 @@ class FullSoftmax(OutputLayer):
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
         return cross_entropy.cross_entropy(
-            hidden_NH, self.weight, self.bias, targets_N, self._workspace
+            hidden_NH, self.weight, self.bias, targets_N, self.workspace
         )
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class FullSoftmax(OutputLayer):
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
         return cross_entropy.target_log_probs(
-            hidden_NH, self.weight, self.bias, targets_N, self._workspace
+            hidden_NH, self.weight, self.bias, targets_N, self.workspace
         )
 
     def matrices(self) -> Iterator[Tensor]:

@@ -89,10 +89,11 @@ class LanguageModelTask:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
         start, end = self._begins[index : index + 2].tolist()
         inputs_TB, targets_TB = self._train.cut(start, end - start)
+        output = self.module.output(inputs_TB, self._state)
         last_TBH, state = self.module.run_layers(inputs_TB, self._state)
         hidden_TBH = self.module.drop_output(last_TBH)
         self._state = detach(state)
-        loss = self.module.softmax.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+        loss = output.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
         # of the value, the perplexity is made: penalties are in the gradient alone
         penalty = activation_penalties(hidden_TBH, last_TBH, self._config.model)
         loss = loss + (penalty - penalty.detach())
@@ -111,10 +112,9 @@ class LanguageModelTask:
         nats, num_tokens = 0.0, 0
         for index in range(len(self._valid)):
             inputs_TB, targets_TB = self._valid[index]
+            output = self.module.output(inputs_TB, state)
             hidden_TBH, state = self.module(inputs_TB, state)
-            log_probs_N = self.module.softmax.target_log_probs(
-                hidden_TBH.flatten(0, 1), targets_TB.flatten()
-            )
+            log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             nats -= float(log_probs_N.double().sum())
             num_tokens += int((targets_TB != IGNORED).sum())
         return {self.score: perplexity_of(nats / num_tokens)}

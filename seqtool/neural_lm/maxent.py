@@ -1,0 +1,320 @@
+"""Direct connections from n-grams to the output: RNN + maximum entropy (Mikolov et al. 2011).
+
+The paper is "Strategies for training large scale neural network language models".
+
+Dimensions in names: T steps, B streams, N tokens, K contexts of a token (its last word, its last
+two words, ...), V vocabulary, S slots of the hash table, M entries found for a batch.
+
+    logit(w | h) = W_w h + b_w + sum over k of weight(last k words, w)
+
+The weights stand in one hash table. As in other maximum entropy models, there is one for each
+n-gram that training has met: a slot belongs to the first n-gram that claims it (the paper's are
+shared by all that are hashed to them, which needs classes of words to be bearable). So few of the
+vocabulary have a weight after a given context, gradients are sparse, and no n-gram disturbs
+another. On a GPU the same is computed by plain operations, which take more memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.corpora.batching import IGNORED
+from seqtool.errors import ConfigError, counted
+from seqtool.neural_lm import cross_entropy
+from seqtool.neural_lm.output import Surroundings
+from seqtool.neural_lm.output_config import OutputConfig
+from seqtool.neural_lm.softmax import FullSoftmax
+
+NOTHING = -1
+_LARGEST_MARK = 2**15 - 1
+# odd constants near 2^64 times the golden ratio and its like (Steele et al. 2014)
+_MULTIPLIERS = (-7046029254386353131, -4658895280553007687)
+
+
+def mixed(hashes: Tensor) -> Tensor:
+    """Spread the bits of 64-bit numbers (after SplitMix64)."""
+    hashes = (hashes ^ ((hashes >> 30) & (2**34 - 1))) * _MULTIPLIERS[1]
+    return hashes ^ ((hashes >> 27) & (2**37 - 1))
+
+
+@dataclass(frozen=True)
+class FoundNgrams:
+    """The n-grams that may follow the contexts of a batch.
+
+    Attributes:
+        contexts_NK: which of the different contexts each token has.
+        begins: where the entries of each context begin, [C + 1].
+        words_M: the word of each entry.
+        slots_M: its slot.
+    """
+
+    contexts_NK: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]
+    words_M: npt.NDArray[np.int32]
+    slots_M: npt.NDArray[np.int64]
+
+
+class DirectConnections(nn.Module):
+    """The hash table of n-gram weights.
+
+    Args:
+        vocabulary_size: V.
+        order: the longest n-grams; K is one less.
+        size: S.
+        rate: its learning rate.
+
+    Attributes:
+        sparse: the weight's gradient is sparse, as `seqtool.optimisers` asks.
+        own_rate: the weight's learning rate, as `seqtool.optimisers` asks.
+
+    Raises:
+        ConfigError: the table has fewer slots than the vocabulary symbols.
+    """
+
+    sparse = True
+    marks_S: Tensor
+
+    def __init__(self, vocabulary_size: int, order: int, size: int, *, rate: float = 0.1) -> None:
+        super().__init__()
+        if size < vocabulary_size:
+            raise ConfigError(
+                f"direct_size is {size:,}, but the vocabulary has "
+                f"{counted(vocabulary_size, 'symbol')}",
+                hint="make direct_size several times the number of different n-grams",
+            )
+        self.vocabulary_size, self.num_contexts = vocabulary_size, order - 1
+        self.weight = nn.Parameter(torch.zeros(size, 1))
+        self.own_rate = rate
+        self.register_buffer("marks_S", torch.zeros(size, dtype=torch.int16))
+
+    def initial_history(self, batch: int) -> Tensor:
+        """Return the words before the text, (B, K): none."""
+        return torch.full((batch, self.num_contexts), NOTHING, device=self.weight.device)
+
+    def read(self, ids_TB: Tensor, history_BK: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the hash of each token's contexts, (T, B, K), and the last K words after them.
+
+        A context that would begin before the text has the hash 0.
+        """
+        num_steps = len(ids_TB)
+        words = torch.cat([history_BK.t(), ids_TB])  # (K + T, B)
+        hashes_TB = torch.zeros_like(ids_TB)
+        is_whole_TB = torch.ones_like(ids_TB, dtype=torch.bool)
+        contexts = []
+        for k in range(self.num_contexts):
+            start = self.num_contexts - k
+            last_TB = words[start : start + num_steps]
+            is_whole_TB = is_whole_TB & (last_TB != NOTHING)
+            hashes_TB = mixed((hashes_TB + last_TB + 1) * _MULTIPLIERS[0])
+            contexts.append(torch.where(is_whole_TB, hashes_TB, 0))
+        return torch.stack(contexts, dim=2), words[num_steps:].t()
+
+    def places(self, hashes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where the n-grams of each context start, and its mark, -1 of no context."""
+        starts = torch.remainder(hashes >> 15, len(self.weight))
+        marks = torch.remainder(hashes, _LARGEST_MARK) + 1
+        return starts, marks.masked_fill(hashes == 0, -1).to(torch.int16)
+
+    def find(self, hashes_NK: Tensor, targets_N: Tensor | None = None) -> FoundNgrams:
+        """Find the n-grams that a batch needs; those that `targets` make claim a slot first."""
+        from seqtool.neural_lm import hashed_ngrams
+
+        hashes_C, contexts_NK = torch.unique(hashes_NK, return_inverse=True)
+        starts_C, marks_C = (part.numpy() for part in self.places(hashes_C))
+        marks_S, contexts = self.marks_S.numpy(), contexts_NK.numpy()
+        if targets_N is not None:
+            hashed_ngrams.claim(marks_S, starts_C, marks_C, contexts, targets_N.numpy())
+        found = hashed_ngrams.find(marks_S, starts_C, marks_C, self.vocabulary_size)
+        return FoundNgrams(contexts, *found)
+
+    def logits(self, hashes_NK: Tensor, targets_N: Tensor | None = None) -> Tensor:
+        """Return what is added to the logits, (N, V), by plain operations, on any device."""
+        words_V = torch.arange(self.vocabulary_size, device=hashes_NK.device)
+        starts_NK, marks_NK = self.places(hashes_NK)
+        if targets_N is not None:
+            self._claim(starts_NK, marks_NK, targets_N)
+        total_NV = self.weight.new_zeros(len(hashes_NK), self.vocabulary_size)
+        for starts_N, marks_N in zip(starts_NK.unbind(1), marks_NK.unbind(1), strict=True):
+            slots_NV = torch.remainder(starts_N[:, None] + words_V, len(self.weight))
+            at = (self.marks_S[slots_NV] == marks_N[:, None]).nonzero(as_tuple=True)
+            weights_M = functional.embedding(slots_NV[at], self.weight, sparse=True)[:, 0]
+            total_NV = total_NV.index_put(at, weights_M, accumulate=True)
+        return total_NV
+
+    def _claim(self, starts_NK: Tensor, marks_NK: Tensor, targets_N: Tensor) -> None:
+        """Let n-grams have their slots, if free; of several for one slot, that of the least row."""
+        slots_NK = torch.remainder(starts_NK + targets_N[:, None], len(self.weight))
+        claims = (marks_NK > 0) & (targets_N != IGNORED)[:, None]
+        slots, marks = slots_NK[claims], marks_NK[claims]
+        different, inverse = slots.unique(return_inverse=True)
+        rows = torch.arange(len(slots), device=slots.device)
+        first = torch.full_like(different, len(slots)).scatter_reduce(0, inverse, rows, "amin")
+        is_free = self.marks_S[different] == 0
+        self.marks_S[different[is_free]] = marks[first[is_free]]
+
+
+class NgramLogits:
+    """What the n-grams of a batch add to its logits: see `cross_entropy.Additions`."""
+
+    def __init__(self, direct: DirectConnections, found: FoundNgrams) -> None:
+        self._found = found
+        slots_M = torch.from_numpy(found.slots_M)
+        self.weights_M = functional.embedding(slots_M, direct.weight, sparse=True)[:, 0]
+        self._values_M = self.weights_M.detach().numpy()
+        self._grad_M = np.zeros_like(self._values_M)
+
+    def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
+        """Add the weights of the n-grams that each row's contexts make."""
+        from seqtool.neural_lm import hashed_ngrams
+
+        found = self._found
+        hashed_ngrams.add(
+            logits_RV.numpy(),
+            rows_R.numpy(),
+            found.contexts_NK,
+            found.begins,
+            found.words_M,
+            self._values_M,
+        )
+
+    def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
+        """Take the gradients of the rows, each times its share."""
+        from seqtool.neural_lm import hashed_ngrams
+
+        found = self._found
+        hashed_ngrams.collect(
+            grads_RV.numpy(),
+            shares_R1[:, 0].contiguous().numpy(),
+            rows_R.numpy(),
+            found.contexts_NK,
+            found.begins,
+            found.words_M,
+            self._grad_M,
+        )
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of the weights, (M,)."""
+        return torch.from_numpy(self._grad_M)
+
+
+class MaxentSoftmax(FullSoftmax):
+    """The full softmax with direct connections from n-grams.
+
+    Args:
+        hidden_size: H.
+        vocabulary_size: V.
+        order: the longest n-grams.
+        size: slots of the hash table.
+        rate: learning rate of the n-grams.
+        weight: the embedding's weight (V, H), when tied.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        vocabulary_size: int,
+        order: int,
+        size: int,
+        *,
+        rate: float = 0.1,
+        weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(hidden_size, vocabulary_size, weight)
+        self.direct = DirectConnections(vocabulary_size, order, size, rate=rate)
+
+    @classmethod
+    def make(cls, config: OutputConfig, around: Surroundings) -> MaxentSoftmax:
+        """Build it as configured."""
+        return cls(
+            around.hidden_size,
+            around.vocabulary_size,
+            config.direct_order,
+            config.direct_size,
+            rate=config.direct_rate,
+            weight=around.tied_weight,
+        )
+
+    def after(self, hashes_NK: Tensor) -> AfterContexts:
+        """Return the layer for tokens whose contexts have these hashes."""
+        return AfterContexts(self, hashes_NK.reshape(-1, self.direct.num_contexts))
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Refuse: the contexts are missing; see `after`."""
+        raise ConfigError(
+            "a model with direct connections from n-grams cannot be used in this way",
+            hint="take one with another output layer",
+        )
+
+    log_probs = loss  # type: ignore[assignment]
+    target_log_probs = loss
+
+    def initialise_biases(self) -> None:
+        """Start at zero, the n-grams too."""
+        super().initialise_biases()
+        nn.init.zeros_(self.direct.weight)
+
+
+@dataclass(frozen=True)
+class AfterContexts:
+    """A softmax with direct connections, for tokens with given contexts."""
+
+    softmax: MaxentSoftmax
+    hashes_NK: Tensor
+
+    def _additions(self, targets_N: Tensor | None = None) -> NgramLogits | None:
+        """Return what is added by the compiled loops, None where they do not run."""
+        if self.hashes_NK.device.type != "cpu":
+            return None
+        direct = self.softmax.direct
+        return NgramLogits(direct, direct.find(self.hashes_NK, targets_N))
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
+
+        In training, n-grams that are met for the first time get their weights.
+        """
+        softmax = self.softmax
+        claiming_N = targets_N if softmax.training else None
+        additions = self._additions(claiming_N)
+        if additions is not None:
+            return cross_entropy.cross_entropy(
+                hidden_NH,
+                softmax.weight,
+                softmax.bias,
+                targets_N,
+                softmax.workspace,
+                additions=additions,
+            )
+        logits_NV = functional.linear(hidden_NH, softmax.weight, softmax.bias).float()
+        logits_NV = logits_NV + softmax.direct.logits(self.hashes_NK, claiming_N)
+        total = functional.cross_entropy(
+            logits_NV, targets_N, ignore_index=IGNORED, reduction="sum"
+        )
+        return total / (targets_N != IGNORED).sum().clamp(min=1)
+
+    def log_probs(self, hidden_NH: Tensor) -> Tensor:
+        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
+        softmax = self.softmax
+        logits_NV = functional.linear(
+            hidden_NH.to(softmax.weight.dtype), softmax.weight, softmax.bias
+        )
+        logits_NV = logits_NV + softmax.direct.logits(self.hashes_NK)
+        return functional.log_softmax(logits_NV.double(), dim=1)
+
+    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+        additions = None if torch.is_grad_enabled() else self._additions()
+        if additions is None:
+            log_probs_NV = self.log_probs(hidden_NH)
+            chosen_N = log_probs_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
+            return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
+        softmax = self.softmax
+        return cross_entropy.target_log_probs(
+            hidden_NH, softmax.weight, softmax.bias, targets_N, softmax.workspace, additions
+        )
