@@ -165,6 +165,11 @@ def model_card(header: checkpoint.Header) -> str:
     model = header.config["model"]
     depth = f", recurrence depth {model['depth']}" if model["cell"] == "rhn" else ""
     layers = counted(model["layers"], "layer")
+    units = counted(model["hidden_size"], "unit")
+    if model.get("last_size") is not None:
+        units += f", the last of {model['last_size']:,},"
+    if model.get("projection_size") is not None:
+        units += f" projected to {model['projection_size']:,}"
     parameters = counted(header.num_parameters, "parameter")
     scores = [
         f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
@@ -177,7 +182,7 @@ def model_card(header: checkpoint.Header) -> str:
         [
             f"# {_TITLES[model['cell']]} language model",
             "",
-            f"{layers} of {counted(model['hidden_size'], 'unit')}{depth}, {parameters}, "
+            f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
             f"over {header.tokenizer['unit']} units. Made by seqtool {seqtool.__version__}.",
             "",
             "| score | value |",

@@ -162,6 +162,22 @@ def test_options_recipes_and_settings(seqtool: Run, text: Path, tmp_path: Path) 
     assert settings["data"]["eval_batch_size"] == 2
 
 
+def test_layers_are_projected(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    options = ("--hidden", 6, "--projection", 4, "--tied", "--epochs", 1, "--bptt", 5)
+    last = ("--layers", 2, "--set", "last_size=5", "--batch-size", 3)
+    seqtool("train-lm", text, "-o", tmp_path / "m", *options, *last)
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "2 layers of 6 units, the last of 5, projected to 4, " in card
+    weights = load_file(tmp_path / "m" / "weights.safetensors")
+    assert [weights[f"cells.{n}.inner.weight_hr_l0"].shape for n in (0, 1)] == [(4, 6), (4, 5)]
+    assert weights["embedding.weight"].shape[1] == 4
+    corpus = tmp_path / "m" / "corpus"
+    judged = seqtool("eval-ppl", corpus, "-m", tmp_path / "m", "--split", "valid", "--json")
+    header = json.loads((tmp_path / "m" / "model.json").read_text())
+    perplexity = header["scores"]["valid_perplexity"]
+    assert json.loads(judged.stdout)["perplexity"] == pytest.approx(perplexity, rel=1e-9)
+
+
 def test_the_list_of_settings_is_a_configuration(seqtool: Run, tmp_path: Path) -> None:
     result = seqtool("train-lm", "--list-settings")
     assert (result.code, result.stderr) == (0, "")
