@@ -18,10 +18,10 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
-    print_settings,
 )
 
 DEFAULT_OUTPUT = Path("runs/parser")
+MAX_SHOWN = 5  # broken sentences named on stderr
 
 # option -> the setting it stands for
 SETTINGS = {
@@ -63,9 +63,20 @@ def train_parser(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
     ] = DEFAULT_OUTPUT,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Train all that plain text needs, in one directory: a segmenter, a tagger with a "
+            "lemmatizer, and a parser that is used to its tags.",
+        ),
+    ] = False,
     preset: Annotated[
         str | None,
-        _setting("Settings by name (default fast).", metavar="fast|accurate|chen-manning"),
+        _setting(
+            "Settings by name (default fast; accurate with --raw).",
+            metavar="fast|accurate|chen-manning",
+        ),
     ] = None,
     config: Annotated[
         Path | None, _setting("A YAML file of settings, over the preset's.", metavar="FILE")
@@ -83,8 +94,8 @@ def train_parser(
     system: Annotated[
         str | None,
         _setting(
-            "The transition system (default: chosen by the treebank).",
-            metavar="auto|arc-standard|arc-eager|arc-hybrid|swap",
+            "auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or swap.",
+            metavar="NAME",
         ),
     ] = None,
     fields: Annotated[
@@ -132,10 +143,11 @@ def train_parser(
     with --fields that will be there when it parses.
     """
     given = dict(locals())
-    if list_settings:
-        from seqtool.parsing.config import ParserConfig
+    from seqtool.cli import train_pipeline
 
-        print_settings(ParserConfig)
+    raw = raw or (resume and train_pipeline.is_run(output))
+    if list_settings:
+        train_pipeline.print_all_settings(raw=raw)
         return
     if resume and force:
         raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
@@ -145,6 +157,10 @@ def train_parser(
     if fields is not None:
         values["model.fields"] = parse_fields(fields)
     run = output if resume else None
+    if raw:
+        from seqtool.parsing.pipeline.config import resolve as resolve_all
+
+        resolve = resolve_all  # type: ignore[assignment]
     settings = resolve(preset, config, values, set_ or [], run=run)
     if not treebank and not resume:
         from seqtool.corpora.sample import sample_treebank
@@ -152,7 +168,8 @@ def train_parser(
         treebank = [sample_treebank("en", "train")]
         dev = dev or sample_treebank("en", "valid")
         note("no treebank given: training on the shipped English sample")
-    _train(
+    train = train_pipeline.train_all if raw else _train
+    train(
         treebank,
         dev,
         output,
@@ -226,9 +243,13 @@ def _train(
 
 
 def _note_data(data: Any) -> None:
-    """Say what is trained on, and by which system."""
+    """Say what is left out, what is trained on, and by which system."""
     from seqtool.errors import counted
 
+    for error in data.skipped[:MAX_SHOWN]:
+        note(f"left out: {error}")
+    if len(data.skipped) > MAX_SHOWN:
+        note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
     crossing = summary["non_projective_sentences"]
     held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""

@@ -75,6 +75,7 @@ class TrainingData:
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
         summary: numbers that tell these data from others, for people and for `--resume`.
+        skipped: what is wrong with each sentence that was left out.
     """
 
     config: ParserConfig
@@ -87,6 +88,7 @@ class TrainingData:
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
     summary: dict[str, Any] = field(default_factory=dict)
+    skipped: list[DataError] = field(default_factory=list)
 
 
 class _Reader:
@@ -158,11 +160,14 @@ def prepare_data(
     fields = config.model.fields
     reader = _Reader(columns_of(fields))
     train, dev = Part(), Part()
-    for index, sentence in enumerate(read_conllu(train_files, skip_invalid=skip_invalid)):
+    skipped: list[DataError] = []
+    sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
+    for index, sentence in enumerate(sentences):
         held_out = dev_file is None and index % DEV_EVERY == DEV_EVERY - 1
         reader.read([sentence], dev if held_out else train, count=not held_out)
     if dev_file is not None:
-        reader.read(read_conllu(dev_file, skip_invalid=skip_invalid), dev, count=False)
+        sentences = read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append)
+        reader.read(sentences, dev, count=False)
     if not dev.trees:  # so small a treebank is its own validation part
         dev = train
     gold, validation = train.gold(), dev.gold()
@@ -205,6 +210,7 @@ def prepare_data(
     }
     return TrainingData(
         config, types, labels, gold, validation, heads, label_ids, counts, vectors, summary,
+        skipped,
     )  # fmt: skip
 
 

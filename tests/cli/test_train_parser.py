@@ -138,6 +138,7 @@ def test_a_broken_treebank(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     assert_error(seqtool(*command), f"{path}:1: token 1 has head 31", "--skip-invalid")
     result = seqtool(*command, "--skip-invalid", "--epochs", "1")
     assert result.code == 0
+    assert f"left out: {path}:1: token 1 has head 31" in result.stderr
     assert_error(seqtool("train-parser", "-", "-o", tmp_path / "q"), "stdin", "file")
 
 
