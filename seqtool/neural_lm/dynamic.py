@@ -108,8 +108,9 @@ def gradient_statistics(
     for index in range(num_windows):
         inputs_TB, targets_TB = streams[index]
         with _native_loops(model.device):
+            output = network.output(inputs_TB, state)
             hidden_TBH, state = network(inputs_TB, state)
-            loss = network.softmax.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+            loss = output.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             _differentiate(loss, network)
         state = detach(state)
         with torch.no_grad():
@@ -188,12 +189,11 @@ class DynamicLanguageModel(NeuralLanguageModel):
                 end = start + self.config.segment - num_scored
                 segment = np.concatenate([segment, block[start:end]])
                 is_whole = len(segment) == self.config.segment
-                inputs_N = self._tensor(np.concatenate(([before], segment[:-1])))
+                inputs_T1 = self._tensor(np.concatenate(([before], segment[:-1])))[:, None]
                 with torch.set_grad_enabled(is_whole), _native_loops(self.device):
-                    hidden_T1H, after = network(inputs_N[:, None], state)
-                    log_probs_N = network.softmax.target_log_probs(
-                        hidden_T1H[:, 0], self._tensor(segment)
-                    )
+                    output = network.output(inputs_T1, state)
+                    hidden_T1H, after = network(inputs_T1, state)
+                    log_probs_N = output.target_log_probs(hidden_T1H[:, 0], self._tensor(segment))
                     if is_whole:
                         learner.step(-log_probs_N.mean())
                 scores = log_probs_N.detach()[num_scored:].double().cpu().numpy()

@@ -41,6 +41,7 @@ KINDS: list[dict[str, Any]] = [
     {"cell": "rnn", "output": OutputConfig(layer="adaptive", cutoffs=(4, 6))},
     {"cell": "rnn", "output": OutputConfig(layer="mixture", mixtures=3)},
     {"cell": "rnn", "output": OutputConfig(layer="nce", noise_samples=3)},
+    {"cell": "rnn", "output": OutputConfig(layer="maxent", direct_order=2, direct_size=64)},
 ]
 
 
@@ -70,8 +71,10 @@ def score(model: NeuralLanguageModel, *blocks: Ids) -> npt.NDArray[np.float64]:
 
 def log_probs(network: NeuralNetwork, inputs_T: Ids, targets_T: Ids, state: Any) -> tuple[Any, Any]:
     """Return the log-probabilities [T], taken from those of every symbol, and the state."""
-    hidden_T1H, state = network(torch.from_numpy(inputs_T.astype(np.int64))[:, None], state)
-    log_probs_TV = network.softmax.log_probs(hidden_T1H[:, 0])
+    inputs_T1 = torch.from_numpy(inputs_T.astype(np.int64))[:, None]
+    output = network.output(inputs_T1, state)
+    hidden_T1H, state = network(inputs_T1, state)
+    log_probs_TV = output.log_probs(hidden_T1H[:, 0])
     state = [tuple(part.detach() for part in layer) for layer in state]
     return log_probs_TV[torch.arange(len(targets_T)), torch.from_numpy(targets_T).long()], state
 
@@ -95,7 +98,8 @@ def naive(
         with torch.no_grad():
             for weight, first, part, grad in zip(weights, trained, rms, grads, strict=True):
                 back = config.decay * torch.clamp(part / mean, max=1 / config.decay)
-                weight += back * (first - weight) - config.rate * grad / (part + config.epsilon)
+                step = config.rate * grad.to_dense() / (part + config.epsilon)
+                weight += back * (first - weight) - step
     return np.concatenate(scores)
 
 
