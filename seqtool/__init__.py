@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from seqtool.optimisation import TrainingConfig as TrainingConfig
     from seqtool.parsing.config import ParserConfig as ParserConfig
     from seqtool.parsing.evaluate import evaluate_parser as evaluate_parser
+    from seqtool.parsing.tagging.config import TaggerConfig as TaggerConfig
+    from seqtool.parsing.tagging.train import train_tagger as train_tagger
     from seqtool.parsing.train import train_parser as train_parser
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
@@ -56,6 +58,7 @@ _PUBLIC = {
     "PrepareConfig": "seqtool.corpora.prepared",
     "PromptError": "seqtool.errors",
     "SeqtoolError": "seqtool.errors",
+    "TaggerConfig": "seqtool.parsing.tagging.config",
     "TrainingConfig": "seqtool.optimisation",
     "TrainingError": "seqtool.errors",
     "Vocabulary": "seqtool.vocabulary",
@@ -68,6 +71,7 @@ _PUBLIC = {
     "train_lm": "seqtool.neural_lm.train",
     "train_ngram": "seqtool.ngram.train",
     "train_parser": "seqtool.parsing.train",
+    "train_tagger": "seqtool.parsing.tagging.train",
     "write_conllu": "seqtool.corpora.conllu",
 }
 

@@ -13,7 +13,7 @@ from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.characters import Characters, Convolution
 
 # forms remembered; a text's own are few, but no text is to fill the memory
-MAX_FORMS = 100_000
+MAX_FORMS = 1 << 15
 
 FIELDS = ("form", "prefix", "suffix", "shape")
 
