@@ -68,7 +68,8 @@ class Optimisers:
                 if "eta" in values:  # torch's ASGD steps at the rate of the step before
                     values["eta"].fill_(rate)
             # torch warns of the sparse tensors that its own AdaGrad makes
-            with torch.sparse.check_sparse_tensor_invariants(enable=False):
+            unchecked = torch.sparse.check_sparse_tensor_invariants(enable=False)  # type: ignore[no-untyped-call]
+            with unchecked:
                 optimiser.step()
             optimiser.zero_grad(set_to_none=True)
 

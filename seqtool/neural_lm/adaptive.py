@@ -230,7 +230,7 @@ class AdaptiveSoftmax(OutputLayer):
         ranked_VH = self.weight
         if not self._is_ranked:
             ranked_VH = ranked_VH[torch.argsort(self.ranks_V)]
-        short_list, *others = ranked_VH.split(self.sizes)
+        short_list, *others = torch.split(ranked_VH, self.sizes)
         return torch.cat([short_list, self.head_weight]), others
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:

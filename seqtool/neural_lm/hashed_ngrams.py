@@ -5,12 +5,12 @@ word, its last two words, ...), C different contexts of a batch, M entries found
 
 The n-grams of one context lie side by side, so that those of all words are found in one sweep:
 
-    slot    start(context) + 0   + 1   + 2  ...  + V-1     (from the table's end on to its beginning)
+    slot    start(context) + 0   + 1   + 2  ...  + V-1    (after the last slot comes the first)
     word                   0     1     2          V-1
     mark                   7     .     7          9
 
-A slot belongs to the first n-gram that claims it, whose context's mark it bears; 0 is free. An n-gram
-whose slot bears another mark has no weight, so those that share a slot do not disturb each other.
+A slot belongs to the first n-gram that claims it, and bears the mark of its context; 0 is free. An
+n-gram whose slot bears another mark has no weight, so that no n-gram disturbs another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def _count(marks_S, begin, end, mark):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled(types.Tuple((_ids, _entries, _ids))(_marks, _ids, _marks, types.int64))
+_found = types.Tuple((_ids, _entries, _ids))  # type: ignore[no-untyped-call]
+
+
+@compiled(_found(_marks, _ids, _marks, types.int64))
 def find(marks_S, starts_C, marks_C, num_words):  # type: ignore[no-untyped-def]
     """Return where each context's entries begin, [C + 1], and of each its word and slot, [M]."""
     size = len(marks_S)

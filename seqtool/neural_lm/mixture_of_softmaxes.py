@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from seqtool.corpora.batching import IGNORED
-from seqtool.neural_lm import cross_entropy
+from seqtool.neural_lm import cross_entropy, softmax_chunks
 from seqtool.neural_lm.output import OutputLayer, Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.products import one_blas_thread, product
@@ -121,7 +121,7 @@ class MixtureOfSoftmaxes(OutputLayer):
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield the maps to what each softmax reads and to the prior, and the weight if its own."""
-        yield from self.latent.weight.split(self.weight.shape[1])
+        yield from torch.split(self.latent.weight, self.weight.shape[1])
         yield self.prior.weight
         if not self.is_tied:
             yield self.weight
@@ -170,7 +170,7 @@ class _FusedMixture(torch.autograd.Function):
             grad_weight = workspace.tensor("grad weight", weight_VE.shape, dtype)
             if not len(latent_ME):
                 grad_weight.zero_()
-        for chunk, probs_RV in cross_entropy.in_chunks(
+        for chunk, probs_RV in softmax_chunks.in_chunks(
             len(latent_ME), len(weight_VE), factor, workspace, group=num_mixtures
         ):
             product(factor_ME[chunk], factor_VE.t(), probs_RV)
@@ -178,7 +178,7 @@ class _FusedMixture(torch.autograd.Function):
             def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
                 rows = slice(start + near.start, start + near.start + len(probs_R1))
                 log_probs_R = probs_R1[:, 0].log()
-                cross_entropy.make_exact(
+                softmax_chunks.make_exact(
                     log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows]
                 )
                 joint_R = log_prior_M[rows] + log_probs_R
@@ -186,7 +186,7 @@ class _FusedMixture(torch.autograd.Function):
                 shares_M1[rows, 0] = gamma_R * kept_M[rows]
                 return shares_M1[rows]
 
-            log_probs_M[chunk] = cross_entropy.softmax_(
+            log_probs_M[chunk] = softmax_chunks.softmax_(
                 probs_RV,
                 bias_V,
                 targets_M[chunk],
@@ -199,14 +199,14 @@ class _FusedMixture(torch.autograd.Function):
                 continue
             grads_RV = probs_RV  # they are p - onehot(target) now
             grad_latent[chunk] = product(grads_RV, factor_VE, torch.empty_like(factor_ME[chunk]))
-            cross_entropy.add_weight_gradient(
+            softmax_chunks.add_weight_gradient(
                 grads_RV,
                 (latent_ME[chunk] * shares_M1[chunk]).to(factor),
                 grad_weight,
                 workspace,
                 is_first=chunk.start == 0,
             )
-        cross_entropy.make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
+        softmax_chunks.make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
         if needs_grad:
             grad_latent *= shares_M1
             grad_prior = -shares_M1.view_as(log_prior_NK)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from seqtool.corpora.batching import IGNORED
 from seqtool.errors import ConfigError
-from seqtool.neural_lm import cross_entropy
+from seqtool.neural_lm import softmax_chunks
 from seqtool.neural_lm.adaptive import AdaptiveSoftmax, choose_cutoffs, rank_by_count
 from seqtool.neural_lm.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqtool.neural_lm.output import OUTPUT_LAYERS, OutputLayer, Surroundings, count_symbols
@@ -37,7 +37,7 @@ tied_or_not = pytest.mark.parametrize("tied", [False, True])
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(softmax_chunks, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(
@@ -196,10 +196,11 @@ def test_adaptive_softmax_is_that_of_torch() -> None:
     )
     ours = AdaptiveSoftmax(HIDDEN, VOCABULARY, (5, 11), div_value=2.0).double()
     weights = {"head_weight": theirs.head.weight, "head_bias": theirs.head.bias}
-    for number, (projection, inner) in enumerate(theirs.tail):
-        weights[f"clusters.{number}.projection.weight"] = projection.weight
-        weights[f"clusters.{number}.weight"] = inner.weight
-        weights[f"clusters.{number}.bias"] = torch.zeros(len(inner.weight))
+    tails = dict(theirs.tail.named_parameters())
+    for number in range(2):
+        weights[f"clusters.{number}.projection.weight"] = tails[f"{number}.0.weight"]
+        weights[f"clusters.{number}.weight"] = tails[f"{number}.1.weight"]
+        weights[f"clusters.{number}.bias"] = torch.zeros(len(tails[f"{number}.1.weight"]))
     ours.load_state_dict({**ours.state_dict(), **weights})
     hidden_NH, targets_N = batch()
     targets_N = targets_N.clamp(min=0)  # torch's knows no ignored target

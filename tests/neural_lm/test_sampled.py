@@ -19,7 +19,7 @@ from seqtool.neural_lm.sampled import BlackOut, NoiseContrastive, SampledSoftmax
 
 COUNTS = np.array([4, 3, 0, 2, 6, 1])
 HIDDEN, VOCABULARY = 3, len(COUNTS)
-KINDS = {"nce": NoiseContrastive, "blackout": BlackOut}
+KINDS: dict[str, type[SampledSoftmax]] = {"nce": NoiseContrastive, "blackout": BlackOut}
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
@@ -161,17 +161,10 @@ def test_only_rows_of_targets_and_samples_have_gradients(
     layer = make(name)
     layer.sparse = sparse
     fix_samples(monkeypatch, layer, [3, 3])
-    layer.loss(*batch(2)).backward()  # targets 4 and 0
+    layer.loss(*batch(2)).backward()  # type: ignore[no-untyped-call]  # targets 4 and 0
     assert layer.weight.grad is not None
     assert layer.weight.grad.is_sparse is sparse
-    assert layer.weight.grad.to_dense().any(dim=1).tolist() == [
-        True,
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]
+    assert layer.weight.grad.to_dense().any(dim=1).nonzero()[:, 0].tolist() == [0, 3, 4]
 
 
 @every_kind

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from seqtool.corpora.batching import IGNORED
-from seqtool.neural_lm import cross_entropy as module
+from seqtool.neural_lm import softmax_chunks as module
 from seqtool.neural_lm.softmax import FullSoftmax
 
 # chunks are made as small as they get, 16 rows, so that N on both sides of a border is cheap
