@@ -46,7 +46,7 @@ def inspect(
     from seqtool.corpora.text import is_treebank
 
     if path is None:
-        path = default_model("lm", "ngram", "parser")
+        path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
     if plot is not None:
         _plot(path, plot)
     elif is_treebank(path):
