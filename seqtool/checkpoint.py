@@ -39,6 +39,7 @@ _OURS = frozenset(
         *(HEADER, WEIGHTS, CARD, RUN),
         *("vocabulary.json", "tokenizer.model", "log.jsonl"),
         *("last", "best", "corpus", "tensorboard"),
+        *("segmenter", "tagger", "parser", "jackknife", "treebank"),
     }
 )
 
@@ -49,6 +50,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "neural-lm": "seqtool.neural_lm.model:load_model",
         "ngram": "seqtool.ngram.model:load_model",
         "parser": "seqtool.parsing.models:load_model",
+        "pipeline": "seqtool.parsing.pipeline.model:load_model",
         "segmenter": "seqtool.parsing.segmentation.model:load_model",
         "tagger": "seqtool.parsing.tagging.model:load_model",
     },
@@ -62,6 +64,7 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 # kind -> the command that trains it; of others, train-lm
 _TRAINERS = {
     "parser": "train-parser",
+    "pipeline": "train-parser",
     "segmenter": "train-segmenter",
     "tagger": "train-tagger",
 }
@@ -198,7 +201,7 @@ def find(path: str | Path) -> Path:
     for directory in (storage.present(path / "best"), path):
         if (directory / HEADER).is_file():
             return directory
-    if (path / "last").is_dir():
+    if (path / "last").is_dir() or (path / RUN).is_file():
         raise ModelError(
             "training has not reached its first validation, so there is no model yet",
             hint=f"continue with: seqtool {_trainer(path)} --resume -o {path}",

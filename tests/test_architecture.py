@@ -56,6 +56,7 @@ MAY_IMPORT_TORCH = (
     "neural_lm",
     "parsing.encoder",
     "parsing.network",
+    "parsing.pipeline.train",
     "parsing.runs",
     "parsing.segmentation.network",
     "parsing.segmentation.task",
@@ -70,6 +71,7 @@ MAY_IMPORT_TORCH = (
 NEVER_IMPORTS_TORCH = (
     "neural_lm.config",
     "parsing.config",
+    "parsing.pipeline.config",
     "parsing.segmentation.config",
     "parsing.tagging.config",
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -13,6 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.options import default_model, note
+from seqtool.cli.raw_text import (
+    PresegmentedOption,
+    PretokenizedOption,
+    RawOption,
+    RulesOption,
+    is_raw,
+    read_raw,
+)
 
 if TYPE_CHECKING:
     from seqtool.corpora.conllu import Broken, Check, Sentence
@@ -28,8 +37,9 @@ def parse(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="CoNLL-U files (also .gz, .zst), directories, or - for stdin; HEAD and DEPREL may "
-            "be anything. The shipped sample's English test trees if not given.",
+            help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
+            ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
+            "not given.",
             show_default=False,
         ),
     ] = None,
@@ -59,6 +69,14 @@ def parse(
             show_default=False,
         ),
     ] = None,
+    raw: RawOption = False,
+    rules: RulesOption = False,
+    presegmented: PresegmentedOption = False,
+    pretokenized: PretokenizedOption = False,
+    retag: Annotated[
+        bool,
+        typer.Option("--retag", help="Predict also the tags and lemmas that the file has."),
+    ] = False,
     skip_invalid: Annotated[
         bool,
         typer.Option(
@@ -70,10 +88,11 @@ def parse(
         typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
     ] = False,
 ) -> None:
-    """Parse sentences that are split into words and tagged.
+    """Parse sentences, or plain text.
 
-    Only HEAD and DEPREL are written anew: comments, multiword tokens, empty nodes and all other
-    columns come back as they were, in bounded memory however long the input is.
+    Of CoNLL-U only HEAD and DEPREL are written anew, and by a model of `train-parser --raw` the
+    tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
+    back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
     from seqtool.cli.models import open_parser
     from seqtool.errors import ConfigError
@@ -86,21 +105,53 @@ def parse(
     _check_options(format_, given, right, clear_deps=clear_deps)
     path = model or default_model("parser")
     parser = open_parser(path)
+    parse_all = _with_options(parser, path, beam=beam, retag=retag)
+    if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
+        read: Items = read_raw(
+            given,
+            parser,
+            path,
+            rules=rules,
+            presegmented=presegmented,
+            pretokenized=pretokenized,
+        )
+        if right:
+            raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
+    elif not right:
+        fate = "passed through" if format_ == "conllu" else "left out"
+        read = _noted(_read(given, "columns", skip_invalid), fate)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
         from seqtool.corpora.conllu import write_conllu
 
-        items = _noted(_read(given, "columns", skip_invalid), "passed through")
-        write_conllu(parser.parse_stream(items, beam=beam), output, clear_deps=clear_deps)
+        write_conllu(parse_all(read), output, clear_deps=clear_deps)
         return
     if not right:
-        items = _noted(_read(given, "columns", skip_invalid), "left out")
-        _draw(parser.parse_stream(items, beam=beam), format_, output)
+        _draw(parse_all(read), format_, output)
         return
     waiting: deque[Sentence] = deque()
     items = _noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
-    _draw(parser.parse_stream(items, beam=beam), format_, output, gold=_taken(waiting))
+    _draw(parse_all(items), format_, output, gold=_taken(waiting))
+
+
+def _with_options(parser: Any, path: Path, *, beam: int, retag: bool) -> Callable[[Items], Items]:
+    """The parser's `parse_stream` with the options that it has.
+
+    Raises:
+        ModelError: --retag of a parser without a tagger.
+    """
+    if not hasattr(parser, "tag_stream"):
+        if retag:
+            from seqtool.errors import ModelError
+
+            raise ModelError(
+                "has no tagger, so there is no --retag",
+                hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
+                path=path,
+            )
+        return partial(parser.parse_stream, beam=beam)
+    return partial(parser.parse_stream, beam=beam, retag=retag)
 
 
 def _sample() -> str:

@@ -9,6 +9,12 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.options import default_model, note
+from seqtool.cli.raw_text import (
+    PresegmentedOption,
+    PretokenizedOption,
+    RulesOption,
+    read_raw,
+)
 
 
 def segment(
@@ -31,20 +37,9 @@ def segment(
         str,
         typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout."),
     ] = "-",
-    rules: Annotated[
-        bool,
-        typer.Option("--rules", help="No model: split by simple rules, whatever the language."),
-    ] = False,
-    presegmented: Annotated[
-        bool, typer.Option("--presegmented", help="The text has a sentence a line.")
-    ] = False,
-    pretokenized: Annotated[
-        bool,
-        typer.Option(
-            "--pretokenized",
-            help="A sentence a line, and spaces between all words; no model is needed.",
-        ),
-    ] = False,
+    rules: RulesOption = False,
+    presegmented: PresegmentedOption = False,
+    pretokenized: PretokenizedOption = False,
 ) -> None:
     """Split raw text into sentences and words, as CoNLL-U.
 
@@ -53,10 +48,7 @@ def segment(
     """
     from seqtool.corpora.conllu import write_conllu
     from seqtool.errors import ConfigError
-    from seqtool.parsing.segmentation.documents import segment_files
 
-    if presegmented and pretokenized:
-        raise ConfigError("--pretokenized includes --presegmented", hint="give only one of the two")
     if model is not None and (rules or pretokenized):
         option = "--rules" if rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
@@ -65,13 +57,16 @@ def segment(
         from seqtool.cli.models import open_segmenter
 
         segmenter = open_segmenter(model or default_model("segmenter"))
-    # what is loaded stays, so the collector of cycles need not look at it again and again
-    gc.freeze()
-    sentences = segment_files(
+    sentences = read_raw(
         files or [_sample()],
         segmenter,
-        given="words" if pretokenized else "sentences" if presegmented else "nothing",
+        model,
+        rules=rules,
+        presegmented=presegmented,
+        pretokenized=pretokenized,
     )
+    # what is loaded stays, so the collector of cycles need not look at it again and again
+    gc.freeze()
     write_conllu(sentences, output)
 
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from seqtool.corpora.raw import read_documents
 from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.segmentation.assembly import Spans, assemble
 from seqtool.parsing.segmentation.characters import Codes
-from seqtool.parsing.segmentation.model import Segmenter
 from seqtool.parsing.segmentation.rules import split_at_spaces, split_by_rules
+
+
+class Splitter(Protocol):
+    """A model that finds tokens and sentences."""
+
+    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+        """See `model.Segmenter.split`."""
+
 
 Given = Literal["nothing", "sentences", "words"]
 
 
 def segment_files(
-    inputs: Sequence[str | Path], segmenter: Segmenter | None, *, given: Given = "nothing"
+    inputs: Sequence[str | Path], segmenter: Splitter | None, *, given: Given = "nothing"
 ) -> Iterator[Sentence]:
     """Segment files, each a document with its name as id, in bounded memory.
 

@@ -1,0 +1,98 @@
+"""Settings of all that raw text needs: segmenter, tagger and parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.config import (
+    Config,
+    apply_overrides,
+    from_dict,
+    load_yaml,
+    set_value,
+    setting,
+    to_dict,
+)
+from seqtool.parsing import config as parsers
+from seqtool.parsing.config import ParserConfig
+from seqtool.parsing.segmentation import config as segmenters
+from seqtool.parsing.segmentation.config import SegmenterConfig
+from seqtool.parsing.tagging import config as taggers
+from seqtool.parsing.tagging.config import TaggerConfig
+
+KIND = "pipeline"
+PARTS = ("segmenter", "tagger", "parser")
+
+
+@dataclass(frozen=True)
+class PipelineConfig(Config):
+    """All settings."""
+
+    segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
+    tagger: TaggerConfig = setting(TaggerConfig, "what tags them")
+    parser: ParserConfig = setting(ParserConfig, "what finds their heads")
+    folds: int = setting(
+        5,
+        "parts of the treebank, each tagged by a tagger of the others for the parser",
+        minimum=2,
+    )
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings of a preset of the parser, with those of the tagger that goes with it.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    return {
+        "segmenter": {section: dict(values) for section, values in segmenters.DEFAULTS.items()},
+        "tagger": taggers.preset("fast" if name == "fast" else "accurate"),
+        "parser": parsers.preset(name),
+    }
+
+
+def resolve(
+    preset_name: str | None,
+    file: Path | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> PipelineConfig:
+    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
+
+    Args:
+        preset_name: of the parser; None for `accurate`.
+        file: a YAML file of settings, by part.
+        values: dotted setting of the parser -> value, from the options of the command; the seed is
+            that of all parts.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown preset or setting, or an impossible value.
+    """
+    base = preset(preset_name or "accurate")
+    if run is not None and preset_name is None:
+        from seqtool.parsing.runs import RunRecord
+
+        base = to_dict(RunRecord.read(run, KIND, PipelineConfig).config)
+    if file is not None:
+        for part, sections in load_yaml(file).items():
+            if isinstance(sections, dict):
+                for section, settings in sections.items():
+                    if isinstance(settings, dict):
+                        base.setdefault(part, {}).setdefault(section, {}).update(settings)
+                    else:
+                        base.setdefault(part, {})[section] = settings
+            else:
+                base[part] = sections
+        from_dict(PipelineConfig, base)
+    for name, value in values.items():
+        for part in PARTS if name == "training.seed" else ("parser",):
+            set_value(PipelineConfig, base, f"{part}.{name}", value)
+    apply_overrides(PipelineConfig, base, overrides)
+    return from_dict(PipelineConfig, base)

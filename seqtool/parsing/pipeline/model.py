@@ -1,0 +1,121 @@
+"""From raw text to trees: segmenter, tagger and parser in one model directory, of kind "pipeline".
+
+model.json      which parts there are, and their scores together
+segmenter/      each a model directory of its own kind, that may be trained again alone
+tagger/
+parser/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import seqtool
+from seqtool import checkpoint
+from seqtool.checkpoint import Header
+from seqtool.corpora.conllu import Broken
+from seqtool.corpora.sentence import Sentence
+from seqtool.errors import ModelError, counted
+from seqtool.parsing.models import Parser
+from seqtool.parsing.pipeline.config import KIND, PARTS
+from seqtool.parsing.segmentation.assembly import Spans
+from seqtool.parsing.segmentation.characters import Codes
+from seqtool.parsing.segmentation.model import Segmenter
+from seqtool.parsing.tagging.model import Tagger
+
+
+class Pipeline:
+    """All that raw text needs.
+
+    Args:
+        segmenter: splits text into sentences and words.
+        tagger: gives words tags and lemmas.
+        parser: gives sentences trees.
+    """
+
+    kind = KIND
+
+    def __init__(self, segmenter: Segmenter, tagger: Tagger, parser: Parser) -> None:
+        self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
+
+    def segment(self, pieces: Iterable[str], **options: Any) -> Iterator[Sentence]:
+        """Split a text; see `Segmenter.segment`."""
+        return self.segmenter.segment(pieces, **options)
+
+    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+        """Find tokens and sentences; see `Segmenter.split`."""
+        return self.segmenter.split(stretches, whole=whole)
+
+    def tag_stream(
+        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        """Give words tags and lemmas; see `Tagger.tag_stream`."""
+        return self.tagger.tag_stream(items, retag=retag)
+
+    def parse_stream(
+        self, items: Iterable[Sentence | Broken], *, beam: int = 1, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        """Give every sentence a tree; its tags and lemmas are kept where they are there.
+
+        Args:
+            items: sentences; broken ones pass through in their places.
+            beam: hypotheses per sentence.
+            retag: predict all tags and lemmas.
+        """
+        return self.parser.parse_stream(self.tag_stream(items, retag=retag), beam=beam)
+
+
+def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipeline:
+    """Open the parts of a pipeline; they work on the CPU, whatever the device.
+
+    Raises:
+        ModelError: a part is missing, damaged or of another kind.
+    """
+    parts = [checkpoint.load(directory / part, device=device) for part in PARTS]
+    for part, kind, name in zip(parts, (Segmenter, Tagger, Parser), PARTS, strict=True):
+        if not isinstance(part, kind):
+            raise ModelError(
+                f"is no {name}",
+                hint=f"train it again, with train-{name} -o {directory / name}",
+                path=directory / name,
+            )
+    return Pipeline(*parts)
+
+
+def model_card(header: Header) -> str:
+    """Return the README.md of a pipeline: what it is, its scores, its data and its command."""
+    scores = [
+        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
+    ]
+    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
+    return "\n".join(
+        [
+            "# From raw text to dependency trees",
+            "",
+            "A segmenter, a tagger with a lemmatizer, and a parser, in folders of their own; "
+            f"{counted(header.num_parameters, 'parameter')}. Made by seqtool "
+            f"{seqtool.__version__}.",
+            "",
+            "| score | value |",
+            "| --- | --- |",
+            *scores,
+            "",
+            "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
+            "",
+            "| data | |",
+            "| --- | --- |",
+            *counts,
+            "",
+            "Made by:",
+            "",
+            f"    {header.command or 'train_pipeline (Python)'}",
+            "",
+            "Use it:",
+            "",
+            "    seqtool parse FILE.txt -m THIS_DIRECTORY",
+            "    seqtool parse FILE.conllu -m THIS_DIRECTORY",
+            "",
+        ]
+    )

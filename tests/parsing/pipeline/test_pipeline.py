@@ -1,0 +1,206 @@
+"""All that plain text needs, trained from one treebank, stopped and resumed, and used."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from seqtool import checkpoint
+from seqtool.config import from_dict
+from seqtool.corpora.conllu import read_conllu
+from seqtool.corpora.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
+from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, resolve
+from seqtool.parsing.pipeline.train import train_pipeline
+from seqtool.parsing.segmentation.spaces import rebuild
+
+Run = Callable[..., Any]
+
+TINY = {
+    "segmenter": {
+        "model": {"character_units": 8, "token_units": 8},
+        "learning": {"batch_characters": 512, "window_characters": 32, "dropout_states": 0.1},
+        "training": {"epochs": 4, "learning_rate": 0.03, "precision": "float32"},
+    },
+    "tagger": {
+        "model": {
+            "lexical_size": 8, "character_size": 4, "num_filters": 4, "encoder_size": 8,
+            "encoder_layers": 1, "lemma_size": 8,
+        },
+        "learning": {"batch_words": 32, "dropout_embeddings": 0.0},
+        "training": {"epochs": 6, "learning_rate": 0.03, "precision": "float32"},
+    },
+    "parser": {
+        "model": {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 16},
+        "learning": {"batch_size": 64, "averaging": 0.9},
+        "training": {"epochs": 4, "learning_rate": 0.02, "precision": "float32"},
+    },
+    "folds": 2,
+}  # fmt: skip
+
+
+def write_treebank(path: Path, num: int, seed: int) -> None:
+    """Sentences such as `dogs see cats.`: the verb is the root."""
+    chooser = random.Random(seed)
+    texts = []
+    for number in range(num):
+        subject, obj = chooser.choices(["dogs", "cats", "birds", "cows"], k=2)
+        words = [
+            (subject, subject[:-1], "NOUN", "2", "nsubj", "_"),
+            (verb := chooser.choice(["see", "hear"]), verb, "VERB", "0", "root", "_"),
+            (obj, obj[:-1], "NOUN", "2", "obj", "SpaceAfter=No"),
+            (".", ".", "PUNCT", "2", "punct", "_"),
+        ]
+        rows = [
+            [str(i), form, lemma, upos, "_", "_", head, deprel, "_", misc]
+            for i, (form, lemma, upos, head, deprel, misc) in enumerate(words, 1)
+        ]
+        comments = ["# newpar"] if number % 4 == 0 else []
+        texts.append(Sentence(comments, rows, []).to_conllu())
+    path.write_text("".join(texts))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a treebank, `whole`, and `resumed`, which was interrupted in each part."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    write_treebank(folder / "train.conllu", 60, 0)
+    write_treebank(folder / "dev.conllu", 12, 1)
+    config = from_dict(PipelineConfig, TINY)
+    train, dev = folder / "train.conllu", folder / "dev.conllu"
+    parts: list[str] = []
+    trained = train_pipeline(
+        train, folder / "whole", config, dev=dev, device="cpu", on_part=parts.append
+    )
+    assert [part.partition(" ")[0] for part in parts] == [
+        "segmenter",
+        "tagger",
+        "taggers",
+        "parser",
+    ]
+    assert trained.scores["dev_words"] == 100.0
+    assert trained.scores["dev_upos"] == 100.0
+    assert json.loads((folder / "whole" / "model.json").read_text())["scores"] == trained.scores
+
+    resumed = folder / "resumed"
+    asked: list[int] = []
+
+    def ask(step: int) -> bool:
+        """Stop somewhere in every part."""
+        asked.append(step)
+        return len(asked) % 15 == 0
+
+    for attempt in range(20):
+        begin = (
+            {"resume": True} if attempt else {"train_files": train, "config": config, "dev": dev}
+        )
+        with suppress(Interrupted):
+            train_pipeline(output=resumed, device="cpu", should_stop=ask, **begin)
+            break
+    assert attempt > 4
+    return folder
+
+
+def test_a_resumed_run_ends_the_same(models: Path) -> None:
+    for part in PARTS:
+        before, after = (
+            load_file(models / name / part / "weights.safetensors") for name in ("whole", "resumed")
+        )
+        assert before.keys() == after.keys()
+        assert all((before[name] == after[name]).all() for name in before), part
+    assert not (models / "resumed" / "jackknife").exists()
+
+
+def test_a_text_is_parsed(models: Path, seqtool: Run, tmp_path: Path) -> None:
+    text = tmp_path / "letter.txt"
+    text.write_text("dogs see birds. cats\nhear cows.\n\nbirds see dogs.")
+    output = tmp_path / "out.conllu"
+    result = seqtool("parse", text, "-m", models / "whole", "-o", output)
+    assert result.code == 0, result.stderr
+    sentences = list(read_conllu(output))
+    assert rebuild(sentences) == text.read_text()
+    assert [s.column(FORM) for s in sentences] == [
+        ["dogs", "see", "birds", "."], ["cats", "hear", "cows", "."], ["birds", "see", "dogs", "."],
+    ]  # fmt: skip
+    assert sentences[0].column(UPOS) == ["NOUN", "VERB", "NOUN", "PUNCT"]
+    assert sentences[0].column(LEMMA)[2] == "bird"
+    # the same, one command after another
+    pipeline = checkpoint.load(models / "whole")
+    parsed = list(pipeline.parse_stream(pipeline.segment([text.read_text()], document=str(text))))
+    assert [s.to_conllu() for s in parsed] == [s.to_conllu() for s in sentences]
+    for options in (
+        ["--rules"],
+        ["--pretokenized"],
+        ["--presegmented"],
+        ["--raw", "--format", "tree"],
+    ):
+        assert seqtool("parse", text, "-m", models / "whole", *options).code == 0
+    assert seqtool("inspect", models / "whole").code == 0
+
+
+def test_gold_columns_are_kept(models: Path, tmp_path: Path, seqtool: Run) -> None:
+    path, output = tmp_path / "t.conllu", tmp_path / "out.conllu"
+    sentence = next(iter(read_conllu(models / "dev.conllu")))
+    for row in sentence.rows:
+        row[HEAD] = row[DEPREL] = "_"
+    sentence.rows[0][UPOS] = "X"
+    sentence.rows[1][UPOS] = sentence.rows[1][LEMMA] = "_"
+    path.write_text(sentence.to_conllu())
+    assert seqtool("parse", path, "-m", models / "whole", "-o", output).code == 0
+    assert next(read_conllu(output)).column(UPOS) == ["X", "VERB", "NOUN", "PUNCT"]
+    assert seqtool("parse", path, "-m", models / "whole", "--retag", "-o", output).code == 0
+    assert next(read_conllu(output)).column(UPOS) == ["NOUN", "VERB", "NOUN", "PUNCT"]
+
+
+def test_an_interruption_says_how_to_go_on(models: Path, tmp_path: Path) -> None:
+    config, output = from_dict(PipelineConfig, TINY), tmp_path / "p"
+    with pytest.raises(Interrupted) as stopped:
+        train_pipeline(
+            models / "train.conllu", output, config, device="cpu", should_stop=lambda step: True
+        )
+    assert stopped.value.hint == f"continue with: seqtool train-parser --resume -o {output}"
+
+
+def test_what_cannot_be_is_refused(models: Path, tmp_path: Path, seqtool: Run) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("dogs")
+    parser = models / "whole" / "parser"
+    for arguments, message in (
+        ([text, "-m", parser], "has no segmenter"),
+        ([text, "-m", parser, "--rules", "--retag"], "has no tagger"),
+        ([text, "-m", models / "whole", "--rules", "--pretokenized"], "leaves nothing to --rules"),
+        ([text, "-m", models / "whole", "-f", "tree", "--gold", text], "--gold is for CoNLL-U"),
+    ):
+        result = seqtool("parse", *arguments)
+        assert result.code == 1
+        assert message in result.stderr
+        assert len(result.stderr.strip().split("\n")) == 2
+    (tmp_path / "b.conllu").write_text("1\ta\n\n")
+    with pytest.raises(DataError, match="2 columns"):
+        train_pipeline(tmp_path / "b.conllu", tmp_path / "p", from_dict(PipelineConfig, TINY))
+    assert not (tmp_path / "p").exists()
+    with pytest.raises(ConfigError, match="no treebank"):
+        train_pipeline(output=tmp_path / "p")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "run.json").write_text('{"kind": "pipeline"}')
+    with pytest.raises(ModelError) as refused:
+        checkpoint.load(tmp_path / "p")
+    assert f"seqtool train-parser --resume -o {tmp_path / 'p'}" in refused.value.hint
+
+
+def test_settings_are_combined(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("tagger:\n  training:\n    epochs: 3\nfolds: 4\n")
+    config = resolve("fast", file, {"training.seed": 7, "model.system": "swap"}, ["folds=6"])
+    assert (config.tagger.training.epochs, config.folds) == (3, 6)
+    assert config.parser.model.system == "swap"
+    assert {getattr(config, part).training.seed for part in PARTS} == {7}
+    assert config.parser.model.encoder == "none"
+    assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
