@@ -118,29 +118,32 @@ class EventLog:
     """`log.jsonl`: one event a line, flushed at once.
 
     Args:
-        path: the file; appended to.
+        path: the file, which is appended to; None where another process writes it.
         keep_bytes: cut the file to this size first: what came after a saved state is run again.
     """
 
-    def __init__(self, path: Path, *, keep_bytes: int | None = None) -> None:
-        self._stream = path.open("ab")
-        if keep_bytes is not None:
+    def __init__(self, path: Path | None, *, keep_bytes: int | None = None) -> None:
+        self._stream = None if path is None else path.open("ab")
+        if self._stream is not None and keep_bytes is not None:
             self._stream.truncate(min(keep_bytes, self._stream.tell()))
             self._stream.seek(0, io.SEEK_END)
 
     def write(self, event: Event) -> None:
         """Append one event."""
+        if self._stream is None:
+            return
         line = json.dumps({"time": round(time.time(), 3), **to_json(event)}, ensure_ascii=False)
         self._stream.write(line.encode("utf-8") + b"\n")
         self._stream.flush()
 
     def size(self) -> int:
         """Return the number of bytes written so far."""
-        return self._stream.tell()
+        return 0 if self._stream is None else self._stream.tell()
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def format_seconds(seconds: float) -> str:
@@ -176,11 +179,12 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
     match event:
         case RunStarted():
             machine = event.machine
+            together = f" in each of {num} processes" if (num := machine.get("processes")) else ""
             verb = f"continuing at step {event.step:,} of" if event.resumed else "training for"
             return (
                 f"{verb} {counted(event.total_steps, 'step')} ({counted(event.epochs, 'epoch')}), "
                 f"{counted(event.num_parameters, 'parameter')}, on {machine.get('device', '?')} "
-                f"with {counted(machine.get('threads', '?'), 'thread')}"
+                f"with {counted(machine.get('threads', '?'), 'thread')}{together}"
             )
         case StepDone():
             return (

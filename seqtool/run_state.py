@@ -2,6 +2,8 @@
 
 state.safetensors   weights, optimiser, tensors carried from batch to batch, random generators
 state.json          where the run stands, and what its continuation must share
+
+What is carried and what is random, each process of a run has for itself: `rank1.carried.0.0`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seqtool import storage
+from seqtool.distributed import ALONE, Group
 from seqtool.errors import ModelError, TrainingError
 from seqtool.optimisers import Optimisers
 
@@ -91,8 +94,11 @@ def save(
     optimisers: Optimisers,
     run: RunState,
     fingerprint: Mapping[str, Any],
+    group: Group = ALONE,
 ) -> None:
     """Write the whole state of a run, replacing what was saved before.
+
+    Of several processes the first one writes, and all must call.
 
     Raises:
         TrainingError: a weight is not finite; what was saved before stays.
@@ -103,15 +109,23 @@ def save(
             f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})",
             hint="the last good state is kept: add --resume with a lower --lr or --clip",
         )
+    own = {f"carried.{name}": value.detach().cpu() for name, value in task.carried().items()}
+    own["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        own["random.cuda"] = torch.cuda.get_rng_state()
+    own_by_rank = group.gathered(own)
+    if not group.is_first:
+        return
     tensors, numbers = optimisers.state()
     state = {
         **{f"module.{name}": value for name, value in weights.items()},
         **{f"optimiser.{name}": value for name, value in tensors.items()},
-        **{f"carried.{name}": value for name, value in task.carried().items()},
-        "random.cpu": torch.get_rng_state(),
+        **{
+            _of_rank(rank) + name: value
+            for rank, part in enumerate(own_by_rank)
+            for name, value in part.items()
+        },
     }
-    if torch.cuda.is_available():
-        state["random.cuda"] = torch.cuda.get_rng_state()
     with storage.atomic_directory(directory) as temporary:
         save_file(
             {name: value.detach().cpu().contiguous().clone() for name, value in state.items()},
@@ -120,6 +134,7 @@ def save(
         content = {
             "format_version": STATE_VERSION,
             "fingerprint": dict(fingerprint),
+            "processes": group.size,
             "optimiser": numbers,
             "run": dataclasses.asdict(run),
             "tensors": storage.sum_of(temporary / TENSORS),
@@ -133,11 +148,13 @@ def restore(
     optimisers: Optimisers,
     run: RunState,
     fingerprint: Mapping[str, Any],
+    group: Group = ALONE,
 ) -> int:
     """Take back what `save` wrote, and return the number of steps of the running epoch.
 
     Raises:
-        ModelError: it is damaged, of a newer seqtool, or of a run that differs in `fingerprint`.
+        ModelError: it is damaged, of a newer seqtool, of a run that differs in `fingerprint`, or of
+            another number of processes.
     """
     try:
         content = storage.read_object(directory / STATE)
@@ -145,6 +162,7 @@ def restore(
             raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
         content = storage.unseal(content)
         _check_fingerprint(content["fingerprint"], fingerprint, directory)
+        _check_processes(content.get("processes", 1), group, directory)
         if storage.sum_of(directory / TENSORS) != content["tensors"]:
             raise ValueError("its tensors do not match their sum")
         # copies, which are aligned as in the run that was stopped: in a file they are not, and
@@ -157,10 +175,11 @@ def restore(
                 parameter.copy_(tensors[f"module.{name}"])
         optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
         num_steps = task.start_epoch(run.epoch)
-        task.restore_carried(_part(tensors, "carried."))
-        torch.set_rng_state(tensors["random.cpu"])
-        if torch.cuda.is_available() and "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"])
+        own = _part(tensors, _of_rank(group.rank))
+        task.restore_carried(_part(own, "carried."))
+        torch.set_rng_state(own["random.cpu"])
+        if torch.cuda.is_available() and "random.cuda" in own:
+            torch.cuda.set_rng_state(own["random.cuda"])
         return num_steps
     except (
         OSError,
@@ -192,6 +211,18 @@ def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> 
         )
 
 
+def _check_processes(num: int, group: Group, directory: Path) -> None:
+    """Refuse another number of processes: each carries a state of its own."""
+    if num != group.size:
+        before = "one process" if num == 1 else f"{num} processes"
+        start = "without torchrun" if num == 1 else f"with torchrun --nproc-per-node {num}"
+        raise ModelError(
+            f"the run was trained by {before}, not by {group.size}",
+            hint=f"resume it {start}, or start again with --force",
+            path=directory,
+        )
+
+
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by their dotted names."""
     flat: dict[str, Any] = {}
@@ -205,6 +236,11 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _weights(module: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers by name, those shared by two names once."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _of_rank(rank: int) -> str:
+    """Return what the names of a process's own tensors begin with; nothing for the first."""
+    return f"rank{rank}." if rank else ""
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

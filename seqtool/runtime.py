@@ -10,17 +10,33 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from seqtool.errors import ConfigError
+from seqtool import processes
+from seqtool.errors import ConfigError, counted
 
 
 def choose_device(name: str = "auto") -> str:
     """Return the torch device for `auto`, `cpu`, `cuda` or `mps`.
 
+    Of several processes on one machine, each gets a GPU of its own.
+
     Raises:
-        ConfigError: the device is not there.
+        ConfigError: the device is not there, or not for every process.
     """
+    here = processes.place()
     if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    elif here.size > 1 and name not in ("cpu", "cuda"):
+        raise ConfigError(
+            f"{here.size} processes cannot all train on {name}", hint="use --device cpu or cuda"
+        )
+    if name == "cuda" and here.size > 1:
+        num_gpus = torch.cuda.device_count()
+        if num_gpus < here.local_size:
+            raise ConfigError(
+                f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes",
+                hint="start one per GPU (--nproc-per-node), or use --device cpu",
+            )
+        name = f"cuda:{here.local_rank}"
     counts = {
         "cpu": 1,
         "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
@@ -38,8 +54,12 @@ def set_threads(num: int | None) -> int:
     """Set how many CPU threads torch and NumPy use, and return that number.
 
     None keeps torch's choice, which NumPy's products then follow: left alone, they would use every
-    core, and wait for each other on a core that another program has.
+    core, and wait for each other on a core that another program has. Several processes on one
+    machine then share its cores.
     """
+    num_processes = processes.place().local_size
+    if num is None and num_processes > 1:
+        num = max(1, min(torch.get_num_threads(), len(_cores()) // num_processes))
     if num is not None:
         if num < 1:
             raise ConfigError(f"threads is {num}, but must be at least 1", hint="change --threads")
@@ -48,15 +68,30 @@ def set_threads(num: int | None) -> int:
     return torch.get_num_threads()
 
 
-def seed_everything(seed: int) -> None:
-    """Seed torch on every device."""
-    torch.manual_seed(seed)
+def _cores() -> set[int]:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def seed_everything(seed: int, rank: int = 0) -> None:
+    """Seed torch on every device, each process of a run with numbers of its own."""
+    torch.manual_seed((seed + rank * _SEED_STRIDE) % 2**63)
+
+
+_SEED_STRIDE = 0x5DEECE66D1234567  # odd and large: neighbouring seeds and ranks never meet
 
 
 def prepare_device(device: str) -> None:
-    """Allow the fast float32 products of a GPU (TF32); the CPU is left exact."""
+    """Make a GPU the current one and allow its fast float32 products (TF32).
+
+    The CPU is left exact.
+    """
     if device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
+        if ":" in device:  # its random state is saved and restored as the current one's
+            torch.cuda.set_device(device)
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[object]:
@@ -75,7 +110,7 @@ def resolve_precision(precision: str, device: str) -> str:
     return "float32"
 
 
-def describe_machine(device: str) -> dict[str, str]:
+def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
     """Return what a measured figure must name: processor, device, threads, versions."""
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
@@ -92,6 +127,8 @@ def describe_machine(device: str) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
+    if num_processes > 1:
+        machine["processes"] = str(num_processes)
     if device.startswith("cuda"):
-        machine["gpu"] = torch.cuda.get_device_name()
+        machine["gpu"] = torch.cuda.get_device_name(device)
     return machine

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtool import checkpoint, run_state, runtime, storage
+from seqtool.distributed import ALONE, Group
 from seqtool.errors import TrainingError
 from seqtool.optimisation import Position, TrainingConfig, learning_rate
 from seqtool.optimisers import Optimisers
@@ -51,6 +52,9 @@ _AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or
 
 class Task(Protocol):
     """What is trained: a module, its batches, its loss and its validation.
+
+    Where several processes train, each has a task of its own with a part of every batch, parts of
+    equal size; `validate` gives all of them the same scores.
 
     Attributes:
         items: what is counted ("tokens"); of tokens, the perplexity is shown.
@@ -127,6 +131,7 @@ def train(
     fingerprint: Mapping[str, Any],
     resume: bool = False,
     should_stop: Callable[[int], bool] | None = None,
+    group: Group = ALONE,
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -138,14 +143,19 @@ def train(
         fingerprint: what must not differ between a run and its continuation (model, data).
         resume: continue from `last/` where it is there.
         should_stop: asked with the step number before each step; True stops as Ctrl-C does.
+        group: the processes that train together; the first one writes, all yield the events.
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
-    loop = _Loop(task, config, directory, device, fingerprint, should_stop or (lambda step: False))
-    resumed = resume and loop.restore()
-    loop.log = EventLog(directory / "log.jsonl", keep_bytes=loop.run.log_bytes if resumed else 0)
+    loop = _Loop(
+        task, config, directory, device, fingerprint, should_stop or (lambda step: False), group
+    )
+    with group.agreed():
+        resumed = resume and loop.restore()
+    path = directory / "log.jsonl" if group.is_first else None
+    loop.log = EventLog(path, keep_bytes=loop.run.log_bytes if resumed else 0)
     try:
         with loop.interruption.listening():
             for event in loop.events(resumed):
@@ -168,30 +178,34 @@ class _Loop:
         device: str,
         fingerprint: Mapping[str, Any],
         should_stop: Callable[[int], bool],
+        group: Group,
     ) -> None:
         self.task, self.config, self.device = task, config, device
+        self.group = group
         self.last, self.best = directory / "last", directory / "best"
         self.fingerprint, self.should_stop = fingerprint, should_stop
         self.interruption = Interruption()
         self.run = RunState()
         self.steps_per_epoch = task.start_epoch(0)
-        runtime.seed_everything(config.seed)
+        runtime.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
+        self.loss = group.parallel(task.module, task.loss)
         self.precision = runtime.resolve_precision(config.precision, device)
         self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
         self.pending: list[tuple[int, Tensor, int]] = []  # step, loss, items: not yet fetched
         self.clock = time.perf_counter()
         # since the last report: nats, items, seconds
         self.report_loss, self.report_items, self.report_seconds = 0.0, 0, 0.0
-        for path in (self.last, self.best):
-            storage.recover(path)
+        with group.agreed():
+            for path in (self.last, self.best) if group.is_first else ():
+                storage.recover(path)
 
     def restore(self) -> bool:
         """Take back the saved state, if there is one; return whether there is."""
         if not self.last.is_dir():
             return False
         self.steps_per_epoch = run_state.restore(
-            self.last, self.task, self.optimisers, self.run, self.fingerprint
+            self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)
@@ -209,7 +223,9 @@ class _Loop:
         if self.run.step and not self.end_reason():
             self.probe()
         self.run.log_bytes = self.log.size()
-        run_state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint)
+        run_state.save(
+            self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group
+        )
         self.clock = self.saved_at = time.perf_counter()
 
     def probe(self) -> None:
@@ -224,8 +240,9 @@ class _Loop:
             torch.no_grad(),
             runtime.autocast(self.device, self.precision),
         ):
-            loss, _ = self.task.loss(self.run.index)
-        self.judge(float(loss), self.run.step + 1)
+            loss, num_items = self.task.loss(self.run.index)
+        ((mean, _),) = self.joint([(float(loss), num_items)])
+        self.judge(mean, self.run.step + 1)
         self.task.restore_carried(carried)
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
@@ -239,7 +256,7 @@ class _Loop:
             total_steps=self.total_steps,
             epochs=self.config.epochs,
             num_parameters=count_parameters(self.task.module),
-            machine=runtime.describe_machine(self.device),
+            machine=runtime.describe_machine(self.device, self.group.size),
             resumed=resumed,
         )
         self.clock = self.saved_at = time.perf_counter()
@@ -250,7 +267,7 @@ class _Loop:
                 break
             yield self.validate()
             self.save()
-        if reason != "interrupted" and self.best.is_dir():
+        if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
         yield RunFinished(
             reason=reason,
@@ -280,7 +297,7 @@ class _Loop:
                 self.begin_averaging()
         self.task.module.train()
         while run.index < self.steps_per_epoch:
-            if self.interruption.requested or self.should_stop(run.step):
+            if self.group.any(self.interruption.requested or self.should_stop(run.step)):
                 self.fetch()
                 if self.report_items:
                     yield self.report()
@@ -292,15 +309,15 @@ class _Loop:
             if self.report_seconds >= REPORT_SECONDS:
                 yield self.report()
             is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
-            if is_due and run.index < self.steps_per_epoch:  # at its end, after validation
-                self.save()
+            if run.index < self.steps_per_epoch and self.group.any(is_due):
+                self.save()  # at the end of the epoch, after validation
 
     def step(self) -> None:
         """Make one optimiser step; on a CPU its loss is known to be sound before."""
         run = self.run
         rate = learning_rate(self.config, self.position()) * self.task.rate_factor(run.index)
         with runtime.autocast(self.device, self.precision):
-            loss, num_items = self.task.loss(run.index)
+            loss, num_items = self.loss(run.index)
         loss.backward()  # type: ignore[no-untyped-call]
         self.pending.append((run.step + 1, loss.detach(), num_items))
         if len(self.pending) >= self.fetch_steps or run.index + 1 == self.steps_per_epoch:
@@ -318,13 +335,24 @@ class _Loop:
         if not self.pending:
             return
         values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
-        for value, (step, _, num_items) in zip(values, self.pending, strict=True):
+        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
+        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
             self.judge(value, step)
             self.report_loss += value * num_items
             self.report_items += num_items
             self.run.loss_sum += value * num_items
             self.run.num_items += num_items
         self.pending.clear()
+
+    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        """Return mean losses and numbers of items of the joint batches of all processes."""
+        if self.group.size == 1:
+            return losses
+        totals = self.group.totals(
+            [total for loss, items in losses for total in (loss * items, items)]
+        )
+        pairs = zip(totals[::2], totals[1::2], strict=True)
+        return [(total / num_items, int(num_items)) for total, num_items in pairs]
 
     def judge(self, loss: float, step: int) -> None:
         """Refuse a loss that no training comes back from."""
@@ -370,7 +398,7 @@ class _Loop:
                 )
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
-            if is_best:
+            if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
         run.seconds += self.tick()
         done = EpochDone(

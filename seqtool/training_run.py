@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqtool import processes
 from seqtool.errors import Interrupted, OutputError, from_os_error
 from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
 
@@ -45,7 +46,7 @@ def complete(
         Interrupted: it was stopped; its state is saved.
         OutputError: something could not be written.
     """
-    resume = f"continue with: seqtool {command} --resume -o {output}"
+    resume = f"continue with: {processes.program()} {command} --resume -o {output}"
     finished: RunFinished | None = None
     speeds: list[float] = []
     try:

@@ -24,7 +24,7 @@ TASKS = ("ngram", "neural_lm", "parsing")
 # imports point to the same layer or downward; the first part of a module's name decides
 LAYERS = (
     ("errors",),
-    ("config", "registry", "vocabulary", "runtime"),
+    ("config", "distributed", "processes", "registry", "vocabulary", "runtime"),
     (
         "beam_search",
         "checkpoint",
@@ -49,6 +49,7 @@ LAYERS = (
 )
 MAY_IMPORT_TORCH = (
     "runtime",
+    "distributed",
     "training",
     "optimisers",
     "run_state",

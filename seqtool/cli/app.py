@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seqtool import __version__
+from seqtool import __version__, processes
 from seqtool.cli.options import Command
 from seqtool.errors import Interrupted, SeqtoolError, from_os_error
 
@@ -37,6 +37,9 @@ COMMANDS = {
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
 
+# what torchrun may start several times at once
+IN_SEVERAL_PROCESSES = ("train-lm",)
+
 EPILOG = "Start with `seqtool demo`. Every command has its own --help."
 
 
@@ -47,6 +50,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _seqtool(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -55,6 +59,8 @@ def _seqtool(
     ] = False,
 ) -> None:
     """Train, measure and use language models and dependency parsers."""
+    if context.invoked_subcommand not in (None, *IN_SEVERAL_PROCESSES):
+        processes.refuse_several(str(context.invoked_subcommand))
 
 
 def load_commands() -> dict[str, Callable[..., None]]:
@@ -88,6 +94,8 @@ def build_app() -> typer.Typer:
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
+    if not processes.speaks():
+        return
     typer.echo(f"{word}: {message}", err=True)
     if hint:
         typer.echo(f"hint: {hint}", err=True)
@@ -118,7 +126,8 @@ def main(args: Sequence[str] | None = None) -> int:
     out_of_memory = "out of memory"
     smaller = "use a smaller batch or model, or close other programs"
     try:
-        build_app()(None if args is None else list(args), prog_name="seqtool")
+        with processes.quiet_unless_first():
+            build_app()(None if args is None else list(args), prog_name="seqtool")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Interrupted as error:

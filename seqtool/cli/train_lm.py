@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqtool import processes
 from seqtool.cli.options import (
     DeviceOption,
     ForceOption,
@@ -225,7 +226,7 @@ def _train(
             threads=threads,
             on_event=show,
             should_stop=lambda step: deadline is not None and time.monotonic() >= deadline,
-            command=shlex.join(["seqtool", *sys.argv[1:]]),
+            command=f"{processes.program()} {shlex.join(sys.argv[1:])}",
         )
     if as_json:
         emit(

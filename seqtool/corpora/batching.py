@@ -46,6 +46,7 @@ class TokenStreams:
         window: K, the BPTT length in tokens.
         keep_all: pad the last stream instead of leaving out the last N % B ids.
         device: where the batches go; a GPU holds the whole text.
+        part: the streams that batches hold, of 0 to B - 1; all when not given.
 
     Raises:
         DataError: a stream would be shorter than one window (training only).
@@ -59,9 +60,11 @@ class TokenStreams:
         *,
         keep_all: bool = False,
         device: str = "cpu",
+        part: range | None = None,
     ) -> None:
         num_ids = len(ids)
-        self.num_streams, self.window = num_streams, window
+        self._part = range(num_streams) if part is None else part
+        self.num_streams, self.window = len(self._part), window
         self.length = -(-num_ids // num_streams) if keep_all else num_ids // num_streams
         if self.length < (1 if keep_all else window):
             streams, tokens = counted(num_streams, "stream"), counted(window, "token")
@@ -103,14 +106,14 @@ class TokenStreams:
             return self._gather(start, steps)
         inputs_TB = np.full((steps, self.num_streams), EOS_ID, dtype=np.int64)
         targets_TB = np.full((steps, self.num_streams), IGNORED, dtype=np.int64)
-        for stream in range(self.num_streams):
+        for at, stream in enumerate(self._part):
             first = stream * self.length + start
             column = np.asarray(self._ids[max(first - 1, 0) : first + steps]).astype(np.int64)
             if first == 0:
                 column = np.concatenate(([EOS_ID], column))
             num = max(0, len(column) - 1)
-            inputs_TB[:num, stream] = column[:num]
-            targets_TB[:num, stream] = column[1:]
+            inputs_TB[:num, at] = column[:num]
+            targets_TB[:num, at] = column[1:]
         return torch.from_numpy(inputs_TB), torch.from_numpy(targets_TB)
 
     def _gather(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
@@ -118,7 +121,8 @@ class TokenStreams:
         assert self._whole is not None
         last = len(self._whole) - 1
         rows_T1 = torch.arange(start, start + steps, device=self._device)[:, None]
-        columns_B = torch.arange(self.num_streams, device=self._device) * self.length
+        streams_B = torch.arange(self._part.start, self._part.stop, device=self._device)
+        columns_B = streams_B * self.length
         at_TB = rows_T1 + columns_B
         targets_TB = self._whole[at_TB.clamp(max=last)].long()
         targets_TB = targets_TB.masked_fill(at_TB > last, IGNORED)

@@ -16,7 +16,8 @@ from seqtool import checkpoint, runtime
 from seqtool.config import to_dict
 from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
 from seqtool.corpora.prepared import PreparedCorpus
-from seqtool.errors import counted
+from seqtool.distributed import ALONE, Group
+from seqtool.errors import ConfigError, counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
@@ -36,7 +37,10 @@ _TITLES = {
 
 
 class LanguageModelTask:
-    """Next-token prediction over parallel streams, for `seqtool.training.train`."""
+    """Next-token prediction over parallel streams, for `seqtool.training.train`.
+
+    Of several processes, each reads an equal share of the streams.
+    """
 
     items = TOKENS
     score = "valid_perplexity"
@@ -49,19 +53,31 @@ class LanguageModelTask:
         *,
         device: str,
         command: str = "",
+        group: Group = ALONE,
     ) -> None:
         self._corpus, self._config, self._command = corpus, config, command
-        self._device = device
+        self._device, self._group = device, group
         self._train = TokenStreams(
-            corpus.ids("train"), config.data.batch_size, config.data.bptt, device=device
+            corpus.ids("train"),
+            config.data.batch_size,
+            config.data.bptt,
+            device=device,
+            part=group.even_share(config.data.batch_size, "batch_size"),
         )
+        num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
         self._valid = TokenStreams(
             corpus.ids("valid"),
-            min(config.data.eval_batch_size, len(corpus.ids("valid"))),
+            num_streams,
             config.data.bptt,
             keep_all=True,
             device=device,
+            part=group.share(num_streams),
         )
+        if group.size > 1 and config.model.output.layer == "maxent":
+            raise ConfigError(
+                "several processes cannot share a hash table of n-grams",
+                hint="train in one process, or choose another output layer than maxent",
+            )
         runtime.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
@@ -79,7 +95,7 @@ class LanguageModelTask:
 
     def start_epoch(self, epoch: int) -> int:
         """Go back to the beginning of the text with a zero state."""
-        self._state = self.module.initial_state(self._config.data.batch_size)
+        self._state = self.module.initial_state(self._train.num_streams)
         if self._config.data.random_bptt:
             seed = self._config.training.seed, epoch
             self._begins = draw_windows(self._train.length, self._train.window, seed)
@@ -110,13 +126,14 @@ class LanguageModelTask:
         """Return the perplexity of the validation part, read as parallel streams."""
         state = self.module.initial_state(self._valid.num_streams)
         nats, num_tokens = 0.0, 0
-        for index in range(len(self._valid)):
+        for index in range(len(self._valid) if self._valid.num_streams else 0):
             inputs_TB, targets_TB = self._valid[index]
             output = self.module.output(inputs_TB, state)
             hidden_TBH, state = self.module(inputs_TB, state)
             log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             nats -= float(log_probs_N.double().sum())
             num_tokens += int((targets_TB != IGNORED).sum())
+        nats, num_tokens = self._group.totals([nats, num_tokens])
         return {self.score: perplexity_of(nats / num_tokens)}
 
     def carried(self) -> dict[str, Tensor]:

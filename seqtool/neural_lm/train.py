@@ -15,6 +15,7 @@ from typing import Any
 from seqtool import checkpoint, runtime, storage
 from seqtool.config import from_dict, to_dict
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
+from seqtool.distributed import Group, joined
 from seqtool.errors import (
     ConfigError,
     DataError,
@@ -126,6 +127,9 @@ def train_lm(
 ) -> TrainedLM:
     """Train a neural language model.
 
+    Started by torchrun, each process trains on its share of the streams; the first one writes and
+    hears the events, and all return the same.
+
     Args:
         corpus: a prepared corpus, or a text file or directory, which is prepared in
             `output/corpus`. A run that is resumed knows its own.
@@ -134,7 +138,8 @@ def train_lm(
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         device: auto, cpu, cuda or mps; that of the run when one is resumed with auto.
-        threads: CPU threads; None leaves the choice to torch, or to the run that is resumed.
+        threads: CPU threads of each process; None leaves the choice to torch, or to the run that is
+            resumed.
         on_event: called with every event of the run.
         should_stop: asked with the step number before each step; True saves and interrupts.
         command: what the user typed, for the model card.
@@ -154,39 +159,76 @@ def train_lm(
     chosen = runtime.choose_device(device)
     runtime.set_threads(threads)
     runtime.prepare_device(chosen)
-    with ExitStack() as stack:
-        if resume:
-            opened = _reopen(corpus, output, saved.corpus, config)
-        else:
-            checkpoint.check_output(output, force=force)
-            if corpus is None:
-                raise ConfigError(
-                    "no corpus is given", hint="name a text file or a prepared corpus"
+    recorded = saved.corpus if resume else None
+    with joined(chosen) as group:
+        with ExitStack() as stack:
+            opened: PreparedCorpus | None = None
+            with group.agreed():
+                if group.is_first:
+                    opened = _obtain(corpus, output, recorded, config, stack, force=force)
+            opened = _shared(opened, group)
+            with group.agreed():
+                task = LanguageModelTask(
+                    opened, config, device=chosen, command=command, group=group
                 )
-            _refuse_inside(corpus, output)
-            stack.enter_context(storage.replacing(output))
-            opened = _open(corpus, output / "corpus", config)
-        task = LanguageModelTask(opened, config, device=chosen, command=command)
-        record = RunRecord(config, _relative(opened.path, output), device, threads, command)
-        if not resume:
-            record.write(output)
-    events = train(
-        task,
-        config.training,
-        output,
-        device=chosen,
-        fingerprint=_fingerprint(config, opened),
-        resume=resume,
-        should_stop=should_stop,
-    )
-    run = complete(
-        events,
-        output,
-        "train-lm",
-        on_event=on_event,
-        on_started=lambda: record.write(output) if resume else None,
-    )
-    return _finish(output, opened, run, chosen)
+                record = RunRecord(config, _relative(opened.path, output), device, threads, command)
+                if group.is_first and not resume:
+                    record.write(output)
+        events = train(
+            task,
+            config.training,
+            output,
+            device=chosen,
+            fingerprint=_fingerprint(config, opened),
+            resume=resume,
+            should_stop=should_stop,
+            group=group,
+        )
+        run = complete(
+            events,
+            output,
+            "train-lm",
+            on_event=on_event if group.is_first else lambda event: None,
+            on_started=lambda: record.write(output) if resume and group.is_first else None,
+        )
+        trained: TrainedLM | None = None
+        with group.agreed():
+            if group.is_first:
+                trained = _finish(output, opened, run, chosen)
+        trained = group.from_first(trained)
+        assert trained is not None
+        return trained
+
+
+def _obtain(
+    corpus: str | Path | PreparedCorpus | None,
+    output: Path,
+    recorded: Path | None,
+    config: NeuralLMConfig,
+    stack: ExitStack,
+    *,
+    force: bool,
+) -> PreparedCorpus:
+    """Open the corpus of a run, a new one or that whose corpus is `recorded`.
+
+    The stack puts back what a new run replaces, if it fails before it begins.
+    """
+    if recorded is not None:
+        return _reopen(corpus, output, recorded, config)
+    checkpoint.check_output(output, force=force)
+    if corpus is None:
+        raise ConfigError("no corpus is given", hint="name a text file or a prepared corpus")
+    _refuse_inside(corpus, output)
+    stack.enter_context(storage.replacing(output))
+    return _open(corpus, output / "corpus", config)
+
+
+def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
+    """Return the corpus that the first process opened; the others open it too."""
+    path = group.from_first(None if corpus is None else corpus.path.resolve())
+    assert path is not None
+    with group.agreed():
+        return PreparedCorpus.open(path) if corpus is None else corpus
 
 
 def _finish(

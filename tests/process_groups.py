@@ -1,0 +1,54 @@
+"""Several processes that meet as those of torchrun do, forked from the test's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS = 100  # after which a process that waits in vain is ended by the system
+
+
+def together(folder: Path, action: Callable[[int], object], num: int = 2) -> list[str]:
+    """Run `action(rank)` in `num` forked processes; return the text of what each returned.
+
+    What an action raises fails the test. The processes join nothing by themselves: `action` is to
+    call what does, such as `train_lm`.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # no other thread is needed there
+        children = []
+        for rank in range(num):
+            child = os.fork()
+            if child == 0:
+                _run(rank, num, port, folder, action)
+            children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [0] * num, codes
+    return [_result(folder, rank).read_text() for rank in range(num)]
+
+
+def _run(rank: int, num: int, port: int, folder: Path, action: Callable[[int], object]) -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it may be that of pytest's own time limit
+    signal.alarm(SECONDS)
+    places = {"RANK": rank, "WORLD_SIZE": num, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()})
+    try:
+        _result(folder, rank).write_text(str(action(rank)))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _result(folder: Path, rank: int) -> Path:
+    return folder / f"result-{rank}.txt"
