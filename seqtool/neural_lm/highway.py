@@ -12,12 +12,15 @@ from torch.nn import functional
 
 from seqtool.neural_lm.cells import Cell, State
 from seqtool.neural_lm.config import ModelConfig
+from seqtool.neural_lm.highway_graphs import RecordedLoops
 from seqtool.neural_lm.highway_loops import FeaturesFirst, StreamsFirst
 from seqtool.neural_lm.products import numpy_is_fast
 from seqtool.neural_lm.workspace import Workspace
 
 # below this many steps, laying out the weights costs more than the faster loop saves
 FEWEST_STEPS = 4
+# devices whose loops are recorded as graphs of kernels
+RECORDED_ON = ("cuda",)
 
 
 class RecurrentHighwayCell(Cell):
@@ -45,6 +48,7 @@ class RecurrentHighwayCell(Cell):
         self.weight_state = nn.Parameter(torch.empty(config.depth, hidden_size, width))
         self.bias = nn.Parameter(torch.empty(config.depth, width))
         self._workspace = Workspace()
+        self.recorded = RecordedLoops()
 
     def forward(
         self,
@@ -77,9 +81,11 @@ class RecurrentHighwayCell(Cell):
             return outputs_TBH, (outputs_TBH[-1],)
         # the product with the inputs of all steps at once, out of the time loop
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
-        outputs_TBH = StreamsFirst.apply(  # type: ignore[no-untyped-call]
-            projected_TBG.to(state_BH.dtype), state_BH, weight_DHG, self.bias[1:], mask_BP
-        )
+        arguments = projected_TBG.to(state_BH.dtype), state_BH, weight_DHG, self.bias[1:], mask_BP
+        if inputs_TBI.device.type in RECORDED_ON:
+            outputs_TBH = self.recorded(*arguments)
+        else:
+            outputs_TBH = StreamsFirst.apply(*arguments)  # type: ignore[no-untyped-call]
         return outputs_TBH, (outputs_TBH[-1],)
 
     def _loop_with_updates(

@@ -287,17 +287,17 @@ class StreamsFirst(torch.autograd.Function):
     ) -> Tensor:
         """Return the outputs (T, B, H); E = D - 1 biases, the first one is in `projected`."""
         with torch.autocast(projected_TBG.device.type, enabled=False):
-            return _forward_loop(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
+            return loop_forward(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs but the mask."""
         with torch.autocast(grad_TBH.device.type, enabled=False):
-            return _backward_loop(ctx, grad_TBH)
+            return loop_backward(ctx, grad_TBH)
 
 
-def _forward_loop(
+def loop_forward(
     ctx: Any,
     projected_TBG: Tensor,
     state_BH: Tensor,
@@ -305,6 +305,7 @@ def _forward_loop(
     bias_EG: Tensor,
     mask_BH: Tensor | None,
 ) -> Tensor:
+    """Return the outputs (T, B, H) of `StreamsFirst`, and save in `ctx` what its gradient needs."""
     num_steps, batch, width = projected_TBG.shape
     depth, size, _ = weight_DHG.shape
     gates_DTBG = projected_TBG.new_empty(depth, num_steps, batch, width)
@@ -333,7 +334,8 @@ def _forward_loop(
     return states_DTBH[0, 1:].clone()
 
 
-def _backward_loop(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+def loop_backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the arguments of `loop_forward`, none of the mask."""
     gates_DTBG, states_DTBH, weight_DHG, mask_BH = ctx.saved_tensors
     depth, num_steps, batch, width = gates_DTBG.shape
     size = states_DTBH.shape[-1]
