@@ -66,7 +66,7 @@ class DirectConnections(nn.Module):
     sparse = True
     marks_S: Tensor
 
-    def __init__(self, vocabulary_size: int, order: int, size: int, *, rate: float = 0.1) -> None:
+    def __init__(self, vocabulary_size: int, order: int, size: int, *, rate: float = 0.3) -> None:
         super().__init__()
         if size < vocabulary_size:
             raise ConfigError(

@@ -95,7 +95,7 @@ class MaxentSoftmax(FullSoftmax):
         order: int,
         size: int,
         *,
-        rate: float = 0.1,
+        rate: float = 0.3,
         weight: Tensor | None = None,
     ) -> None:
         super().__init__(hidden_size, vocabulary_size, weight)

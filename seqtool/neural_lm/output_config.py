@@ -66,7 +66,7 @@ class OutputConfig(Config):
         1 << 22, "maxent: n-grams that the hash table has room for", minimum=1
     )
     direct_rate: float = setting(
-        0.1, "maxent: learning rate of the n-grams (AdaGrad), before the schedule acts", above=0
+        0.3, "maxent: learning rate of the n-grams (AdaGrad), before the schedule acts", above=0
     )
 
     def check(self) -> None:
