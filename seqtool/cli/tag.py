@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqtool.cli.options import default_model
+from seqtool.cli.raw_text import (
+    PresegmentedOption,
+    PretokenizedOption,
+    RawOption,
+    RulesOption,
+    is_raw,
+    read_raw,
+)
+
+if TYPE_CHECKING:
+    from seqtool.corpora.conllu import Broken, Sentence
 
 
 def tag(
@@ -16,14 +28,21 @@ def tag(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="CoNLL-U files (also .gz, .zst), directories, or - for stdin; HEAD and DEPREL may "
-            "be anything. The shipped sample's English test trees if not given.",
+            help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
+            ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
+            "not given.",
             show_default=False,
         ),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", "-m", metavar="DIR", help="A tagger; runs/tagger if not given."),
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="DIR",
+            help="A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not "
+            "given.",
+        ),
     ] = None,
     output: Annotated[
         str,
@@ -32,6 +51,10 @@ def tag(
     retag: Annotated[
         bool, typer.Option("--retag", help="Predict also what the columns hold already.")
     ] = False,
+    raw: RawOption = False,
+    rules: RulesOption = False,
+    presegmented: PresegmentedOption = False,
+    pretokenized: PretokenizedOption = False,
     skip_invalid: Annotated[
         bool,
         typer.Option("--skip-invalid", help="Write broken sentences as they are."),
@@ -47,8 +70,19 @@ def tag(
     from seqtool.cli.treebanks import read_columns, sample_trees
     from seqtool.corpora.conllu import write_conllu
 
-    tagger = open_tagger(model or default_model("tagger"))
+    given = files or [sample_trees()]
+    path = model or default_model("tagger", "parser")
+    tagger = open_tagger(path)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
-    read = read_columns(files or [sample_trees()], skip_invalid=skip_invalid)
+    read: Iterator[Sentence | Broken] = read_columns(given, skip_invalid=skip_invalid)
+    if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
+        read = read_raw(
+            given,
+            tagger,
+            path,
+            rules=rules,
+            presegmented=presegmented,
+            pretokenized=pretokenized,
+        )
     write_conllu(tagger.tag_stream(read, retag=retag), output)

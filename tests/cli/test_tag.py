@@ -72,6 +72,24 @@ def test_a_file_in_its_place(seqtool: Run, folder: Path, tmp_path: Path) -> None
     assert path.read_text(encoding="utf-8") == expected
 
 
+def test_plain_text(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    """By rules, or by spaces; a tagger alone cannot split it."""
+    path = tmp_path / "text.txt"
+    path.write_text("the dogs walk .\nAnn jumped .\n", encoding="utf-8")
+    by_spaces = seqtool("tag", path, "-m", folder / "tagger", "--pretokenized")
+    assert by_spaces.code == 0
+    rows = [line.split("\t") for line in by_spaces.stdout.splitlines() if line[:1].isdecimal()]
+    assert [row[1] for row in rows] == ["the", "dogs", "walk", ".", "Ann", "jumped", "."]
+    assert all("_" not in (row[2], row[3], row[4]) for row in rows)
+    by_rules = seqtool("tag", path, "-m", folder / "tagger", "--rules")
+    assert [line.split("\t")[:6] for line in by_rules.stdout.splitlines() if "\t" in line] == [
+        row[:6] for row in rows
+    ]
+    result = seqtool("tag", path, "-m", folder / "tagger")
+    assert (result.code, result.stdout) == (1, "")
+    assert "has no segmenter" in result.stderr.splitlines()[0]
+
+
 def test_broken_sentences(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.conllu"
     nine = "1\ta\ta\tX\t_\t_\t_\t_\t_\n\n"

@@ -93,7 +93,7 @@ _TRAINING = {
     "clip_norm": 5.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "accurate": {"training": _TRAINING},
+    "accurate": {"training": {**_TRAINING, "epochs": 18}},
     "fast": {
         "model": {
             "lexical_size": 64,
