@@ -211,7 +211,7 @@ def test_gru_drops_its_candidate() -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "separate"])
 def test_rhn_drops_what_each_micro_step_adds(carry: str) -> None:
-    # s' = u * (h * t) + s * c: with u = 0 only the carry gate acts, with zero weights 1 - sigmoid(b)
+    # s' = u * (h * t) + s * c; with zero weights t = sigmoid(b) and c = 1 - t
     cell = make("rhn", 3, 4, depth=3, carry=carry)
     config = ModelConfig(cell="rhn", hidden_size=4, depth=3, carry=carry, transform_bias=-1.5)
     inputs, (state,) = draw(5, 2, 3, seed=1), draw_state(cell, 2)
