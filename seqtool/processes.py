@@ -1,7 +1,7 @@
 """Which of the processes of one run this is, as torchrun says it in the environment.
 
 torchrun starts a command several times and sets RANK (0 to WORLD_SIZE - 1) and, per machine,
-LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. Nothing here needs torch.
+LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No torch is needed here.
 """
 
 from __future__ import annotations

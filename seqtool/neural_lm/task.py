@@ -133,8 +133,8 @@ class LanguageModelTask:
             log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             nats -= float(log_probs_N.double().sum())
             num_tokens += int((targets_TB != IGNORED).sum())
-        nats, num_tokens = self._group.totals([nats, num_tokens])
-        return {self.score: perplexity_of(nats / num_tokens)}
+        total_nats, total_tokens = self._group.totals([nats, num_tokens])
+        return {self.score: perplexity_of(total_nats / total_tokens)}
 
     def carried(self) -> dict[str, Tensor]:
         """Return the recurrent state by layer and part."""
