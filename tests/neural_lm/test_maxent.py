@@ -246,3 +246,19 @@ def test_without_contexts_it_is_refused() -> None:
     for method in (layer.loss, layer.target_log_probs):
         with pytest.raises(ConfigError, match="cannot be used in this way"):
             method(hidden_NH, targets_N)
+
+
+def test_n_grams_learn_at_their_own_rate() -> None:
+    # AdaGrad's first step is the rate itself, whatever the gradient; 0.3 halves as 0.01 does
+    layer = make(1000)
+    ids_TB, hidden_NH, targets_N = batch()
+    before = layer.direct.weight.detach().clone()
+    optimisers = Optimisers(layer, TrainingConfig(learning_rate=0.01))
+    layer.after(read(layer, ids_TB)).loss(hidden_NH, targets_N).backward()  # type: ignore[no-untyped-call]
+    optimisers.step(0.005)
+    change_S = (layer.direct.weight.detach() - before)[:, 0].abs()
+    is_met_S = layer.direct.marks_S != 0
+    torch.testing.assert_close(
+        change_S[is_met_S], torch.full_like(change_S[is_met_S], 0.15), rtol=0, atol=1e-6
+    )
+    assert not change_S[~is_met_S].any()

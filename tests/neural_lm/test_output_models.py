@@ -12,11 +12,13 @@ from safetensors.torch import load_file
 from seqtool import checkpoint
 from seqtool.config import from_dict
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.distributed import Group
 from seqtool.errors import ConfigError, Interrupted, ModelError
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
 from seqtool.neural_lm.recipes import resolve
+from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import train_lm
 from seqtool.vocabulary import EOS_ID
 
@@ -89,9 +91,7 @@ def test_a_model_is_trained_resumed_opened_and_used(
     assert ids[-1] == EOS_ID
 
 
-def test_another_output_layer_cannot_continue_a_run(
-    tmp_path: Path, corpus: PreparedCorpus
-) -> None:
+def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: PreparedCorpus) -> None:
     train_lm(corpus, tmp_path / "m", config("nce-sparse"))
     model = {"output": {"layer": "blackout"}}
     other = from_dict(NeuralLMConfig, {"model": model, "data": DATA})
@@ -129,6 +129,14 @@ def test_a_table_smaller_than_the_vocabulary(tmp_path: Path, corpus: PreparedCor
     given = from_dict(NeuralLMConfig, {"model": {"output": output}, "data": DATA})
     with pytest.raises(ConfigError, match="direct_size is 8, but the vocabulary has 9 symbols"):
         train_lm(corpus, tmp_path / "m", given)
+
+
+def test_several_processes_cannot_share_a_table(corpus: PreparedCorpus) -> None:
+    given = from_dict(
+        NeuralLMConfig, {"model": RUNS["maxent"], "data": {"batch_size": 4, "bptt": 7}}
+    )
+    with pytest.raises(ConfigError, match="several processes cannot share a hash table"):
+        LanguageModelTask(corpus, given, device="cpu", group=Group(0, 2))
 
 
 def test_tied_clusters_have_one_width() -> None:
