@@ -8,7 +8,9 @@ classifier likes best (Goldberg & Nivre 2012).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,12 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.legal)
+
+    @classmethod
+    def of(cls, parts: Sequence[Self]) -> Self:
+        """The examples of all parts, one part after another."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
 
     def batch(
         self, index: int, num_batches: int, generator: np.random.Generator

@@ -25,12 +25,14 @@ from seqtool.parsing.models import Parser, save_model
 from seqtool.parsing.network import ParserNetwork
 from seqtool.parsing.oracles import Oracle
 from seqtool.parsing.rollouts import Examples, roll_out
+from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import compile_slots
 from seqtool.parsing.states import NUM_ACTIONS, Ints
 
 Ints64 = npt.NDArray[np.int64]
 
 AVERAGE_EVERY = 4  # steps between updates of the average
+LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
 
 
@@ -147,29 +149,42 @@ class ParserTask:
 
     def _roll_out(self, sentences: Ints) -> Examples:
         """What the parser, as it is now, comes through in some sentences."""
-        learning = self.config.learning
+        if self.config.learning.oracle == "static" or not self._oracle.system.dynamic:
+            return self._configurations(sentences)
+        # the tables of a dynamic oracle grow with the square of a sentence
+        is_long = self._arrays.lengths[sentences] > LONGEST_EXPLORED
+        parts = []
+        if is_long.any():
+            parts.append(self._configurations(sentences[is_long]))
+        if not is_long.all():
+            parts.append(self._explored(sentences[~is_long]))
+        return Examples.of(parts)
+
+    def _explored(self, sentences: Ints) -> Examples:
         tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
-        scorer = None
-        if learning.oracle == "dynamic" and self._oracle.system.dynamic:
-            classifier = Classifier(self.config.model, self._weights())
-            # only the types of these sentences, numbered anew
-            inside = token_rows(tokens, lengths)
-            present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
-            symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
-            classifier.products.extend(*symbols)
-            local = np.zeros(len(self._arrays.types), np.int32)
-            local[inside] = places
-            rows = np.zeros(len(self._arrays.types), np.int32)
-            rows[inside] = np.arange(1, 1 + len(inside))
-            read = TokenArrays(np.append(np.int32(NONE_TYPE), local[inside]), rows[tokens], lengths)
-            scorer = classifier.scorer(local, classifier.in_context(read), rows)
+        classifier = Classifier(self.config.model, self._weights())
+        # only the types of these sentences, numbered anew
+        inside = token_rows(tokens, lengths)
+        present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
+        symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
+        classifier.products.extend(*symbols)
+        local = np.zeros(len(self._arrays.types), np.int32)
+        local[inside] = places
+        rows = np.zeros(len(self._arrays.types), np.int32)
+        rows[inside] = np.arange(1, 1 + len(inside))
+        read = TokenArrays(np.append(np.int32(NONE_TYPE), local[inside]), rows[tokens], lengths)
+        scorer = classifier.scorer(local, classifier.in_context(read), rows)
+        return self._configurations(sentences, scorer)
+
+    def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:
+        learning = self.config.learning
         return roll_out(
             self._oracle,
             self.config.model.system,
             self._data.labels,
             np.arange(len(self._arrays.types), dtype=np.int32),
-            tokens,
-            lengths,
+            self._arrays.tokens[sentences],
+            self._arrays.lengths[sentences],
             self._slots,
             scorer=scorer,
             exploration=learning.exploration if self._epoch >= learning.explore_after else 0.0,

@@ -257,3 +257,23 @@ def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
     assert caught.value.line == 1
     data = prepare_data([str(path)], None, config(), skip_invalid=True)
     assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
+
+
+def test_long_sentences_follow_the_static_oracle(
+    treebank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_module, "LONGEST_EXPLORED", 5)
+    data = prepare_data([str(treebank / "train.conllu")], None, config())
+    task = ParserTask(data.config, data)
+    task.start_epoch(3)
+    task.loss(0)
+    examples = task._examples
+    assert examples is not None
+    lengths = dict(
+        zip(data.train.arrays.tokens.tolist(), data.train.arrays.lengths.tolist(), strict=True)
+    )
+    is_long = np.asarray([lengths[sentence] > 5 for sentence in examples.sentences.tolist()])
+    num_free = (examples.free >= 0).sum(axis=1)
+    assert is_long.any()
+    assert (num_free[is_long] == 1).all()
+    assert num_free[~is_long].max() > 1
