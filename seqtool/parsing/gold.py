@@ -28,8 +28,8 @@ from seqtool.parsing.states import SYSTEMS, Ints, Labels
 from seqtool.parsing.vectors import WordVectors, read_vectors
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
-# swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +1.6, +1.1 and -0.2 at
-# 0.2, +0.7 and -0.4 at 0.47
+# swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
+# treebank, few steps), +1.6, +1.1 and -0.2 at 0.2, +0.7 at 0.47, -0.4 at 0.46: no clear border
 SWAP_SHARE = 0.15
 PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
