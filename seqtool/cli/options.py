@@ -103,13 +103,15 @@ def print_settings(config: type[Config]) -> None:
     """Print every setting as a line of the YAML file that --config takes, with its meaning."""
     from seqtool.config import leaves
 
-    section = ""
+    sections: list[str] = []
     for dotted, field in leaves(config):
-        above, _, name = dotted.rpartition(".")
-        if above != section:
-            section = above
-            print(f"{section}:")
-        indent = "  " if above else ""
+        *above, name = dotted.split(".")
+        for depth, section in enumerate(above, 1):
+            if sections[:depth] != above[:depth]:
+                sections = above[:depth]
+                print(f"{'  ' * (depth - 1)}{section}:")
+        sections = above
+        indent = "  " * len(above)
         line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
         print(f"{line:<34}# {field.metadata['help']}")
 

@@ -43,7 +43,7 @@ class ModelConfig(Config):
 class LearningConfig(Config):
     """How the networks are taught, beside the settings of the training loop."""
 
-    batch_characters: int = setting(8192, "characters per step", minimum=1)
+    batch_characters: int = setting(4096, "characters per step", minimum=1)
     window_characters: int = setting(
         400, "longer paragraphs are cut into pieces of so many characters", minimum=16
     )
@@ -76,7 +76,7 @@ class SegmenterConfig(Config):
 
 DEFAULTS: dict[str, Any] = {
     "training": {
-        "epochs": 12,
+        "epochs": 15,
         "optimiser": "adamw",
         "learning_rate": 0.004,
         "beta2": 0.98,

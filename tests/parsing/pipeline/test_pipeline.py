@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from safetensors.numpy import load_file
 
 from seqtool import checkpoint
@@ -17,6 +18,7 @@ from seqtool.config import from_dict
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.spaces import rebuild
@@ -193,6 +195,30 @@ def test_what_cannot_be_is_refused(models: Path, tmp_path: Path, seqtool: Run) -
     with pytest.raises(ModelError) as refused:
         checkpoint.load(tmp_path / "p")
     assert f"seqtool train-parser --resume -o {tmp_path / 'p'}" in refused.value.hint
+
+
+def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqtool: Run) -> None:
+    settings, output = tmp_path / "tiny.yaml", tmp_path / "p"
+    settings.write_text(json.dumps(TINY))
+    begin = ["train-parser", models / "train.conllu", "--raw", "--preset", "fast", "-o", output]
+    result = seqtool(*begin, "--config", settings, "--max-minutes", "0")
+    assert result.code == 130
+    assert f"seqtool train-parser --resume -o {output}" in result.stderr
+    # what was --raw goes on so; without --dev each part holds out some of the treebank
+    result = seqtool("train-parser", "--resume", "-o", output, "--json")
+    assert result.code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    assert {"segmenter_dev_words", "tagger_dev_upos", "parser_dev_las"} <= set(shown)
+    assert "training the segmenter" in result.stderr
+    assert (output / "model.json").is_file()
+    assert "jackknife" not in {path.name for path in output.iterdir()}
+
+
+def test_all_settings_are_listed_as_a_file_has_them(seqtool: Run) -> None:
+    listed = yaml.safe_load(seqtool("train-parser", "--raw", "--list-settings").stdout)
+    assert from_dict(PipelineConfig, listed) == PipelineConfig()
+    assert listed["folds"] == 5
+    assert from_dict(ParserConfig, listed["parser"]) == ParserConfig()
 
 
 def test_settings_are_combined(tmp_path: Path) -> None:
