@@ -194,10 +194,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# the same training, of the same classifier, which an encoder reads for
+# the same classifier, which an encoder reads for
 PRESETS["accurate"] = {
-    **PRESETS["fast"],
-    "model": {**PRESETS["fast"].get("model", {}), "encoder": "bilstm"},
+    "model": {"encoder": "bilstm"},
+    "training": {**PRESETS["fast"]["training"], "epochs": 10},
 }
 
 
@@ -234,9 +234,9 @@ def resolve(
     """
     base = preset(preset_name or "fast")
     if run is not None and preset_name is None:
-        from seqtool.parsing.train import RunRecord
+        from seqtool.parsing.runs import RunRecord
 
-        base = to_dict(RunRecord.read(run).config)
+        base = to_dict(RunRecord.read(run, "parser", ParserConfig).config)
     if file is not None:
         for section, settings in load_yaml(file).items():
             if isinstance(settings, dict):

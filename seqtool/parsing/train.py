@@ -1,31 +1,31 @@
-"""Training of parsers: `train_parser`, and what it records to be resumed."""
+"""Training of parsers: `train_parser`."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seqtool import checkpoint, runtime, storage
 from seqtool.config import from_dict, to_dict
-from seqtool.errors import (
-    ConfigError,
-    ModelError,
-)
+from seqtool.errors import ConfigError
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.gold import TrainingData, prepare_data
+from seqtool.parsing.models import KIND, model_card
+from seqtool.parsing.runs import (
+    RunRecord,
+    absolute_path,
+    absolute_paths,
+    add_scores,
+    chosen_precision,
+)
 from seqtool.parsing.task import ParserTask
 from seqtool.progress import Event
 from seqtool.training import train
-from seqtool.training_run import CompletedRun, complete
-
-RUN_VERSION = 1
+from seqtool.training_run import complete
 
 
 @dataclass(frozen=True)
@@ -48,65 +48,6 @@ class TrainedParser:
     num_parameters: int
     epochs: int
     system: str
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What `--resume` needs when nothing else is typed: `run.json`.
-
-    Attributes:
-        config: all settings; nothing is left to be chosen.
-        train: the treebank's files.
-        dev: those of the validation part; None for a tenth of the treebank.
-        embeddings: a file of word vectors.
-        skip_invalid: whether broken sentences are left out.
-        threads: as they were asked for.
-        command: what was typed.
-    """
-
-    config: ParserConfig
-    train: tuple[str, ...]
-    dev: str | None = None
-    embeddings: str | None = None
-    skip_invalid: bool = False
-    threads: int | None = None
-    command: str = ""
-
-    def write(self, output: Path) -> None:
-        """Write `run.json` in the run directory."""
-        content = {"format_version": RUN_VERSION, "kind": "parser", **vars(self)}
-        content |= {"config": to_dict(self.config), "train": list(self.train)}
-        storage.replace_text(output / checkpoint.RUN, storage.to_json(content))
-
-    @classmethod
-    def read(cls, output: Path) -> RunRecord:
-        """Read `run.json` of a run directory.
-
-        Raises:
-            ModelError: there is no run of a parser, or its record is damaged.
-        """
-        path = output / checkpoint.RUN
-        try:
-            content = storage.read_object(path)
-            if content.get("kind") != "parser":
-                raise ModelError(
-                    "the run is not one of a parser", hint="name another with -o", path=output
-                )
-            if content["format_version"] > RUN_VERSION:
-                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
-            config = from_dict(ParserConfig, content["config"])
-            names = [field.name for field in dataclasses.fields(cls) if field.name != "config"]
-            values = {name: content[name] for name in names}
-            values["train"] = tuple(map(str, values["train"]))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise ModelError(
-                "no run to resume is there", hint="train one first, without --resume", path=output
-            ) from error
-        except (ValueError, KeyError, TypeError, ConfigError) as error:
-            raise ModelError(
-                "the run's record is damaged", hint="start again with --force", path=path
-            ) from error
-        return cls(config, **values)
 
 
 def train_parser(
@@ -150,16 +91,14 @@ def train_parser(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
-    if isinstance(train_files, str | Path):
-        train_files = [train_files]
     if resume:
-        record = RunRecord.read(output)
+        record = RunRecord.read(output, KIND, ParserConfig)
         config = config or record.config
         record = dataclasses.replace(
             record,
             config=config,
-            train=_absolute(train_files) or record.train,
-            dev=record.dev if dev is None else str(Path(dev).absolute()),
+            train=absolute_paths(train_files) or record.train,
+            dev=absolute_path(dev) or record.dev,
             threads=record.threads if threads is None else threads,
         )
     else:
@@ -167,10 +106,11 @@ def train_parser(
         if not train_files:
             raise ConfigError("no treebank is given", hint="name a CoNLL-U file with trees")
         record = RunRecord(
+            KIND,
             config or from_dict(ParserConfig, preset("fast")),
-            _absolute(train_files),
-            None if dev is None else str(Path(dev).absolute()),
-            None if embeddings is None else str(Path(embeddings).absolute()),
+            absolute_paths(train_files),
+            absolute_path(dev),
+            absolute_path(embeddings),
             skip_invalid,
             threads,
             command,
@@ -210,43 +150,23 @@ def train_parser(
         on_event=on_event,
         on_started=lambda: record.write(output) if resume else None,
     )
-    return _finish(output, run)
-
-
-def _absolute(paths: Sequence[str | Path] | None) -> tuple[str, ...]:
-    """Paths that stay right when the run is resumed elsewhere; `-` cannot be read twice.
-
-    Raises:
-        ConfigError: one is `-`.
-    """
-    if paths and "-" in map(str, paths):
-        raise ConfigError("a treebank cannot come from stdin", hint="write it to a file first")
-    return tuple(str(Path(path).absolute()) for path in paths or ())
+    scores = add_scores(output, run, task.items, model_card)
+    header = checkpoint.read_header(output)
+    return TrainedParser(
+        path=output,
+        scores=dict(scores),
+        seconds=run.finished.seconds,
+        num_parameters=header.num_parameters,
+        epochs=run.finished.epoch,
+        system=header.config["model"]["system"],
+    )
 
 
 def _resolved(config: ParserConfig, device: str) -> ParserConfig:
-    """The settings with precision `auto` decided: bfloat16 on a processor that it is faster on."""
-    if config.training.precision != "auto":
-        return config
-    precision = runtime.resolve_precision("auto", device)
-    if device == "cpu" and _bf16_is_faster():
-        precision = "bf16"
+    """The settings with precision `auto` decided."""
+    precision = chosen_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)  # type: ignore[arg-type]
     return dataclasses.replace(config, training=training)
-
-
-def _bf16_is_faster() -> bool:
-    """Whether products of the classifier's size take less than 0.7 of float32's time here."""
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = torch.ones(512, 1024, dtype=dtype), torch.ones(1024, 256, dtype=dtype)
-        times = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            left @ right
-            times.append(time.perf_counter() - begin)
-        seconds[dtype] = min(times[1:])
-    return seconds[torch.bfloat16] < 0.7 * seconds[torch.float32]
 
 
 def _fingerprint(config: ParserConfig, data: TrainingData) -> dict[str, Any]:
@@ -259,23 +179,3 @@ def _fingerprint(config: ParserConfig, data: TrainingData) -> dict[str, Any]:
         "training": {"seed": training.seed, "optimiser": training.optimiser},
         "treebank": data.summary,
     }
-
-
-def _finish(output: Path, run: CompletedRun) -> TrainedParser:
-    """Write the scores of the best model into its header and card."""
-    from seqtool.parsing.models import model_card
-
-    header = checkpoint.read_header(output)
-    scores = {**header.scores, "train_seconds": run.finished.seconds}
-    if run.items_per_second is not None:
-        scores["configurations_per_second"] = run.items_per_second
-    header = dataclasses.replace(header, scores=scores)
-    checkpoint.amend(output, header, model_card(header))
-    return TrainedParser(
-        path=output,
-        scores=scores,
-        seconds=run.finished.seconds,
-        num_parameters=header.num_parameters,
-        epochs=run.finished.epoch,
-        system=header.config["model"]["system"],
-    )
