@@ -145,7 +145,7 @@ def test_a_broken_treebank(seqtool: Run, folder: Path, tmp_path: Path) -> None:
 def test_settings_are_listed(seqtool: Run) -> None:
     result = seqtool("train-parser", "--list-settings")
     assert result.code == 0
-    assert "  hidden_size: 256" in result.stdout
+    assert "  hidden_size: 192" in result.stdout
     assert "  exploration: 0.9" in result.stdout
 
 
