@@ -202,12 +202,14 @@ class ParserTask:
         types = np.append(types_NS, self._arrays.types[inside_T])
         present, places = _present(types, len(self._symbols[0]))
         places_NS = places[: types_NS.size].reshape(types_NS.shape)
-        symbols = [
+        lexical_UW, tags_UW = (
             self._some_unknown(rows[present], chances, unknowns)
             for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=True)
-        ]
+        )
         vectors_UD = self.module.type_vectors(
-            *symbols, lambda units: units * self._kept(units, learning.dropout_types)
+            lexical_UW,
+            tags_UW,
+            lambda units: units * self._kept(units, learning.dropout_types),
         )
         contexts_NX = None
         if self._contexts:
