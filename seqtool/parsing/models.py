@@ -27,7 +27,7 @@ from seqtool.parsing.search import MARGIN, search
 from seqtool.parsing.states import Ints, Labels
 
 KIND = "parser"
-CHUNK_WORDS = 1 << 13  # words parsed together: enough sentences to fill the lanes to the end
+CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache
 TABLE_BYTES = 192 << 20  # of the products of types; all are dropped when there are more
 VOCABULARY = "vocabulary.json"
 
