@@ -17,7 +17,6 @@ import os
 import socket
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,8 @@ def train_steps(rank: int, size: int, port: int, folder: Path, num_steps: int, q
 
     with joined("cpu") as group:
         task = LanguageModelTask(corpus, config, device="cpu", group=group)
-        run = folder / f"run-{size}-{time.monotonic_ns() if group.is_first else rank}"
-        run.mkdir()
+        run = folder / f"run-{port}"  # one for all processes of a run, another for each run
+        run.mkdir(exist_ok=True)
         options: dict[str, Any] = {"fingerprint": {}, "should_stop": stop, "group": group}
         for _ in train(task, config.training, run, device="cpu", **options):
             pass
