@@ -277,3 +277,46 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
+
+
+def named_settings(presets: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Return a copy of the settings of a preset, as `from_dict` takes them.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    if name not in presets:
+        raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, presets))
+    return {section: dict(values) for section, values in presets[name].items()}
+
+
+def combine(
+    cls: type[C],
+    base: dict[str, Any],
+    file: Path | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+) -> C:
+    """Lay a file, options and overrides over settings; what comes later wins.
+
+    Args:
+        cls: the settings.
+        base: section -> settings; is changed.
+        file: a YAML file of settings.
+        values: dotted setting -> value, from the options of a command.
+        overrides: `name=value` texts.
+
+    Raises:
+        ConfigError: an unknown setting, or an impossible value.
+    """
+    if file is not None:
+        for section, settings in load_yaml(file).items():
+            if isinstance(settings, dict):
+                base.setdefault(section, {}).update(settings)
+            else:
+                base[section] = settings
+        from_dict(cls, base)
+    for name, value in values.items():
+        set_value(cls, base, name, value)
+    apply_overrides(cls, base, overrides)
+    return from_dict(cls, base)

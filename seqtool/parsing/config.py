@@ -9,10 +9,8 @@ from typing import Any, Literal, get_args
 
 from seqtool.config import (
     Config,
-    apply_overrides,
-    from_dict,
-    load_yaml,
-    set_value,
+    combine,
+    named_settings,
     setting,
     to_dict,
 )
@@ -207,9 +205,7 @@ def preset(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: there is none of that name; the hint lists near ones.
     """
-    if name not in PRESETS:
-        raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, PRESETS))
-    return {section: dict(values) for section, values in PRESETS[name].items()}
+    return named_settings(PRESETS, name)
 
 
 def resolve(
@@ -237,17 +233,7 @@ def resolve(
         from seqtool.parsing.runs import RunRecord
 
         base = to_dict(RunRecord.read(run, "parser", ParserConfig).config)
-    if file is not None:
-        for section, settings in load_yaml(file).items():
-            if isinstance(settings, dict):
-                base.setdefault(section, {}).update(settings)
-            else:
-                base[section] = settings
-        from_dict(ParserConfig, base)
-    for name, value in values.items():
-        set_value(ParserConfig, base, name, value)
-    apply_overrides(ParserConfig, base, overrides)
-    return from_dict(ParserConfig, base)
+    return combine(ParserConfig, base, file, values, overrides)
 
 
 def parse_fields(text: str) -> list[str]:

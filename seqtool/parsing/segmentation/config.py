@@ -9,10 +9,8 @@ from typing import Any
 
 from seqtool.config import (
     Config,
-    apply_overrides,
+    combine,
     from_dict,
-    load_yaml,
-    set_value,
     setting,
     to_dict,
 )
@@ -115,14 +113,4 @@ def resolve(
         from seqtool.parsing.runs import RunRecord
 
         base = to_dict(RunRecord.read(run, KIND, SegmenterConfig).config)
-    if file is not None:
-        for section, settings in load_yaml(file).items():
-            if isinstance(settings, dict):
-                base.setdefault(section, {}).update(settings)
-            else:
-                base[section] = settings
-        from_dict(SegmenterConfig, base)
-    for name, value in values.items():
-        set_value(SegmenterConfig, base, name, value)
-    apply_overrides(SegmenterConfig, base, overrides)
-    return from_dict(SegmenterConfig, base)
+    return combine(SegmenterConfig, base, file, values, overrides)

@@ -9,16 +9,13 @@ from typing import Any
 
 from seqtool.config import (
     Config,
-    apply_overrides,
-    from_dict,
-    load_yaml,
-    set_value,
+    combine,
+    named_settings,
     setting,
     to_dict,
 )
 from seqtool.errors import ConfigError
 from seqtool.optimisation import TrainingConfig
-from seqtool.registry import did_you_mean
 
 KIND = "tagger"  # of the model's directory
 
@@ -113,9 +110,7 @@ def preset(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: there is none of that name; the hint lists near ones.
     """
-    if name not in PRESETS:
-        raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, PRESETS))
-    return {section: dict(values) for section, values in PRESETS[name].items()}
+    return named_settings(PRESETS, name)
 
 
 def resolve(
@@ -143,14 +138,4 @@ def resolve(
         from seqtool.parsing.runs import RunRecord
 
         base = to_dict(RunRecord.read(run, KIND, TaggerConfig).config)
-    if file is not None:
-        for section, settings in load_yaml(file).items():
-            if isinstance(settings, dict):
-                base.setdefault(section, {}).update(settings)
-            else:
-                base[section] = settings
-        from_dict(TaggerConfig, base)
-    for name, value in values.items():
-        set_value(TaggerConfig, base, name, value)
-    apply_overrides(TaggerConfig, base, overrides)
-    return from_dict(TaggerConfig, base)
+    return combine(TaggerConfig, base, file, values, overrides)
