@@ -58,6 +58,7 @@ MAY_IMPORT_TORCH = (
     "parsing.encoder",
     "parsing.network",
     "parsing.pipeline.train",
+    "parsing.regularisation",
     "parsing.runs",
     "parsing.segmentation.network",
     "parsing.segmentation.task",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -179,7 +178,3 @@ class ParserNetwork(nn.Module):
             sums_NF = sums_NF + self.contexts(contexts_NX)
         scores_NA: Tensor = self.output(drop_hidden(ACTIVATIONS[self.config.activation](sums_NF)))
         return scores_NA
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The weights as the model's file holds them."""
-        return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}

@@ -24,6 +24,7 @@ from seqtool.parsing.gold import TrainingData
 from seqtool.parsing.models import Parser, save_model
 from seqtool.parsing.network import ParserNetwork
 from seqtool.parsing.oracles import Oracle
+from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
 from seqtool.parsing.rollouts import Examples, roll_out
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import compile_slots
@@ -31,7 +32,6 @@ from seqtool.parsing.states import NUM_ACTIONS, Ints
 
 Ints64 = npt.NDArray[np.int64]
 
-AVERAGE_EVERY = 4  # steps between updates of the average
 LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
 
@@ -80,22 +80,19 @@ class ParserTask:
         )
         self._symbols = [torch.from_numpy(array).long() for array in types.arrays()]
         self._dropped = [
-            (self._drop_chances(counts), torch.from_numpy(unknowns).long())
+            (
+                unknown_chances(counts, config.learning.dropout_words),
+                torch.from_numpy(unknowns).long(),
+            )
             for counts, unknowns in data.symbol_counts
         ]
-        self._averages = [parameter.detach().clone() for parameter in self.module.parameters()]
-        self._steps = 0
+        self._average = AveragedWeights(self.module, config.learning.averaging)
         self._blocks: list[tuple[Ints, int]] = []
         self._examples: Examples | None = None
         # [32, A]: what is added to the scores of transitions under each mask of legal actions
         bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
         legal = np.repeat(bits, np.diff(labels.segments), axis=1)
         self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(device)
-
-    def _drop_chances(self, counts: Ints) -> Tensor:
-        weight = self.config.learning.dropout_words
-        chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
-        return torch.from_numpy(chances.astype(np.float32))
 
     def start_epoch(self, epoch: int) -> int:
         """Draw an order of the sentences, in blocks; return the number of steps."""
@@ -115,13 +112,12 @@ class ParserTask:
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`, in nats per configuration."""
-        self._average()
+        self._average.update()
         # anew in each step, so that a continued run draws the same numbers
         self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
         begin, end, sentences = self._block_of(index)
         if index == begin or self._examples is None:
             self._examples = self._roll_out(sentences)
-        self._steps += 1
         shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
         # an encoder has to read the sentences of a batch, so it is better for them to be few
         choose = self._examples.batch_of_sentences if self._contexts else self._examples.batch
@@ -162,7 +158,7 @@ class ParserTask:
 
     def _explored(self, sentences: Ints) -> Examples:
         tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
-        classifier = Classifier(self.config.model, self._weights())
+        classifier = Classifier(self.config.model, self._average.arrays())
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
         present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
@@ -261,34 +257,11 @@ class ParserTask:
         return symbols.to(self._device)
 
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
-        if not dropout:
-            return 1.0
-        share = round(256 * dropout)
-        drawn = self._random.integers(0, 256, values.shape, np.uint8)
-        kept = torch.from_numpy(drawn >= share).to(values.device)
-        return kept.to(values.dtype).mul_(256 / (256 - share))
-
-    def _average(self) -> None:
-        decay = self.config.learning.averaging
-        if self._steps % AVERAGE_EVERY or not decay:
-            return
-        decay = min(decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
-        with torch.no_grad():
-            torch._foreach_lerp_(self._averages, list(self.module.parameters()), 1.0 - decay)
-
-    def _weights(self) -> dict[str, np.ndarray]:
-        """The averaged weights by their names, as NumPy has them."""
-        arrays = self.module.arrays()
-        if self.config.learning.averaging:
-            names = [name for name, _ in self.module.named_parameters()]
-            for name, average in zip(names, self._averages, strict=True):
-                arrays[name] = average.cpu().numpy()
-        return arrays
+        return dropout_mask(values, dropout, self._random)
 
     def parser(self) -> Parser:
         """The parser of the averaged weights."""
-        return Parser(self.config, self._data.types, self._data.labels, self._weights())
+        return Parser(self.config, self._data.types, self._data.labels, self._average.arrays())
 
     def rate_factor(self, index: int) -> float:
         """Return 1: every batch counts alike."""
@@ -311,8 +284,7 @@ class ParserTask:
 
     def carried(self) -> dict[str, Tensor]:
         """Return the averages, and the examples of the running block."""
-        carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
-        carried["steps"] = torch.tensor(self._steps)
+        carried = self._average.carried()
         if self._examples is not None:
             for name, array in vars(self._examples).items():
                 carried[f"examples.{name}"] = torch.from_numpy(array)
@@ -320,9 +292,7 @@ class ParserTask:
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
-        for i, average in enumerate(self._averages):
-            average.copy_(tensors[f"average.{i}"])
-        self._steps = int(tensors["steps"])
+        self._average.restore(tensors)
         parts = {
             name.removeprefix("examples."): tensor.numpy()
             for name, tensor in tensors.items()

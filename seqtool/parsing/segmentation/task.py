@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool import runtime
+from seqtool.parsing.regularisation import dropout_mask, unknown_chances
 from seqtool.parsing.segmentation.characters import NUM_CODES, space_table
 from seqtool.parsing.segmentation.config import SegmenterConfig
 from seqtool.parsing.segmentation.data import TrainingData
@@ -48,18 +49,11 @@ class SegmenterTask:
         self._rows[present] = np.arange(len(present))
         self._symbols = torch.from_numpy(data.alphabet.symbols(present.tolist())).long()
         by_code = dict(zip(np.unique(data.text.codes).tolist(), counts.tolist(), strict=True))
-        self._drop_characters = self._chances(
-            np.array([by_code.get(code, 0) for code in present.tolist()])
-        )
-        self._drop_forms = self._chances(
-            np.bincount(data.text.forms, minlength=1 + len(data.lexicon))
-        )
+        counts_U = np.array([by_code.get(code, 0) for code in present.tolist()])
+        self._drop_characters = unknown_chances(counts_U, config.learning.dropout_symbols)
+        counts_F = np.bincount(data.text.forms, minlength=1 + len(data.lexicon))
+        self._drop_forms = unknown_chances(counts_F, config.learning.dropout_symbols)
         self._epoch = 0
-
-    def _chances(self, counts: np.ndarray) -> Tensor:
-        weight = self.config.learning.dropout_symbols
-        chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
-        return torch.from_numpy(chances.astype(np.float32))
 
     def start_epoch(self, epoch: int) -> int:
         """Lay the treebank out, and draw an order of its windows; return the number of steps."""
@@ -137,13 +131,7 @@ class SegmenterTask:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
 
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
-        if not dropout:
-            return 1.0
-        share = round(256 * dropout)
-        drawn = self._random.integers(0, 256, values.shape, np.uint8)
-        kept = torch.from_numpy(drawn >= share).to(values.device)
-        return kept.to(values.dtype).mul_(256 / (256 - share))
+        return dropout_mask(values, dropout, self._random)
 
     def segmenter(self) -> Segmenter:
         """The segmenter of the weights as they are."""

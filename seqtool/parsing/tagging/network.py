@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -109,7 +108,3 @@ class TaggerNetwork(nn.Module):
         hidden_TM = (self.lemma_words(states_TX) + self.lemma_bundles(bundles_T)).relu()
         scores_TE: Tensor = self.scripts(noise(hidden_TM))
         return scores_TE
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The weights as the model's file holds them."""
-        return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}

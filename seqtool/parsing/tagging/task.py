@@ -13,12 +13,12 @@ from torch.nn import functional
 
 from seqtool import runtime
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
+from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
 from seqtool.parsing.tagging.config import TaggerConfig
 from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import TaggerNetwork
 
-AVERAGE_EVERY = 4  # steps between updates of the average
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
@@ -60,16 +60,13 @@ class TaggerTask:
         )
         self._num_characters = torch.from_numpy((data.spelling > 0).sum(1))
         counts, unknowns = data.symbol_counts
-        weight = config.learning.dropout_words
-        chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
-        self._chances = torch.from_numpy(chances.astype(np.float32))
+        self._chances = unknown_chances(counts, config.learning.dropout_words)
         self._unknowns = torch.from_numpy(unknowns).long()
         # [B, 3]: which of all values those of a bundle are
         members = torch.from_numpy(bundles.table + bundles.starts).long()
         self._members = members.to(device)
         self._begins = np.cumsum(data.lengths) - data.lengths
-        self._averages = [parameter.detach().clone() for parameter in self.module.parameters()]
-        self._steps = 0
+        self._average = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[npt.NDArray[np.int64]] = []
 
     def start_epoch(self, epoch: int) -> int:
@@ -87,8 +84,7 @@ class TaggerTask:
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
-        self._average()
-        self._steps += 1
+        self._average.update()
         # anew in each step, so that a continued run draws the same numbers
         self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
         learning = self.config.learning
@@ -137,30 +133,11 @@ class TaggerTask:
         return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
 
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
-        if not dropout:
-            return 1.0
-        share = round(256 * dropout)
-        drawn = self._random.integers(0, 256, values.shape, np.uint8)
-        kept = torch.from_numpy(drawn >= share).to(values.device)
-        return kept.to(values.dtype).mul_(256 / (256 - share))
-
-    def _average(self) -> None:
-        decay = self.config.learning.averaging
-        if self._steps % AVERAGE_EVERY or not decay:
-            return
-        decay = min(decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
-        with torch.no_grad():
-            torch._foreach_lerp_(self._averages, list(self.module.parameters()), 1.0 - decay)
+        return dropout_mask(values, dropout, self._random)
 
     def tagger(self) -> Tagger:
         """The tagger of the averaged weights."""
-        arrays = self.module.arrays()
-        if self.config.learning.averaging:
-            names = [name for name, _ in self.module.named_parameters()]
-            for name, average in zip(names, self._averages, strict=True):
-                arrays[name] = average.cpu().numpy().copy()
-        data = self._data
+        arrays, data = self._average.arrays(), self._data
         return Tagger(self.config, data.symbols, data.characters, data.bundles, data.lemmas, arrays)
 
     def validate(self) -> dict[str, float]:
@@ -186,14 +163,11 @@ class TaggerTask:
 
     def carried(self) -> dict[str, Tensor]:
         """Return the averages."""
-        carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
-        return {**carried, "steps": torch.tensor(self._steps)}
+        return self._average.carried()
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
-        for i, average in enumerate(self._averages):
-            average.copy_(tensors[f"average.{i}"])
-        self._steps = int(tensors["steps"])
+        self._average.restore(tensors)
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the tagger as a model directory."""
