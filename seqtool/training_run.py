@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import dataclasses
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool import processes
+from seqtool import checkpoint, processes
+from seqtool.checkpoint import Header
 from seqtool.errors import Interrupted, OutputError, from_os_error
 from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
 
@@ -23,6 +25,26 @@ class CompletedRun:
 
     finished: RunFinished
     items_per_second: float | None
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What the functions behind `train-*` commands return, each with a class of its own.
+
+    Attributes:
+        path: the model directory.
+        scores: of the validation part, `train_seconds`, and the items of the task per second of
+            training where a whole epoch was trained.
+        seconds: training time, validation included, over all continuations.
+        num_parameters: trained numbers.
+        epochs: epochs completed.
+    """
+
+    path: Path
+    scores: dict[str, float]
+    seconds: float
+    num_parameters: int
+    epochs: int
 
 
 def complete(
@@ -70,3 +92,35 @@ def complete(
             f"the run was interrupted at step {finished.step:,}; the state is saved", hint=resume
         )
     return CompletedRun(finished, sorted(speeds)[len(speeds) // 2] if speeds else None)
+
+
+def finish(
+    output: Path,
+    run: CompletedRun,
+    items: str,
+    card: Callable[[Header], str],
+    *,
+    measured: Mapping[str, float] | None = None,
+) -> TrainedModel:
+    """Write scores, the time of training and its speed into the header and card of the best model.
+
+    Args:
+        output: the model directory.
+        run: what trained it.
+        items: what the speed is of, such as `tokens`.
+        card: makes the model card.
+        measured: scores of the finished model, beside those of its validation.
+    """
+    header = checkpoint.read_header(output)
+    scores = {**header.scores, **(measured or {}), "train_seconds": run.finished.seconds}
+    if run.items_per_second is not None:
+        scores[f"{items}_per_second"] = run.items_per_second
+    header = dataclasses.replace(header, scores=scores)
+    checkpoint.amend(output, header, card(header))
+    return TrainedModel(
+        path=output,
+        scores=scores,
+        seconds=run.finished.seconds,
+        num_parameters=header.num_parameters,
+        epochs=run.finished.epoch,
+    )

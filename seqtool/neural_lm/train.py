@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -26,13 +25,13 @@ from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
 from seqtool.progress import Event
 from seqtool.training import train
-from seqtool.training_run import CompletedRun, complete
+from seqtool.training_run import CompletedRun, TrainedModel, complete, finish
 
 RUN_VERSION = 1
 
 
 @dataclass(frozen=True)
-class TrainedLM:
+class TrainedLM(TrainedModel):
     """What `train_lm` returns.
 
     Attributes:
@@ -43,12 +42,6 @@ class TrainedLM:
         num_parameters: trained numbers.
         epochs: epochs completed.
     """
-
-    path: Path
-    scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
 
 
 @dataclass(frozen=True)
@@ -231,29 +224,12 @@ def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
         return PreparedCorpus.open(path) if corpus is None else corpus
 
 
-def _finish(
-    output: Path,
-    corpus: PreparedCorpus,
-    run: CompletedRun,
-    device: str,
-) -> TrainedLM:
+def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
     """Measure the best model as `eval-ppl` does, and write that into its header and card."""
     model = checkpoint.load(output, device=device)
-    header = checkpoint.read_header(output)
     perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
-    seconds = run.finished.seconds
-    scores = {**header.scores, "valid_perplexity": perplexity, "train_seconds": seconds}
-    if run.items_per_second is not None:
-        scores["tokens_per_second"] = run.items_per_second
-    header = dataclasses.replace(header, scores=scores)
-    checkpoint.amend(output, header, model_card(header))
-    return TrainedLM(
-        path=output,
-        scores=scores,
-        seconds=seconds,
-        num_parameters=header.num_parameters,
-        epochs=run.finished.epoch,
-    )
+    trained = finish(output, run, "tokens", model_card, measured={"valid_perplexity": perplexity})
+    return TrainedLM(**vars(trained))
 
 
 def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:

@@ -1,13 +1,14 @@
-"""What the training runs on treebanks share: their record, their precision, their last words."""
+"""What the training runs on treebanks share: their record, and their course."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -15,7 +16,10 @@ from seqtool import checkpoint, runtime, storage
 from seqtool.checkpoint import Header
 from seqtool.config import Config, from_dict, to_dict
 from seqtool.errors import ConfigError, ModelError
-from seqtool.training_run import CompletedRun
+from seqtool.optimisation import TrainingConfig
+from seqtool.progress import Event
+from seqtool.training import Task, train
+from seqtool.training_run import TrainedModel, complete, finish
 
 RUN_VERSION = 1
 
@@ -88,7 +92,69 @@ class RunRecord(Generic[C]):
         return cls(config=settings, **values)
 
 
-def absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
+def open_record(
+    output: Path,
+    kind: str,
+    config: C | None,
+    default: C,
+    train_files: Sequence[str | Path] | str | Path | None,
+    *,
+    wanted: str,
+    dev: str | Path | None,
+    embeddings: str | Path | None = None,
+    resume: bool,
+    force: bool,
+    skip_invalid: bool,
+    threads: int | None,
+    command: str,
+) -> RunRecord[C]:
+    """The record of a new run, or of one that is resumed, with what was given for it now.
+
+    Args:
+        output: the run's directory.
+        kind: of the model.
+        config: settings, if any are given.
+        default: those of a new run without.
+        train_files: its treebank.
+        wanted: what that has to be, for a hint.
+        dev: its validation part.
+        embeddings: a file of word vectors; a run that is resumed has read its own.
+        resume: take up the record that is there.
+        force: replace a run that is there.
+        skip_invalid: whether broken sentences are left out.
+        threads: as they are asked for.
+        command: what was typed.
+
+    Raises:
+        ModelError: there is no run to resume.
+        ConfigError: no treebank is given, or one that cannot be read twice.
+        OutputError: the directory exists, and nothing says what is to become of it.
+    """
+    if resume:
+        record = RunRecord.read(output, kind, type(default))
+        return dataclasses.replace(
+            record,
+            config=config or record.config,
+            train=_absolute_paths(train_files) or record.train,
+            dev=_absolute_path(dev) or record.dev,
+            threads=record.threads if threads is None else threads,
+        )
+    checkpoint.check_output(output, force=force)
+    if not train_files:
+        raise ConfigError("no treebank is given", hint=f"name {wanted}")
+    return RunRecord(
+        kind,
+        config or default,
+        _absolute_paths(train_files),
+        _absolute_path(dev),
+        _absolute_path(embeddings),
+        skip_invalid,
+        threads,
+        command,
+    )
+
+
+def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
     """Paths that stay right when the run is resumed elsewhere; `-` cannot be read twice.
 
     Raises:
@@ -101,17 +167,19 @@ def absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str
     return tuple(str(Path(path).absolute()) for path in paths or ())
 
 
-def absolute_path(path: str | Path | None) -> str | None:
+def _absolute_path(path: str | Path | None) -> str | None:
     """The same of a file that may not be given."""
     return None if path is None else str(Path(path).absolute())
 
 
-def chosen_precision(precision: str, device: str) -> str:
-    """The precision, `auto` decided: bfloat16 also on a processor that it is faster on."""
-    if precision != "auto":
-        return precision
+def with_precision(training: TrainingConfig, device: str) -> TrainingConfig:
+    """Settings with precision `auto` decided: bfloat16 also on a processor that it is faster on."""
+    if training.precision != "auto":
+        return training
     precision = runtime.resolve_precision("auto", device)
-    return "bf16" if device == "cpu" and _bf16_is_faster() else precision
+    if device == "cpu" and _bf16_is_faster():
+        precision = "bf16"
+    return dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
 
 
 def _bf16_is_faster() -> bool:
@@ -128,18 +196,81 @@ def _bf16_is_faster() -> bool:
     return seconds[torch.bfloat16] < 0.7 * seconds[torch.float32]
 
 
-def add_scores(
-    output: Path, run: CompletedRun, items: str, card: Callable[[Header], str]
-) -> Mapping[str, Any]:
-    """Write the time of training and its speed into the header and card of the best model.
+def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a continued run must share with its beginning.
 
-    Returns:
-        All its scores.
+    Args:
+        config: settings of sections `model`, `learning` and `training`.
+        summary: numbers that tell its data from others.
     """
-    header = checkpoint.read_header(output)
-    scores = {**header.scores, "train_seconds": run.finished.seconds}
-    if run.items_per_second is not None:
-        scores[f"{items}_per_second"] = run.items_per_second
-    header = dataclasses.replace(header, scores=scores)
-    checkpoint.amend(output, header, card(header))
-    return header.scores
+    settings = to_dict(config)
+    return {
+        "model": settings["model"],
+        "learning": settings["learning"],
+        "training": {name: settings["training"][name] for name in ("seed", "optimiser")},
+        "treebank": dict(summary),
+    }
+
+
+class TreebankTask(Task, Protocol):
+    """A task of the training loop that knows its settings, in which nothing is left to choose."""
+
+    config: Any
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Numbers that tell its data from others."""
+
+
+def train_on_treebank(
+    record: RunRecord[C],
+    output: Path,
+    prepare: Callable[[RunRecord[C], str], TreebankTask],
+    card: Callable[[Header], str],
+    *,
+    resume: bool,
+    device: str,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[int], bool] | None,
+) -> TrainedModel:
+    """Train what a record says, or go on with it, to the finished model directory.
+
+    Args:
+        record: of the run.
+        output: its directory.
+        prepare: reads the treebank and returns the task; called with the record and the device.
+        card: makes the model card.
+        resume: go on where the run was saved.
+        device: as it is asked for.
+        on_event: called with every event of the run.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+
+    Raises:
+        Interrupted: it was stopped; the state is saved.
+        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    device = runtime.choose_device(device)
+    runtime.set_threads(record.threads)
+    runtime.prepare_device(device)
+    with nullcontext() if resume else storage.replacing(output):
+        task = prepare(record, device)
+        record = dataclasses.replace(record, config=task.config)
+        if not resume:
+            record.write(output)
+    events = train(
+        task,
+        task.config.training,
+        output,
+        device=device,
+        fingerprint=fingerprint(task.config, task.summary),
+        resume=resume,
+        should_stop=should_stop,
+    )
+    run = complete(
+        events,
+        output,
+        f"train-{record.kind}",
+        on_event=on_event,
+        on_started=lambda: record.write(output) if resume else None,
+    )
+    return finish(output, run, task.items, card)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -263,6 +264,11 @@ class ParserTask:
         """The parser of the averaged weights."""
         return Parser(self.config, self._data.types, self._data.labels, self._average.arrays())
 
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
     def rate_factor(self, index: int) -> float:
         """Return 1: every batch counts alike."""
         return 1.0
@@ -306,7 +312,7 @@ class ParserTask:
             directory,
             self.parser(),
             scores=scores,
-            data=self._data.summary,
+            data=self.summary,
             command=self._command,
             versions={"torch": torch.__version__},
         )

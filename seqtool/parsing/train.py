@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seqtool import checkpoint, runtime, storage
-from seqtool.config import from_dict, to_dict
-from seqtool.errors import ConfigError
+from seqtool import checkpoint
+from seqtool.config import from_dict
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.gold import TrainingData, prepare_data
 from seqtool.parsing.models import KIND, model_card
-from seqtool.parsing.runs import (
-    RunRecord,
-    absolute_path,
-    absolute_paths,
-    add_scores,
-    chosen_precision,
-)
+from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.task import ParserTask
 from seqtool.progress import Event
-from seqtool.training import train
-from seqtool.training_run import complete
+from seqtool.training_run import TrainedModel
 
 
 @dataclass(frozen=True)
-class TrainedParser:
+class TrainedParser(TrainedModel):
     """What `train_parser` returns.
 
     Attributes:
@@ -42,11 +32,6 @@ class TrainedParser:
         system: the transition system, as chosen.
     """
 
-    path: Path
-    scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
     system: str
 
 
@@ -91,36 +76,23 @@ def train_parser(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
-    if resume:
-        record = RunRecord.read(output, KIND, ParserConfig)
-        config = config or record.config
-        record = dataclasses.replace(
-            record,
-            config=config,
-            train=absolute_paths(train_files) or record.train,
-            dev=absolute_path(dev) or record.dev,
-            threads=record.threads if threads is None else threads,
-        )
-    else:
-        checkpoint.check_output(output, force=force)
-        if not train_files:
-            raise ConfigError("no treebank is given", hint="name a CoNLL-U file with trees")
-        record = RunRecord(
-            KIND,
-            config or from_dict(ParserConfig, preset("fast")),
-            absolute_paths(train_files),
-            absolute_path(dev),
-            absolute_path(embeddings),
-            skip_invalid,
-            threads,
-            command,
-        )
-    chosen = runtime.choose_device(device)
-    runtime.set_threads(record.threads)
-    runtime.prepare_device(chosen)
-    with ExitStack() as stack:
-        if not resume:
-            stack.enter_context(storage.replacing(output))
+    record = open_record(
+        output,
+        KIND,
+        config,
+        from_dict(ParserConfig, preset("fast")),
+        train_files,
+        wanted="a CoNLL-U file with trees",
+        dev=dev,
+        embeddings=embeddings,
+        resume=resume,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
+
+    def prepare(record: RunRecord[ParserConfig], device: str) -> ParserTask:
         data = prepare_data(
             record.train,
             record.dev,
@@ -128,54 +100,20 @@ def train_parser(
             skip_invalid=record.skip_invalid,
             embeddings=record.embeddings,
         )
-        config = _resolved(data.config, chosen)
-        record = dataclasses.replace(record, config=config)
+        training = with_precision(data.config.training, device)
+        settings = dataclasses.replace(data.config, training=training)
         on_data(data)
-        task = ParserTask(config, data, device=chosen, command=record.command)
-        if not resume:
-            record.write(output)
-    events = train(
-        task,
-        config.training,
+        return ParserTask(settings, data, device=device, command=record.command)
+
+    trained = train_on_treebank(
+        record,
         output,
-        device=chosen,
-        fingerprint=_fingerprint(config, data),
+        prepare,
+        model_card,
         resume=resume,
+        device=device,
+        on_event=on_event,
         should_stop=should_stop,
     )
-    run = complete(
-        events,
-        output,
-        "train-parser",
-        on_event=on_event,
-        on_started=lambda: record.write(output) if resume else None,
-    )
-    scores = add_scores(output, run, task.items, model_card)
-    header = checkpoint.read_header(output)
-    return TrainedParser(
-        path=output,
-        scores=dict(scores),
-        seconds=run.finished.seconds,
-        num_parameters=header.num_parameters,
-        epochs=run.finished.epoch,
-        system=header.config["model"]["system"],
-    )
-
-
-def _resolved(config: ParserConfig, device: str) -> ParserConfig:
-    """The settings with precision `auto` decided."""
-    precision = chosen_precision(config.training.precision, device)
-    training = dataclasses.replace(config.training, precision=precision)  # type: ignore[arg-type]
-    return dataclasses.replace(config, training=training)
-
-
-def _fingerprint(config: ParserConfig, data: TrainingData) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning."""
-    settings = to_dict(config)
-    training = config.training
-    return {
-        "model": settings["model"],
-        "learning": settings["learning"],
-        "training": {"seed": training.seed, "optimiser": training.optimiser},
-        "treebank": data.summary,
-    }
+    system = checkpoint.read_header(output).config["model"]["system"]
+    return TrainedParser(**vars(trained), system=system)

@@ -10,7 +10,6 @@ parser/                 trained on both of these, since it will read predicted t
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from seqtool.checkpoint import Header
 from seqtool.config import from_dict, to_dict
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import ConfigError, Interrupted
+from seqtool.errors import Interrupted
 from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.pipeline.config import KIND, PARTS, PipelineConfig, preset
 from seqtool.parsing.pipeline.model import Pipeline, model_card
-from seqtool.parsing.runs import RunRecord, absolute_path, absolute_paths
+from seqtool.parsing.runs import RunRecord, open_record
 from seqtool.parsing.segmentation.gold import raw_text
 from seqtool.parsing.segmentation.train import train_segmenter
 from seqtool.parsing.tagging.jackknife import fold_config, jackknifed
@@ -101,32 +100,25 @@ def train_pipeline(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
+    record = open_record(
+        output,
+        KIND,
+        config,
+        from_dict(PipelineConfig, preset("accurate")),
+        train_files,
+        wanted="a CoNLL-U file with trees",
+        dev=dev,
+        embeddings=embeddings,
+        resume=resume,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
+    stage = _Stages(output, record, device, on_event, on_part, should_stop)
     if resume:
-        record = RunRecord.read(output, KIND, PipelineConfig)
-        record = dataclasses.replace(
-            record,
-            config=config or record.config,
-            train=absolute_paths(train_files) or record.train,
-            dev=absolute_path(dev) or record.dev,
-            threads=record.threads if threads is None else threads,
-        )
         record.write(output)
     else:
-        checkpoint.check_output(output, force=force)
-        if not train_files:
-            raise ConfigError("no treebank is given", hint="name a CoNLL-U file with trees")
-        record = RunRecord(
-            KIND,
-            config or from_dict(PipelineConfig, preset("accurate")),
-            absolute_paths(train_files),
-            absolute_path(dev),
-            absolute_path(embeddings),
-            skip_invalid,
-            threads,
-            command,
-        )
-    stage = _Stages(output, record, device, on_event, on_part, should_stop)
-    if not resume:
         with storage.replacing(output):
             stage.check_treebanks()
             record.write(output)

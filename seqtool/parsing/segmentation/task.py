@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -123,6 +124,11 @@ class SegmenterTask:
         num_items = int(inside.sum())
         return (end_loss + decision_loss) / num_items, num_items
 
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
     def rate_factor(self, index: int) -> float:
         """All batches have the same learning rate."""
         return 1.0
@@ -164,7 +170,7 @@ class SegmenterTask:
             directory,
             self.segmenter(),
             scores=scores,
-            data=self._data.summary,
+            data=self.summary,
             command=self._command,
             versions={"torch": torch.__version__},
         )

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seqtool import checkpoint, runtime, storage
-from seqtool.config import to_dict
-from seqtool.errors import ConfigError
-from seqtool.parsing.runs import RunRecord, absolute_path, absolute_paths, add_scores
+from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank
 from seqtool.parsing.segmentation.config import KIND, SegmenterConfig, default_config
 from seqtool.parsing.segmentation.data import TrainingData, prepare_data
 from seqtool.parsing.segmentation.model import model_card
 from seqtool.parsing.segmentation.task import SegmenterTask
 from seqtool.progress import Event
-from seqtool.training import train
-from seqtool.training_run import complete
+from seqtool.training_run import TrainedModel
 
 
 @dataclass(frozen=True)
-class TrainedSegmenter:
+class TrainedSegmenter(TrainedModel):
     """What `train_segmenter` returns.
 
     Attributes:
@@ -35,12 +28,6 @@ class TrainedSegmenter:
         num_parameters: trained numbers.
         epochs: epochs completed.
     """
-
-    path: Path
-    scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
 
 
 def train_segmenter(
@@ -83,73 +70,35 @@ def train_segmenter(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
-    if resume:
-        record = RunRecord.read(output, KIND, SegmenterConfig)
-        record = dataclasses.replace(
-            record,
-            config=config or record.config,
-            train=absolute_paths(train_files) or record.train,
-            dev=absolute_path(dev) or record.dev,
-            threads=record.threads if threads is None else threads,
-        )
-    else:
-        checkpoint.check_output(output, force=force)
-        if not train_files:
-            raise ConfigError("no treebank is given", hint="name a CoNLL-U file")
-        record = RunRecord(
-            KIND,
-            config or default_config(),
-            absolute_paths(train_files),
-            absolute_path(dev),
-            skip_invalid=skip_invalid,
-            threads=threads,
-            command=command,
-        )
-    chosen = runtime.choose_device(device)
-    runtime.set_threads(record.threads)
-    runtime.prepare_device(chosen)
-    config = record.config
-    with ExitStack() as stack:
-        if not resume:
-            stack.enter_context(storage.replacing(output))
-        data = prepare_data(record.train, record.dev, config, skip_invalid=record.skip_invalid)
-        on_data(data)
-        task = SegmenterTask(config, data, device=chosen, command=record.command)
-        if not resume:
-            record.write(output)
-    events = train(
-        task,
-        config.training,
+    record = open_record(
         output,
-        device=chosen,
-        fingerprint=_fingerprint(config, data),
+        KIND,
+        config,
+        default_config(),
+        train_files,
+        wanted="a CoNLL-U file",
+        dev=dev,
         resume=resume,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
+
+    def prepare(record: RunRecord[SegmenterConfig], device: str) -> SegmenterTask:
+        settings = record.config
+        data = prepare_data(record.train, record.dev, settings, skip_invalid=record.skip_invalid)
+        on_data(data)
+        return SegmenterTask(settings, data, device=device, command=record.command)
+
+    trained = train_on_treebank(
+        record,
+        output,
+        prepare,
+        model_card,
+        resume=resume,
+        device=device,
+        on_event=on_event,
         should_stop=should_stop,
     )
-    run = complete(
-        events,
-        output,
-        "train-segmenter",
-        on_event=on_event,
-        on_started=lambda: record.write(output) if resume else None,
-    )
-    scores = add_scores(output, run, task.items, model_card)
-    return TrainedSegmenter(
-        path=output,
-        scores=dict(scores),
-        seconds=run.finished.seconds,
-        num_parameters=checkpoint.read_header(output).num_parameters,
-        epochs=run.finished.epoch,
-    )
-
-
-def _fingerprint(config: SegmenterConfig, data: TrainingData) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning."""
-    settings = to_dict(config)
-    training = config.training
-    return {
-        "model": settings["model"],
-        "learning": settings["learning"],
-        "training": {"seed": training.seed, "optimiser": training.optimiser},
-        "treebank": data.summary,
-    }
+    return TrainedSegmenter(**vars(trained))

@@ -14,10 +14,10 @@ from seqtool import checkpoint
 from seqtool.config import from_dict
 from seqtool.corpora.sentence import Sentence
 from seqtool.errors import ConfigError, counted
+from seqtool.parsing.runs import fingerprint
 from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.gold import prepare_data
 from seqtool.parsing.tagging.task import TaggerTask
-from seqtool.parsing.tagging.train import fingerprint
 from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import complete
@@ -85,7 +85,7 @@ def jackknifed(
             config.training,
             output,
             device=device,
-            fingerprint=fingerprint(config, data),
+            fingerprint=fingerprint(config, data.summary),
             resume=True,
             should_stop=should_stop,
         )

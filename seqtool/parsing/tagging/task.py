@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,6 +158,11 @@ class TaggerTask:
             right["lemmas"] += row[LEMMA] == lemma
         return {f"dev_{name}": 100.0 * count / len(rows) for name, count in right.items()}
 
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
     def rate_factor(self, index: int) -> float:
         """Return 1: every batch counts alike."""
         return 1.0
@@ -175,7 +181,7 @@ class TaggerTask:
             directory,
             self.tagger(),
             scores=scores,
-            data=self._data.summary,
+            data=self.summary,
             command=self._command,
             versions={"torch": torch.__version__},
         )

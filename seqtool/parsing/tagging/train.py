@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seqtool import checkpoint, runtime, storage
-from seqtool.config import from_dict, to_dict
-from seqtool.errors import ConfigError
-from seqtool.parsing.runs import (
-    RunRecord,
-    absolute_path,
-    absolute_paths,
-    add_scores,
-    chosen_precision,
-)
+from seqtool.config import from_dict
+from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.tagging.config import KIND, TaggerConfig, preset
 from seqtool.parsing.tagging.gold import TrainingData, read_data
 from seqtool.parsing.tagging.model import model_card
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.progress import Event
-from seqtool.training import train
-from seqtool.training_run import complete
+from seqtool.training_run import TrainedModel
 
 
 @dataclass(frozen=True)
-class TrainedTagger:
+class TrainedTagger(TrainedModel):
     """What `train_tagger` returns.
 
     Attributes:
@@ -41,12 +30,6 @@ class TrainedTagger:
         num_parameters: trained numbers.
         epochs: epochs completed.
     """
-
-    path: Path
-    scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
 
 
 def train_tagger(
@@ -92,88 +75,43 @@ def train_tagger(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
-    if resume:
-        record = RunRecord.read(output, KIND, TaggerConfig)
-        record = dataclasses.replace(
-            record,
-            config=config or record.config,
-            train=absolute_paths(train_files) or record.train,
-            dev=absolute_path(dev) or record.dev,
-            threads=record.threads if threads is None else threads,
-        )
-    else:
-        checkpoint.check_output(output, force=force)
-        if not train_files:
-            raise ConfigError("no treebank is given", hint="name a CoNLL-U file with tags")
-        record = RunRecord(
-            KIND,
-            config or from_dict(TaggerConfig, preset("accurate")),
-            absolute_paths(train_files),
-            absolute_path(dev),
-            absolute_path(embeddings),
-            skip_invalid,
-            threads,
-            command,
-        )
-    chosen = runtime.choose_device(device)
-    runtime.set_threads(record.threads)
-    runtime.prepare_device(chosen)
-    with ExitStack() as stack:
-        if not resume:
-            stack.enter_context(storage.replacing(output))
-        config = with_precision(record.config, chosen)
-        record = dataclasses.replace(record, config=config)
+    record = open_record(
+        output,
+        KIND,
+        config,
+        from_dict(TaggerConfig, preset("accurate")),
+        train_files,
+        wanted="a CoNLL-U file with tags",
+        dev=dev,
+        embeddings=embeddings,
+        resume=resume,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
+
+    def prepare(record: RunRecord[TaggerConfig], device: str) -> TaggerTask:
+        training = with_precision(record.config.training, device)
+        settings = dataclasses.replace(record.config, training=training)
         data = read_data(
             record.train,
             record.dev,
-            config.model,
+            settings.model,
             skip_invalid=record.skip_invalid,
             embeddings=record.embeddings,
         )
         on_data(data)
-        task = TaggerTask(config, data, device=chosen, command=record.command)
-        if not resume:
-            record.write(output)
-    events = train(
-        task,
-        config.training,
+        return TaggerTask(settings, data, device=device, command=record.command)
+
+    trained = train_on_treebank(
+        record,
         output,
-        device=chosen,
-        fingerprint=fingerprint(config, data),
+        prepare,
+        model_card,
         resume=resume,
+        device=device,
+        on_event=on_event,
         should_stop=should_stop,
     )
-    run = complete(
-        events,
-        output,
-        "train-tagger",
-        on_event=on_event,
-        on_started=lambda: record.write(output) if resume else None,
-    )
-    scores = add_scores(output, run, task.items, model_card)
-    return TrainedTagger(
-        path=output,
-        scores=dict(scores),
-        seconds=run.finished.seconds,
-        num_parameters=checkpoint.read_header(output).num_parameters,
-        epochs=run.finished.epoch,
-    )
-
-
-def with_precision(config: TaggerConfig, device: str) -> TaggerConfig:
-    """The settings with precision `auto` decided."""
-    precision = chosen_precision(config.training.precision, device)
-    training = dataclasses.replace(config.training, precision=precision)  # type: ignore[arg-type]
-    return dataclasses.replace(config, training=training)
-
-
-def fingerprint(config: TaggerConfig, data: TrainingData) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning."""
-    settings = to_dict(config)
-    training = config.training
-    return {
-        "model": settings["model"],
-        "learning": settings["learning"],
-        "training": {"seed": training.seed, "optimiser": training.optimiser},
-        "treebank": data.summary,
-    }
+    return TrainedTagger(**vars(trained))
