@@ -32,6 +32,7 @@ LAYERS = (
         "corpora",
         "language_model",
         "mixture",
+        "model_cards",
         "optimisation",
         "optimisers",
         "perplexity",

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import seqtool
-from seqtool import checkpoint, storage
+from seqtool import checkpoint, model_cards, storage
 from seqtool.config import from_dict, to_dict
 from seqtool.errors import ConfigError, ModelError, OutputError
 from seqtool.language_model import LanguageModel
@@ -182,32 +181,19 @@ def _shown_part(part: dict[str, Any]) -> str:
 def _card(header: checkpoint.Header) -> str:
     """Return the README.md of a mixture: its parts, their weights, its scores and its command."""
     parts = [
-        f"| {_shown_part(part)} | {part['kind']} | {part['weight']:.4f} |"
+        (_shown_part(part), part["kind"], f"{part['weight']:.4f}")
         for part in header.config["parts"].values()
     ]
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    return "\n".join(
-        [
-            "# Mixture of language models",
-            "",
-            f"The probabilities of {len(parts)} models, interpolated. They stay where they are: "
-            f"keep them there. Made by seqtool {seqtool.__version__}.",
-            "",
-            "| part | kind | weight |",
-            "| --- | --- | --- |",
-            *parts,
-            "",
-            *(["| score | value |", "| --- | --- |", *scores, ""] if scores else []),
-            "Made by:",
-            "",
-            f"    {header.command or 'the Python library'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            '    seqtool generate --prompt "..." -m THIS_DIRECTORY',
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        "Mixture of language models",
+        f"The probabilities of {len(parts)} models, interpolated. They stay where they are: "
+        "keep them there.",
+        model_cards.table(("part", "kind", "weight"), parts),
+        model_cards.scores_table(header),
+        maker="the Python library",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            'seqtool generate --prompt "..." -m THIS_DIRECTORY',
+        ),
     )

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
-import seqtool
-from seqtool import checkpoint, runtime
+from seqtool import checkpoint, model_cards, runtime
 from seqtool.config import to_dict
 from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
 from seqtool.corpora.prepared import PreparedCorpus
@@ -188,38 +187,21 @@ def model_card(header: checkpoint.Header) -> str:
     if model.get("projection_size") is not None:
         units += f" projected to {model['projection_size']:,}"
     parameters = counted(header.num_parameters, "parameter")
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
     splits = [
-        f"| {name} | {split['sentences']:,} | {split['tokens']:,} |"
+        (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
         for name, split in header.data.get("splits", {}).items()
     ]
-    return "\n".join(
-        [
-            f"# {_TITLES[model['cell']]} language model",
-            "",
-            f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
-            f"over {header.tokenizer['unit']} units. Made by seqtool {seqtool.__version__}.",
-            "",
-            "| score | value |",
-            "| --- | --- |",
-            *scores,
-            "",
-            "Perplexity counts every token and the sentence end; unknown words are included.",
-            "",
-            "| data | sentences | tokens with `</s>` |",
-            "| --- | --- | --- |",
-            *splits,
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_lm (Python)'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            '    seqtool generate --prompt "..." -m THIS_DIRECTORY',
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        f"{_TITLES[model['cell']]} language model",
+        f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
+        f"over {header.tokenizer['unit']} units.",
+        model_cards.scores_table(header),
+        "Perplexity counts every token and the sentence end; unknown words are included.",
+        model_cards.table(("data", "sentences", "tokens with `</s>`"), splits),
+        maker="train_lm (Python)",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            'seqtool generate --prompt "..." -m THIS_DIRECTORY',
+        ),
     )

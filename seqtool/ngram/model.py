@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-import seqtool
-from seqtool import checkpoint
+from seqtool import checkpoint, model_cards
 from seqtool.corpora.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 from seqtool.errors import ModelError
 from seqtool.language_model import TokenScores
@@ -211,38 +210,24 @@ def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
         header: of the model.
         sizes: the number of n-grams per order.
     """
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    data = [
-        f"| {name.replace('_', ' ')} | {value:,} |"
+    numbers = [
+        (name.replace("_", " "), f"{value:,}")
         for name, value in header.data.items()
         if isinstance(value, int) and not isinstance(value, bool)
     ]
     smoothing = header.config.get("smoothing", "imported")
-    return "\n".join(
-        [
-            f"# {len(sizes)}-gram language model",
-            "",
-            f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} "
-            f"units. Made by seqtool {seqtool.__version__}.",
-            "",
-            "| order | n-grams |",
-            "| --- | --- |",
-            *(f"| {n} | {size:,} |" for n, size in enumerate(sizes, start=1)),
-            "",
-            *(["| score | value |", "| --- | --- |", *scores, ""] if scores else []),
-            *(["| data | number |", "| --- | --- |", *data, ""] if data else []),
-            "Perplexity counts every token and the sentence end; unknown words are included.",
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_ngram (Python)'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            "    seqtool ngram export THIS_DIRECTORY model.arpa",
-            "",
-        ]
+    orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
+    return model_cards.compose(
+        header,
+        f"{len(sizes)}-gram language model",
+        f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} units.",
+        model_cards.table(("order", "n-grams"), orders),
+        model_cards.scores_table(header),
+        model_cards.table(("data", "number"), numbers),
+        "Perplexity counts every token and the sentence end; unknown words are included.",
+        maker="train_ngram (Python)",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            "seqtool ngram export THIS_DIRECTORY model.arpa",
+        ),
     )

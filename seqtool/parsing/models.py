@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from threadpoolctl import ThreadpoolController
 
-import seqtool
-from seqtool import checkpoint, storage
+from seqtool import model_cards
 from seqtool.checkpoint import Header
-from seqtool.config import from_dict, to_dict
+from seqtool.config import from_dict
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import DEPREL, HEAD, Sentence
-from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.errors import counted
 from seqtool.parsing.classifier import Classifier, weight_shapes
 from seqtool.parsing.config import ParserConfig
+from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable, TokenArrays, Types, encode
 from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.projective import LIFTED, deprojectivise
@@ -29,7 +27,6 @@ from seqtool.parsing.states import Ints, Labels
 KIND = "parser"
 CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache
 TABLE_BYTES = 192 << 20  # of the products of types; all are dropped when there are more
-VOCABULARY = "vocabulary.json"
 
 Tree = tuple[list[int], list[str]]
 
@@ -149,29 +146,22 @@ def save_model(
     versions: Mapping[str, str] | None = None,
 ) -> None:
     """Write a parser as a model directory."""
-    header = Header(
-        kind=KIND,
-        config=to_dict(parser.config),
-        tokenizer={},
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
-        num_parameters=sum(array.size for array in parser.weights.values()),
-        versions=dict(versions or {}),
-    )
     vocabulary = {
         "lexical": parser.types.lexical.to_json(),
         "tags": parser.types.tags.to_json(),
         "arc_labels": list(parser.labels.arcs),
         "root_labels": list(parser.labels.roots),
     }
-
-    def fill(target: Path) -> None:
-        storage.write_json(target / VOCABULARY, vocabulary)
-        weights = {name: np.ascontiguousarray(array) for name, array in parser.weights.items()}
-        save_file(weights, target / checkpoint.WEIGHTS)
-
-    checkpoint.save(directory, header, model_card(header), fill)
+    save_network(
+        directory,
+        parser,
+        vocabulary,
+        model_card,
+        scores=scores,
+        data=data,
+        command=command,
+        versions=versions,
+    )
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Parser:
@@ -180,67 +170,33 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Parse
     Raises:
         ModelError: a file is missing or damaged.
     """
-    checkpoint.verify(directory, header)
-    try:
+    with opening(directory, header) as vocabulary:
         config = from_dict(ParserConfig, header.config)
-        vocabulary = storage.read_object(directory / VOCABULARY)
         types = Types(
             SymbolTable.from_json(vocabulary["lexical"]), SymbolTable.from_json(vocabulary["tags"])
         )
         labels = Labels(tuple(vocabulary["arc_labels"]), tuple(vocabulary["root_labels"]))
-        weights = load_file(directory / checkpoint.WEIGHTS)
         sizes = types.lexical.num_symbols, types.tags.num_symbols
-        if {name: array.shape for name, array in weights.items()} != weight_shapes(
-            config.model, *sizes, labels
-        ):
-            raise ValueError("arrays of other shapes")
+        weights = read_weights(directory, weight_shapes(config.model, *sizes, labels))
         return Parser(config, types, labels, weights)
-    except (ConfigError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelError(
-            "the parser does not fit its own description",
-            hint="train it again",
-            path=directory,
-        ) from error
 
 
 def model_card(header: Header) -> str:
     """Return the README.md of a parser: what it is, its scores, its data and its command."""
-    model, data = header.config["model"], header.data
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in data.items()]
+    model = header.config["model"]
     encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
     size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
-    return "\n".join(
-        [
-            "# A dependency parser",
-            "",
-            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-            f"{', '.join(model['fields'])}. Made by seqtool {seqtool.__version__}.",
-            "",
-            "| score | value |",
-            "| --- | --- |",
-            *scores,
-            "",
-            "UAS and LAS count every word, punctuation too, by gold words and tags.",
-            "",
-            "| data | |",
-            "| --- | --- |",
-            *counts,
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_parser (Python)'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool parse FILE.conllu -m THIS_DIRECTORY",
-            "    seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        "A dependency parser",
+        f"Transition-based ({model['system']}), {encoder}{size}; it reads "
+        f"{', '.join(model['fields'])}.",
+        model_cards.scores_table(header),
+        "UAS and LAS count every word, punctuation too, by gold words and tags.",
+        model_cards.data_table(header),
+        maker="train_parser (Python)",
+        use=(
+            "seqtool parse FILE.conllu -m THIS_DIRECTORY",
+            "seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
+        ),
     )
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import seqtool
-from seqtool import checkpoint
+from seqtool import checkpoint, model_cards
 from seqtool.checkpoint import Header
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import Sentence
@@ -86,36 +85,17 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
 
 def model_card(header: Header) -> str:
     """Return the README.md of a pipeline: what it is, its scores, its data and its command."""
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
-    return "\n".join(
-        [
-            "# From raw text to dependency trees",
-            "",
-            "A segmenter, a tagger with a lemmatizer, and a parser, in folders of their own; "
-            f"{counted(header.num_parameters, 'parameter')}. Made by seqtool "
-            f"{seqtool.__version__}.",
-            "",
-            "| score | value |",
-            "| --- | --- |",
-            *scores,
-            "",
-            "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
-            "",
-            "| data | |",
-            "| --- | --- |",
-            *counts,
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_pipeline (Python)'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool parse FILE.txt -m THIS_DIRECTORY",
-            "    seqtool parse FILE.conllu -m THIS_DIRECTORY",
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        "From raw text to dependency trees",
+        "A segmenter, a tagger with a lemmatizer, and a parser, in folders of their own; "
+        f"{counted(header.num_parameters, 'parameter')}.",
+        model_cards.scores_table(header),
+        "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
+        model_cards.data_table(header),
+        maker="train_pipeline (Python)",
+        use=(
+            "seqtool parse FILE.txt -m THIS_DIRECTORY",
+            "seqtool parse FILE.conllu -m THIS_DIRECTORY",
+        ),
     )

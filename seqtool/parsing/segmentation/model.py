@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from threadpoolctl import ThreadpoolController
 
-import seqtool
-from seqtool import checkpoint, storage
+from seqtool import model_cards
 from seqtool.checkpoint import Header
-from seqtool.config import from_dict, to_dict
+from seqtool.config import from_dict
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.errors import counted
+from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.recurrence import Recurrence
 from seqtool.parsing.segmentation.assembly import Spans, assemble
@@ -40,8 +38,6 @@ from seqtool.parsing.segmentation.multiword import MultiwordSplitter
 from seqtool.parsing.segmentation.units import Unit
 from seqtool.parsing.segmentation.windows import Windows
 from seqtool.parsing.states import Ints
-
-VOCABULARY = "vocabulary.json"
 
 # what is read together, and the context that is read with it on both sides
 CHARACTERS, CHARACTER_CONTEXT = 1024, 128
@@ -275,29 +271,22 @@ def save_model(
     versions: Mapping[str, str] | None = None,
 ) -> None:
     """Write a segmenter as a model directory."""
-    header = Header(
-        kind=KIND,
-        config=to_dict(segmenter.config),
-        tokenizer={},
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
-        num_parameters=sum(array.size for array in segmenter.weights.values()),
-        versions=dict(versions or {}),
-    )
     vocabulary = {
         "alphabet": segmenter.alphabet.to_json(),
         "lexicon": list(segmenter.lexicon),
         "multiword": segmenter.splitter.to_json(),
         "has_spaces": segmenter.has_spaces,
     }
-
-    def fill(target: Path) -> None:
-        storage.write_json(target / VOCABULARY, vocabulary)
-        weights = {name: np.ascontiguousarray(array) for name, array in segmenter.weights.items()}
-        save_file(weights, target / checkpoint.WEIGHTS)
-
-    checkpoint.save(directory, header, model_card(header), fill)
+    save_network(
+        directory,
+        segmenter,
+        vocabulary,
+        model_card,
+        scores=scores,
+        data=data,
+        command=command,
+        versions=versions,
+    )
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segmenter:
@@ -306,25 +295,15 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segme
     Raises:
         ModelError: a file is missing or damaged.
     """
-    checkpoint.verify(directory, header)
-    try:
+    with opening(directory, header) as vocabulary:
         config = from_dict(SegmenterConfig, header.config)
-        vocabulary = storage.read_object(directory / VOCABULARY)
         alphabet = Alphabet.from_json(vocabulary["alphabet"])
         lexicon = {form: row for row, form in enumerate(vocabulary["lexicon"], start=1)}
         splitter = MultiwordSplitter.from_json(vocabulary["multiword"])
-        weights = load_file(directory / checkpoint.WEIGHTS)
         shapes = weight_shapes(config.model, len(alphabet), len(lexicon))
-        if {name: array.shape for name, array in weights.items()} != shapes:
-            raise ValueError("arrays of other shapes")
+        weights = read_weights(directory, shapes)
         has_spaces = bool(vocabulary["has_spaces"])
         return Segmenter(config, alphabet, lexicon, splitter, has_spaces, weights)
-    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise ModelError(
-            "the segmenter does not fit its own description",
-            hint="train it again",
-            path=directory,
-        ) from error
 
 
 def weight_shapes(
@@ -361,32 +340,13 @@ def weight_shapes(
 def model_card(header: Header) -> str:
     """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
     model = header.config["model"]
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
-    return "\n".join(
-        [
-            "# A segmenter: raw text to sentences and words",
-            "",
-            f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
-            f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}. "
-            f"Made by seqtool {seqtool.__version__}.",
-            "",
-            "| score | value |",
-            "| --- | --- |",
-            *scores,
-            "",
-            "F1 in percent, on the raw text of the validation part, lines broken after 80 "
-            "characters.",
-            "",
-            "| data | |",
-            "| --- | --- |",
-            *counts,
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_segmenter (Python)'}",
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        "A segmenter: raw text to sentences and words",
+        f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
+        f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
+        model_cards.scores_table(header),
+        "F1 in percent, on the raw text of the validation part, lines broken after 80 characters.",
+        model_cards.data_table(header),
+        maker="train_segmenter (Python)",
     )

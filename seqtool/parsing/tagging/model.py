@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from threadpoolctl import ThreadpoolController
 
-import seqtool
-from seqtool import checkpoint, storage
+from seqtool import model_cards
 from seqtool.checkpoint import Header
-from seqtool.config import from_dict, to_dict
+from seqtool.config import from_dict
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.errors import ConfigError, ModelError, counted
+from seqtool.errors import counted
+from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.recurrence import Recurrence
@@ -30,7 +28,6 @@ from seqtool.parsing.tagging.forms import Forms
 from seqtool.parsing.tagging.lemmas import Lemmas
 
 CHUNK_WORDS = 1 << 12  # words read together
-VOCABULARY = "vocabulary.json"
 _ENCODER = "encoder."
 
 
@@ -243,29 +240,22 @@ def save_model(
     versions: Mapping[str, str] | None = None,
 ) -> None:
     """Write a tagger as a model directory."""
-    header = Header(
-        kind=KIND,
-        config=to_dict(tagger.config),
-        tokenizer={},
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
-        num_parameters=sum(array.size for array in tagger.weights.values()),
-        versions=dict(versions or {}),
-    )
     vocabulary = {
         "lexical": tagger.forms.symbols.to_json(),
         "characters": tagger.forms.characters.known,
         "bundles": tagger.bundles.to_json(),
         "lemmas": tagger.lemmas.to_json(),
     }
-
-    def fill(target: Path) -> None:
-        storage.write_json(target / VOCABULARY, vocabulary)
-        weights = {name: np.ascontiguousarray(array) for name, array in tagger.weights.items()}
-        save_file(weights, target / checkpoint.WEIGHTS)
-
-    checkpoint.save(directory, header, model_card(header), fill)
+    save_network(
+        directory,
+        tagger,
+        vocabulary,
+        model_card,
+        scores=scores,
+        data=data,
+        command=command,
+        versions=versions,
+    )
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagger:
@@ -274,67 +264,31 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagge
     Raises:
         ModelError: a file is missing or damaged.
     """
-    checkpoint.verify(directory, header)
-    try:
+    with opening(directory, header) as vocabulary:
         config = from_dict(TaggerConfig, header.config)
-        vocabulary = storage.read_object(directory / VOCABULARY)
         symbols = SymbolTable.from_json(vocabulary["lexical"])
         characters = Characters(vocabulary["characters"])
         bundles = Bundles.from_json(vocabulary["bundles"])
         lemmas = Lemmas.from_json(vocabulary["lemmas"])
-        weights = load_file(directory / checkpoint.WEIGHTS)
         sizes = symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
-        shapes = weight_shapes(config.model, *sizes)
-        if {name: array.shape for name, array in weights.items()} != shapes:
-            raise ValueError("arrays of other shapes")
+        weights = read_weights(directory, weight_shapes(config.model, *sizes))
         return Tagger(config, symbols, characters, bundles, lemmas, weights)
-    except (
-        ConfigError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        SafetensorError,
-    ) as error:
-        raise ModelError(
-            "the tagger does not fit its own description", hint="train it again", path=directory
-        ) from error
 
 
 def model_card(header: Header) -> str:
     """Return the README.md of a tagger: what it is, its scores, its data and its command."""
     model = header.config["model"]
-    scores = [
-        f"| {name.replace('_', ' ')} | {value:.2f} |" for name, value in header.scores.items()
-    ]
-    counts = [f"| {name.replace('_', ' ')} | {value} |" for name, value in header.data.items()]
     layers = counted(model["encoder_layers"], "layer")
-    return "\n".join(
-        [
-            "# A tagger and lemmatizer",
-            "",
-            f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
-            f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
-            f"lemmas by edit scripts. Made by seqtool {seqtool.__version__}.",
-            "",
-            "| score | value |",
-            "| --- | --- |",
-            *scores,
-            "",
-            "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
-            "FEATS are all right.",
-            "",
-            "| data | |",
-            "| --- | --- |",
-            *counts,
-            "",
-            "Made by:",
-            "",
-            f"    {header.command or 'train_tagger (Python)'}",
-            "",
-            "Use it:",
-            "",
-            "    seqtool tag FILE.conllu -m THIS_DIRECTORY",
-            "",
-        ]
+    return model_cards.compose(
+        header,
+        "A tagger and lemmatizer",
+        f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
+        f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
+        "lemmas by edit scripts.",
+        model_cards.scores_table(header),
+        "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
+        "FEATS are all right.",
+        model_cards.data_table(header),
+        maker="train_tagger (Python)",
+        use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
     )

@@ -18,6 +18,7 @@ from parsing.tagging.toy import bare, random_tagger, random_treebank, sentence_o
 from seqtool import checkpoint
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 from seqtool.errors import ModelError
+from seqtool.parsing.directories import VOCABULARY
 from seqtool.parsing.tagging import forms as forms_module
 from seqtool.parsing.tagging import model as model_module
 from seqtool.parsing.tagging.bundles import COLUMNS, Bundles
@@ -275,7 +276,7 @@ def test_the_directory_gives_the_same_tagger_back(tagger: Tagger, tmp_path: Path
 def test_a_damaged_vocabulary(key: str, value: Any, tagger: Tagger, tmp_path: Path) -> None:
     """One that fits its sum in the header, but not the weights."""
     save_model(tmp_path / "t", tagger, scores={}, data={})
-    path = tmp_path / "t" / model_module.VOCABULARY
+    path = tmp_path / "t" / VOCABULARY
     content = json.loads(path.read_text())
     content[key] = value
     path.write_text(json.dumps(content))
