@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +17,21 @@ from seqtool.cli.options import (
     OutputOption,
     SeedOption,
     ThreadsOption,
-    emit,
     note,
     print_settings,
+)
+from seqtool.cli.training_options import (
+    LearningRateOption,
+    ListSettingsOption,
+    MaxMinutesOption,
+    PatienceOption,
+    ResumeOption,
+    any_setting,
+    check_resume,
+    given_settings,
+    report,
+    setting,
+    stop_after,
 )
 
 # option -> the setting it stands for
@@ -48,12 +59,6 @@ SETTINGS = {
 }
 
 
-def _setting(help: str, *names: str, panel: str = "Settings", metavar: str | None = None) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False
-    )
-
-
 def train_lm(
     corpus: Annotated[
         str | None,
@@ -67,80 +72,65 @@ def train_lm(
     output: OutputOption = Path("runs/lm"),
     cell: Annotated[
         str | None,
-        _setting("The network's cell (default lstm).", metavar="rnn|lstm|gru|rhn|window"),
+        setting("The network's cell (default lstm).", metavar="rnn|lstm|gru|rhn|window"),
     ] = None,
     config: Annotated[
         str | None,
-        _setting("A recipe by name, or a YAML file of settings.", "--config", metavar="NAME|FILE"),
+        setting("A recipe by name, or a YAML file of settings.", "--config", metavar="NAME|FILE"),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        _setting("Any setting, such as model.tied=true; repeatable.", "--set", metavar="KEY=VALUE"),
-    ] = None,
-    list_settings: Annotated[
-        bool,
-        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in the output directory.")
-    ] = False,
+    set_: Annotated[list[str] | None, any_setting("model.tied=true")] = None,
+    list_settings: ListSettingsOption = False,
+    resume: ResumeOption = False,
     force: ForceOption = False,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-        ),
-    ] = None,
-    hidden: Annotated[int | None, _setting("Units per layer.", metavar="N")] = None,
-    embedding: Annotated[int | None, _setting("Embedding width.", metavar="N")] = None,
-    layers: Annotated[int | None, _setting("Stacked layers.", metavar="N")] = None,
+    max_minutes: MaxMinutesOption = None,
+    hidden: Annotated[int | None, setting("Units per layer.", metavar="N")] = None,
+    embedding: Annotated[int | None, setting("Embedding width.", metavar="N")] = None,
+    layers: Annotated[int | None, setting("Stacked layers.", metavar="N")] = None,
     projection: Annotated[
-        int | None, _setting("Project each layer of lstm to this width.", metavar="N")
+        int | None, setting("Project each layer of lstm to this width.", metavar="N")
     ] = None,
-    depth: Annotated[int | None, _setting("Recurrence depth of rhn.", metavar="N")] = None,
+    depth: Annotated[int | None, setting("Recurrence depth of rhn.", metavar="N")] = None,
     tied: Annotated[
-        bool | None, _setting("Output weights are the embedding's.", "--tied/--untied")
+        bool | None, setting("Output weights are the embedding's.", "--tied/--untied")
     ] = None,
     output_layer: Annotated[
         str | None,
-        _setting(
+        setting(
             "The output layer; adaptive, nce and blackout are for large vocabularies.",
             metavar="full|adaptive|nce|blackout|mixture|maxent",
         ),
     ] = None,
     dropout: Annotated[
-        float | None, _setting("Dropout on the layers' inputs and on the output.", metavar="P")
+        float | None, setting("Dropout on the layers' inputs and on the output.", metavar="P")
     ] = None,
     unit: Annotated[
         str | None,
-        _setting("Tokens of a raw text.", metavar="word|char|byte|bpe|unigram"),
+        setting("Tokens of a raw text.", metavar="word|char|byte|bpe|unigram"),
     ] = None,
-    vocab_size: Annotated[int | None, _setting("Vocabulary of a raw text.", metavar="N")] = None,
-    batch_size: Annotated[int | None, _setting("Parallel streams.", metavar="N")] = None,
-    bptt: Annotated[int | None, _setting("Tokens per training window.", metavar="N")] = None,
-    epochs: Annotated[int | None, _setting("Passes over the text.", metavar="N")] = None,
+    vocab_size: Annotated[int | None, setting("Vocabulary of a raw text.", metavar="N")] = None,
+    batch_size: Annotated[int | None, setting("Parallel streams.", metavar="N")] = None,
+    bptt: Annotated[int | None, setting("Tokens per training window.", metavar="N")] = None,
+    epochs: Annotated[int | None, setting("Passes over the text.", metavar="N")] = None,
     optimiser: Annotated[
         str | None,
-        _setting(
+        setting(
             "The optimiser.",
             "--optimiser",
             "--optimizer",
             metavar="sgd|adagrad|rmsprop|adam|adamw|asgd",
         ),
     ] = None,
-    lr: Annotated[float | None, _setting("Learning rate.", metavar="X")] = None,
+    lr: LearningRateOption = None,
     schedule: Annotated[
         str | None,
-        _setting(
+        setting(
             "Learning rate schedule.", metavar="constant|divide|plateau|cyclic|one-cycle|cosine"
         ),
     ] = None,
-    clip: Annotated[float | None, _setting("Gradient norm limit; 0 is off.", metavar="X")] = None,
-    patience: Annotated[
-        int | None, _setting("Stop after N epochs without improvement; 0 is off.", metavar="N")
-    ] = None,
+    clip: Annotated[float | None, setting("Gradient norm limit; 0 is off.", metavar="X")] = None,
+    patience: PatienceOption = None,
     precision: Annotated[
-        str | None, _setting("Precision of products.", metavar="auto|float32|bf16")
+        str | None, setting("Precision of products.", metavar="auto|float32|bf16")
     ] = None,
     tensorboard: Annotated[
         bool,
@@ -158,11 +148,10 @@ def train_lm(
 
         print_settings(NeuralLMConfig)
         return
-    if resume and force:
-        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
+    check_resume(resume=resume, force=force)
     from seqtool.neural_lm.recipes import resolve
 
-    values = {name: given[option] for option, name in SETTINGS.items() if given[option] is not None}
+    values = given_settings(given, SETTINGS)
     if dropout is not None:
         values |= {"model.dropout_input": dropout, "model.dropout_output": dropout}
     settings = resolve(config, values, set_ or [], run=output if resume else None)
@@ -204,7 +193,7 @@ def _train(
     from seqtool.neural_lm.train import train_lm as train
     from seqtool.progress import Display, Event, RunStarted, TensorBoard
 
-    deadline = None if max_minutes is None else time.monotonic() + 60.0 * max_minutes
+    should_stop = stop_after(max_minutes)
     with ExitStack() as stack:
         listeners = [stack.enter_context(Display()).show]
         if tensorboard:
@@ -225,26 +214,20 @@ def _train(
             device=device,
             threads=threads,
             on_event=show,
-            should_stop=lambda step: deadline is not None and time.monotonic() >= deadline,
+            should_stop=should_stop,
             command=f"{processes.program()} {shlex.join(sys.argv[1:])}",
         )
-    if as_json:
-        emit(
-            {
-                "model": str(trained.path),
-                "seconds": trained.seconds,
-                "epochs": trained.epochs,
-                "parameters": trained.num_parameters,
-                **trained.scores,
-            }
-        )
-        return
-    note(
-        f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
-        f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}"
+    report(
+        trained,
+        [
+            f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
+            f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
+        ],
+        as_json=as_json,
+        epochs=trained.epochs,
+        parameters=trained.num_parameters,
     )
-    note(f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}")
-    print(trained.path)
 
 
 def _note_preparation(path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +12,29 @@ from seqtool.cli.options import (
     DeviceOption,
     ForceOption,
     JsonOption,
+    OutputOption,
     SeedOption,
     ThreadsOption,
-    emit,
     note,
+)
+from seqtool.cli.training_options import SETTINGS as SHARED_SETTINGS
+from seqtool.cli.training_options import (
+    EpochsOption,
+    LearningRateOption,
+    ListSettingsOption,
+    MaxMinutesOption,
+    PatienceOption,
+    PresetFileOption,
+    ResumeOption,
+    SkipInvalidOption,
+    any_setting,
+    check_resume,
+    given_settings,
+    report,
+    setting,
+    stop_after,
+    treebanks,
+    typed,
 )
 
 DEFAULT_OUTPUT = Path("runs/parser")
@@ -28,17 +45,8 @@ SETTINGS = {
     "system": "model.system",
     "encoder": "model.encoder",
     "hidden": "model.hidden_size",
-    "epochs": "training.epochs",
-    "lr": "training.learning_rate",
-    "patience": "training.patience",
-    "seed": "training.seed",
+    **SHARED_SETTINGS,
 }
-
-
-def _setting(help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel="Settings", metavar=metavar, show_default=False
-    )
 
 
 def train_parser(
@@ -60,9 +68,7 @@ def train_parser(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
-    ] = DEFAULT_OUTPUT,
+    output: OutputOption = DEFAULT_OUTPUT,
     raw: Annotated[
         bool,
         typer.Option(
@@ -73,65 +79,44 @@ def train_parser(
     ] = False,
     preset: Annotated[
         str | None,
-        _setting(
+        setting(
             "Settings by name (default fast; accurate with --raw).",
             metavar="fast|accurate|chen-manning",
         ),
     ] = None,
-    config: Annotated[
-        Path | None, _setting("A YAML file of settings, over the preset's.", metavar="FILE")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        _setting(
-            "Any setting, such as model.hidden_size=300; repeatable.", "--set", metavar="KEY=VALUE"
-        ),
-    ] = None,
-    list_settings: Annotated[
-        bool,
-        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
-    ] = False,
+    config: PresetFileOption = None,
+    set_: Annotated[list[str] | None, any_setting("model.hidden_size=300")] = None,
+    list_settings: ListSettingsOption = False,
     system: Annotated[
         str | None,
-        _setting(
+        setting(
             "auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or swap.",
             metavar="NAME",
         ),
     ] = None,
     fields: Annotated[
         str | None,
-        _setting(
+        setting(
             "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).",
             metavar="LIST",
         ),
     ] = None,
     embeddings: Annotated[
         Path | None,
-        _setting("A text file of word vectors (word2vec, GloVe, fastText).", metavar="FILE"),
+        setting("A text file of word vectors (word2vec, GloVe, fastText).", metavar="FILE"),
     ] = None,
     encoder: Annotated[
         str | None,
-        _setting("What reads words in their sentence (default none).", metavar="none|bilstm"),
+        setting("What reads words in their sentence (default none).", metavar="none|bilstm"),
     ] = None,
-    hidden: Annotated[int | None, _setting("Hidden units.", metavar="N")] = None,
-    epochs: Annotated[int | None, _setting("Passes over the treebank.", metavar="N")] = None,
-    lr: Annotated[float | None, _setting("Learning rate.", metavar="X")] = None,
-    patience: Annotated[
-        int | None, _setting("Stop after N epochs without improvement; 0 is off.", metavar="N")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in the output directory.")
-    ] = False,
+    hidden: Annotated[int | None, setting("Hidden units.", metavar="N")] = None,
+    epochs: EpochsOption = None,
+    lr: LearningRateOption = None,
+    patience: PatienceOption = None,
+    resume: ResumeOption = False,
     force: ForceOption = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out broken sentences.")
-    ] = False,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-        ),
-    ] = None,
+    skip_invalid: SkipInvalidOption = False,
+    max_minutes: MaxMinutesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -143,17 +128,16 @@ def train_parser(
     with --fields that will be there when it parses.
     """
     given = dict(locals())
-    from seqtool.cli import train_pipeline
+    from seqtool.cli import train_pipeline as all_parts
 
-    raw = raw or (resume and train_pipeline.is_run(output))
+    raw = raw or (resume and all_parts.is_run(output))
     if list_settings:
-        train_pipeline.print_all_settings(raw=raw)
+        all_parts.print_all_settings(raw=raw)
         return
-    if resume and force:
-        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
+    check_resume(resume=resume, force=force)
     from seqtool.parsing.config import parse_fields, resolve
 
-    values = {name: given[option] for option, name in SETTINGS.items() if given[option] is not None}
+    values = given_settings(given, SETTINGS)
     if fields is not None:
         values["model.fields"] = parse_fields(fields)
     run = output if resume else None
@@ -162,52 +146,22 @@ def train_parser(
 
         resolve = resolve_all  # type: ignore[assignment]
     settings = resolve(preset, config, values, set_ or [], run=run)
-    if not treebank and not resume:
-        from seqtool.corpora.sample import sample_treebank
-
-        treebank = [sample_treebank("en", "train")]
-        dev = dev or sample_treebank("en", "valid")
-        note("no treebank given: training on the shipped English sample")
-    train = train_pipeline.train_all if raw else _train
-    train(
-        treebank,
-        dev,
-        output,
-        settings,
-        embeddings=embeddings,
-        resume=resume,
-        force=force,
-        skip_invalid=skip_invalid,
-        max_minutes=max_minutes,
-        device=device,
-        threads=threads,
-        as_json=json,
-    )
-
-
-def _train(
-    treebank: list[Path] | None,
-    dev: Path | None,
-    output: Path,
-    settings: Any,
-    *,
-    embeddings: Path | None,
-    resume: bool,
-    force: bool,
-    skip_invalid: bool,
-    max_minutes: float | None,
-    device: str,
-    threads: int | None,
-    as_json: bool,
-) -> None:
-    from seqtool.errors import counted
-    from seqtool.parsing.train import train_parser as train
+    treebank, dev = treebanks(treebank, dev, resume=resume)
     from seqtool.progress import Display
 
-    deadline = None if max_minutes is None else time.monotonic() + 60.0 * max_minutes
+    train: Callable[..., Any]
+    if raw:
+        from seqtool.parsing.pipeline.train import train_pipeline as train
+
+        noted: dict[str, Any] = {"on_part": lambda part: note(f"training the {part}")}
+    else:
+        from seqtool.parsing.train import train_parser as train
+
+        noted = {"on_data": _note_data}
+    should_stop = stop_after(max_minutes)
     with Display() as display:
         trained = train(
-            list(treebank) if treebank else None,
+            treebank,
             output,
             settings,
             dev=dev,
@@ -218,28 +172,31 @@ def _train(
             device=device,
             threads=threads,
             on_event=display.show,
-            on_data=_note_data,
-            should_stop=lambda step: deadline is not None and time.monotonic() >= deadline,
-            command=shlex.join(["seqtool", *sys.argv[1:]]),
+            should_stop=should_stop,
+            command=typed(),
+            **noted,
         )
-    if as_json:
-        emit(
-            {
-                "model": str(trained.path),
-                "seconds": trained.seconds,
-                "epochs": trained.epochs,
-                "parameters": trained.num_parameters,
-                "system": trained.system,
-                **trained.scores,
-            }
-        )
-        return
-    note(
-        f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
-        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}"
+    if raw:
+        all_parts.report_all(trained, dev=dev, as_json=json)
+    else:
+        _report(trained, as_json=json)
+
+
+def _report(trained: Any, *, as_json: bool) -> None:
+    from seqtool.errors import counted
+
+    report(
+        trained,
+        [
+            f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
+            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool parse FILE.conllu -m {trained.path}",
+        ],
+        as_json=as_json,
+        epochs=trained.epochs,
+        parameters=trained.num_parameters,
+        system=trained.system,
     )
-    note(f"next: seqtool parse FILE.conllu -m {trained.path}")
-    print(trained.path)
 
 
 def _note_data(data: Any) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,28 +11,33 @@ from seqtool.cli.options import (
     DeviceOption,
     ForceOption,
     JsonOption,
+    OutputOption,
     SeedOption,
     ThreadsOption,
-    emit,
     note,
     print_settings,
 )
+from seqtool.cli.training_options import (
+    SETTINGS,
+    EpochsOption,
+    LearningRateOption,
+    ListSettingsOption,
+    MaxMinutesOption,
+    PatienceOption,
+    PresetFileOption,
+    ResumeOption,
+    SkipInvalidOption,
+    any_setting,
+    check_resume,
+    given_settings,
+    report,
+    setting,
+    stop_after,
+    treebanks,
+    typed,
+)
 
 DEFAULT_OUTPUT = Path("runs/tagger")
-
-# option -> the setting it stands for
-SETTINGS = {
-    "epochs": "training.epochs",
-    "lr": "training.learning_rate",
-    "patience": "training.patience",
-    "seed": "training.seed",
-}
-
-
-def _setting(help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel="Settings", metavar=metavar, show_default=False
-    )
 
 
 def train_tagger(
@@ -57,51 +59,28 @@ def train_tagger(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
-    ] = DEFAULT_OUTPUT,
+    output: OutputOption = DEFAULT_OUTPUT,
     preset: Annotated[
         str | None,
-        _setting("Settings by name (default accurate).", metavar="accurate|fast"),
+        setting("Settings by name (default accurate).", metavar="accurate|fast"),
     ] = None,
-    config: Annotated[
-        Path | None, _setting("A YAML file of settings, over the preset's.", metavar="FILE")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        _setting(
-            "Any setting, such as model.encoder_size=128; repeatable.", "--set", metavar="KEY=VALUE"
-        ),
-    ] = None,
-    list_settings: Annotated[
-        bool,
-        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
-    ] = False,
+    config: PresetFileOption = None,
+    set_: Annotated[list[str] | None, any_setting("model.encoder_size=128")] = None,
+    list_settings: ListSettingsOption = False,
     embeddings: Annotated[
         Path | None,
-        _setting(
+        setting(
             "A file of word vectors (word2vec's text or .bin, GloVe, fastText's .vec).",
             metavar="FILE",
         ),
     ] = None,
-    epochs: Annotated[int | None, _setting("Passes over the treebank.", metavar="N")] = None,
-    lr: Annotated[float | None, _setting("Learning rate.", metavar="X")] = None,
-    patience: Annotated[
-        int | None, _setting("Stop after N epochs without improvement; 0 is off.", metavar="N")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in the output directory.")
-    ] = False,
+    epochs: EpochsOption = None,
+    lr: LearningRateOption = None,
+    patience: PatienceOption = None,
+    resume: ResumeOption = False,
     force: ForceOption = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out broken sentences.")
-    ] = False,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-        ),
-    ] = None,
+    skip_invalid: SkipInvalidOption = False,
+    max_minutes: MaxMinutesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -117,23 +96,18 @@ def train_tagger(
     if list_settings:
         print_settings(TaggerConfig)
         return
-    if resume and force:
-        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
-    values = {name: given[option] for option, name in SETTINGS.items() if given[option] is not None}
+    check_resume(resume=resume, force=force)
+    values = given_settings(given, SETTINGS)
     settings = resolve(preset, config, values, set_ or [], run=output if resume else None)
-    if not treebank and not resume:
-        from seqtool.corpora.sample import sample_treebank
-
-        treebank = [sample_treebank("en", "train")]
-        dev = dev or sample_treebank("en", "valid")
-        note("no treebank given: training on the shipped English sample")
+    treebank, dev = treebanks(treebank, dev, resume=resume)
+    from seqtool.errors import counted
     from seqtool.parsing.tagging.train import train_tagger as train
     from seqtool.progress import Display
 
-    deadline = None if max_minutes is None else time.monotonic() + 60.0 * max_minutes
+    should_stop = stop_after(max_minutes)
     with Display() as display:
         trained = train(
-            list(treebank) if treebank else None,
+            treebank,
             output,
             settings,
             dev=dev,
@@ -145,34 +119,22 @@ def train_tagger(
             threads=threads,
             on_event=display.show,
             on_data=_note_data,
-            should_stop=lambda step: deadline is not None and time.monotonic() >= deadline,
-            command=shlex.join(["seqtool", *sys.argv[1:]]),
+            should_stop=should_stop,
+            command=typed(),
         )
-    _report(trained, as_json=json)
-
-
-def _report(trained: Any, *, as_json: bool) -> None:
-    from seqtool.errors import counted
-
-    if as_json:
-        emit(
-            {
-                "model": str(trained.path),
-                "seconds": trained.seconds,
-                "epochs": trained.epochs,
-                "parameters": trained.num_parameters,
-                **trained.scores,
-            }
-        )
-        return
     scores = trained.scores
-    note(
-        f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
-        f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
-        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}"
+    report(
+        trained,
+        [
+            f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
+            f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
+            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool tag FILE.conllu -m {trained.path}",
+        ],
+        as_json=json,
+        epochs=trained.epochs,
+        parameters=trained.num_parameters,
     )
-    note(f"next: seqtool tag FILE.conllu -m {trained.path}")
-    print(trained.path)
 
 
 def _note_data(data: Any) -> None:
