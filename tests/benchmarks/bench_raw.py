@@ -1,0 +1,160 @@
+"""From raw text to trees: accuracy and words per second beside UDPipe.
+
+    python tests/benchmarks/bench_raw.py [--train FILE --test FILE] [--epochs N] [--preset fast]
+
+All that raw text needs is trained on one treebank, by the preset that is named and by `ufal.udpipe`
+with its own settings and few iterations. Then both read the raw text of the test treebank on one
+thread, in turn: from opening the file, with the model in memory, until the trees are written.
+Scores are F1 as at CoNLL 2018. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench_parser import UDPIPE, seconds_of
+from bench_prepare import cpu_name
+from threadpoolctl import threadpool_limits
+
+from seqtool import checkpoint
+from seqtool.config import from_dict
+from seqtool.corpora.conllu import read_conllu, write_conllu
+from seqtool.corpora.sample import sample_treebank
+from seqtool.parsing.evaluate import evaluate_parser
+from seqtool.parsing.pipeline.config import PipelineConfig, preset
+from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.parsing.pipeline.train import train_pipeline
+from seqtool.parsing.segmentation.documents import segment_files
+from seqtool.parsing.segmentation.gold import raw_text
+
+LEAST_WORDS = 50_000  # the text is repeated until it has them
+REPEATS = 3
+METRICS = ("Words", "Sentences", "UPOS", "Lemmas", "UAS", "LAS")
+# iterations are set for each part; all else is as UDPipe has it, but for the parser
+TOKENIZER, TAGGER = "epochs={epochs}", "iterations={epochs}"
+
+
+def train_ours(train: Path, test: Path, folder: Path, name: str, epochs: int | None) -> Pipeline:
+    """All that raw text needs, by a preset."""
+    settings = preset(name)
+    for part in ("segmenter", "tagger", "parser"):
+        if epochs is not None:
+            settings[part]["training"]["epochs"] = epochs
+    config = from_dict(PipelineConfig, settings)
+    train_pipeline(train, folder / "pipeline", config, dev=test, threads=1)
+    model: Pipeline = checkpoint.load(folder / "pipeline")
+    return model
+
+
+def train_udpipe(train: Path, epochs: int) -> Any:
+    """A tokenizer, a tagger and a parser; None if the package is not there."""
+    try:
+        from ufal import udpipe
+    except ImportError:
+        return None
+    reader = udpipe.InputFormat.newConlluInputFormat()
+    reader.setText("".join(sentence.to_conllu() for sentence in read_conllu(train)))
+    sentences, sentence, error = udpipe.Sentences(), udpipe.Sentence(), udpipe.ProcessingError()
+    while reader.nextSentence(sentence, error):
+        sentences.append(sentence)
+        sentence = udpipe.Sentence()
+    content = udpipe.Trainer.train(
+        *("morphodita_parsito", sentences, udpipe.Sentences()),
+        *(TOKENIZER.format(epochs=epochs), TAGGER.format(epochs=epochs)),
+        *(f"{UDPIPE};iterations={epochs}", error),
+    )
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(content)
+        return udpipe.Model.load(file.name)
+
+
+def our_reader(pipeline: Pipeline) -> Callable[[Path, Path], None]:
+    def read(source: Path, target: Path) -> None:
+        write_conllu(pipeline.parse_stream(segment_files([source], pipeline)), target)
+
+    return read
+
+
+def udpipe_reader(model: Any) -> Callable[[Path, Path], None]:
+    from ufal import udpipe
+
+    pipeline = udpipe.Pipeline(
+        model, "tokenize", udpipe.Pipeline.DEFAULT, udpipe.Pipeline.DEFAULT, "conllu"
+    )
+
+    def read(source: Path, target: Path) -> None:
+        error = udpipe.ProcessingError()
+        text = pipeline.process(source.read_text(encoding="utf-8"), error)
+        if error.occurred():
+            raise SystemExit(error.message)
+        target.write_text(text, encoding="utf-8")
+
+    return read
+
+
+def measure(
+    racers: dict[str, Callable[[Path, Path], None]], gold: Path, folder: Path
+) -> dict[str, Any]:
+    """Score the readers, and race them; words per second of processor time."""
+    sentences = list(read_conllu(gold))
+    text = raw_text(sentences)
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    num_words = sum(map(len, sentences))
+    times = -(-LEAST_WORDS // num_words)
+    (folder / "long.txt").write_text("\n".join([text] * times), encoding="utf-8")
+    result: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {racer: [] for racer in racers}
+    for racer, read in racers.items():
+        read(folder / "text.txt", folder / "read.conllu")
+        scores = evaluate_parser(sentences, folder / "read.conllu").scores
+        result[racer] = {metric: round(scores[metric].f1, 2) for metric in METRICS}
+    for _ in range(REPEATS):
+        for racer, read in racers.items():
+            action = partial(read, folder / "long.txt", folder / "read.conllu")
+            seconds[racer].append(seconds_of(action)[1])
+    print(f"{'':<10}{'words/s':>10}" + "".join(f"{metric:>11}" for metric in METRICS))
+    for racer, values in seconds.items():
+        speed = times * num_words / statistics.median(values)
+        shown = "".join(f"{result[racer][metric]:>11.2f}" for metric in METRICS)
+        print(f"{racer:<10}{speed:>10,.0f}{shown}")
+        result[racer]["words_per_second"] = round(speed)
+    return result
+
+
+def main() -> None:
+    """Print the table and the line of JSON."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--train", type=Path, default=sample_treebank("ko", "train"))
+    options.add_argument("--test", type=Path, default=sample_treebank("ko", "valid"))
+    options.add_argument("--preset", default="accurate")
+    options.add_argument("--epochs", type=int, help="of our parts, instead of the preset's")
+    options.add_argument("--iterations", type=int, default=10, help="of each part of UDPipe")
+    options.add_argument("--model", type=Path, help="a model of ours, instead of training one")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        racers: dict[str, Callable[[Path, Path], None]] = {}
+        if given.model is None:
+            ours = train_ours(given.train, given.test, folder, given.preset, given.epochs)
+        else:
+            ours = checkpoint.load(given.model)
+        threadpool_limits(1)
+        racers["seqtool"] = our_reader(ours)
+        udpipe = train_udpipe(given.train, given.iterations)
+        if udpipe is not None:
+            racers["udpipe"] = udpipe_reader(udpipe)
+        result = measure(racers, given.test, folder)
+    machine = {"cpu": cpu_name(), "python": platform.python_version()}
+    print(json.dumps({"benchmark": "raw", **result, **machine}))
+
+
+if __name__ == "__main__":
+    main()
