@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,6 +24,7 @@ from seqtool import storage
 from seqtool.distributed import ALONE, Group
 from seqtool.errors import ModelError, TrainingError
 from seqtool.optimisers import Optimisers
+from seqtool.training_task import Task
 
 STATE_VERSION = 1
 TENSORS = "state.safetensors"
@@ -71,26 +72,9 @@ class RunState:
     log_bytes: int = 0
 
 
-class Carrier(Protocol):
-    """The part of a task that the state is made of: see `seqtool.training.Task`."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The weights."""
-
-    def start_epoch(self, epoch: int) -> int:
-        """Begin an epoch."""
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the tensors carried from batch to batch."""
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-
-
 def save(
     directory: Path,
-    task: Carrier,
+    task: Task,
     optimisers: Optimisers,
     run: RunState,
     fingerprint: Mapping[str, Any],
@@ -144,7 +128,7 @@ def save(
 
 def restore(
     directory: Path,
-    task: Carrier,
+    task: Task,
     optimisers: Optimisers,
     run: RunState,
     fingerprint: Mapping[str, Any],

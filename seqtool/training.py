@@ -13,21 +13,18 @@ for bit on the CPU with the same number of threads.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqtool import checkpoint, run_state, runtime, storage
 from seqtool.distributed import ALONE, Group
 from seqtool.errors import TrainingError
+from seqtool.interruption import Interruption
 from seqtool.optimisation import Position, TrainingConfig, learning_rate
 from seqtool.optimisers import Optimisers
 from seqtool.progress import (
@@ -40,86 +37,12 @@ from seqtool.progress import (
     format_scores,
 )
 from seqtool.run_state import RunState
+from seqtool.step_losses import AFTER_FAILURE, StepLosses
+from seqtool.training_task import Task
 
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
 FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
-# nats per item above which a loss has exploded, whatever the vocabulary
-LOSS_LIMIT = 50.0
-LOSS_LIMIT_FACTOR = 3.0
-_AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
-
-
-class Task(Protocol):
-    """What is trained: a module, its batches, its loss and its validation.
-
-    Where several processes train, each has a task of its own with a part of every batch, parts of
-    equal size; `validate` gives all of them the same scores.
-
-    Attributes:
-        items: what is counted ("tokens"); of tokens, the perplexity is shown.
-        score: the key of `validate()` that decides which epoch is best.
-        larger_is_better: whether a larger score is better.
-    """
-
-    items: str
-    score: str
-    larger_is_better: bool
-
-    @property
-    def module(self) -> nn.Module:
-        """What holds every trained parameter."""
-
-    def start_epoch(self, epoch: int) -> int:
-        """Begin epoch `epoch` (from 0): reset what is carried; return its number of steps."""
-
-    def loss(self, index: int) -> tuple[Tensor, int]:
-        """Return the mean loss (nats per item) of batch `index` and its number of items.
-
-        It depends on the weights, the random state and what is carried, and changes only these two.
-        Its gradient may be that of more than its value, of penalties.
-        """
-
-    def rate_factor(self, index: int) -> float:
-        """Return what the learning rate of batch `index` is multiplied by."""
-
-    def validate(self) -> dict[str, float]:
-        """Measure the module, in evaluation mode, on the validation part."""
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the tensors carried from batch to batch, to be saved."""
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the module as a model directory."""
-
-
-class Interruption:
-    """Set by Ctrl-C or SIGTERM; the loop then saves and stops. A second Ctrl-C stops at once."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen to signals while the block runs; outside the main thread nothing is heard."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self._handle) for number in numbers]
-        try:
-            yield
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
 
 
 def train(
@@ -192,10 +115,9 @@ class _Loop:
         self.loss = group.parallel(task.module, task.loss)
         self.precision = runtime.resolve_precision(config.precision, device)
         self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
-        self.pending: list[tuple[int, Tensor, int]] = []  # step, loss, items: not yet fetched
+        self.losses = StepLosses(self.run, task.items, group)
         self.clock = time.perf_counter()
-        # since the last report: nats, items, seconds
-        self.report_loss, self.report_items, self.report_seconds = 0.0, 0, 0.0
+        self.report_seconds = 0.0  # of the steps since the last report
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -241,8 +163,8 @@ class _Loop:
             runtime.autocast(self.device, self.precision),
         ):
             loss, num_items = self.task.loss(self.run.index)
-        ((mean, _),) = self.joint([(float(loss), num_items)])
-        self.judge(mean, self.run.step + 1)
+        ((mean, _),) = self.losses.joint([(float(loss), num_items)])
+        self.losses.judge(mean, self.run.step + 1)
         self.task.restore_carried(carried)
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
@@ -298,13 +220,13 @@ class _Loop:
         self.task.module.train()
         while run.index < self.steps_per_epoch:
             if self.group.any(self.interruption.requested or self.should_stop(run.step)):
-                self.fetch()
-                if self.report_items:
+                self.losses.fetch()
+                if self.losses.num_items:
                     yield self.report()
                 self.save()
                 return
             self.step()
-            if self.pending:  # nothing is known of these steps yet
+            if self.losses.pending:  # nothing is known of these steps yet
                 continue
             if self.report_seconds >= REPORT_SECONDS:
                 yield self.report()
@@ -319,9 +241,9 @@ class _Loop:
         with runtime.autocast(self.device, self.precision):
             loss, num_items = self.loss(run.index)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.pending.append((run.step + 1, loss.detach(), num_items))
-        if len(self.pending) >= self.fetch_steps or run.index + 1 == self.steps_per_epoch:
-            self.fetch()
+        self.losses.add(run.step + 1, loss, num_items)
+        if len(self.losses.pending) >= self.fetch_steps or run.index + 1 == self.steps_per_epoch:
+            self.losses.fetch()
         self.optimisers.step(rate)
         run.step += 1
         run.index += 1
@@ -330,44 +252,6 @@ class _Loop:
         run.epoch_seconds += seconds
         self.report_seconds += seconds
 
-    def fetch(self) -> None:
-        """Fetch the pending losses, which waits for a GPU, and judge them."""
-        if not self.pending:
-            return
-        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
-        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
-        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
-            self.judge(value, step)
-            self.report_loss += value * num_items
-            self.report_items += num_items
-            self.run.loss_sum += value * num_items
-            self.run.num_items += num_items
-        self.pending.clear()
-
-    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """Return mean losses and numbers of items of the joint batches of all processes."""
-        if self.group.size == 1:
-            return losses
-        totals = self.group.totals(
-            [total for loss, items in losses for total in (loss * items, items)]
-        )
-        pairs = zip(totals[::2], totals[1::2], strict=True)
-        return [(total / num_items, int(num_items)) for total, num_items in pairs]
-
-    def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that no training comes back from."""
-        if self.run.first_loss is None and math.isfinite(loss):
-            self.run.first_loss = loss
-        limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
-        if math.isfinite(loss) and loss <= limit:
-            return
-        what = "is not a number" if math.isnan(loss) else "is infinite"
-        if math.isfinite(loss):
-            what = f"exploded to {loss:.1f} nats per {self.task.items.removesuffix('s')}"
-        raise TrainingError(
-            f"the loss {what} at step {step:,} (epoch {self.run.epoch + 1})", hint=_AFTER_FAILURE
-        )
-
     def report(self) -> StepDone:
         """Return the event of the steps since the last report."""
         run = self.run
@@ -375,13 +259,14 @@ class _Loop:
         event = StepDone(
             epoch=run.epoch + 1,
             step=run.step,
-            loss=self.report_loss / self.report_items,
-            items_per_second=self.report_items / max(1e-9, self.report_seconds),
+            loss=self.losses.nats / self.losses.num_items,
+            items_per_second=self.losses.num_items / max(1e-9, self.report_seconds),
             learning_rate=learning_rate(self.config, self.position(run.index - 1)),
             seconds_left=per_step * (self.total_steps - run.step),
             items=self.task.items,
         )
-        self.report_loss, self.report_items, self.report_seconds = 0.0, 0, 0.0
+        self.losses.forget()
+        self.report_seconds = 0.0
         return event
 
     def validate(self) -> EpochDone:
@@ -394,7 +279,7 @@ class _Loop:
             if not all(math.isfinite(score) for score in scores.values()):
                 where = f"after step {run.step:,} (epoch {run.epoch + 1})"
                 raise TrainingError(
-                    f"validation gave {format_scores(scores)} {where}", hint=_AFTER_FAILURE
+                    f"validation gave {format_scores(scores)} {where}", hint=AFTER_FAILURE
                 )
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
@@ -440,7 +325,8 @@ class _Loop:
         run.epoch += 1
         run.index = 0
         run.loss_sum, run.num_items, run.epoch_seconds = 0.0, 0, 0.0
-        self.report_loss, self.report_items, self.report_seconds = 0.0, 0, 0.0
+        self.losses.forget()
+        self.report_seconds = 0.0
         if is_best:
             run.best_epoch, run.best_scores = run.epoch, dict(scores)
             run.epochs_since_best = run.epochs_since_plateau = 0

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqtool.neural_lm.cells import Cell
 from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.model import NeuralNetwork
+from seqtool.neural_lm.network import NeuralNetwork
 
 VOCABULARY = 50
 SHARE = 0.4

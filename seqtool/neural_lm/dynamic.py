@@ -29,7 +29,8 @@ from seqtool.config import Config, setting
 from seqtool.corpora.batching import TokenStreams
 from seqtool.errors import ConfigError, DataError, ModelError
 from seqtool.language_model import TokenScores, read_ids
-from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
+from seqtool.neural_lm.model import NeuralLanguageModel
+from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.perplexity import Adaptation
 from seqtool.vocabulary import EOS_ID, Ids
 

@@ -19,7 +19,8 @@ from seqtool.distributed import ALONE, Group
 from seqtool.errors import ConfigError, counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork, detach
+from seqtool.neural_lm.model import NeuralLanguageModel
+from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
 from seqtool.neural_lm.regularisation import activation_penalties
 from seqtool.perplexity import perplexity_of

@@ -18,8 +18,9 @@ from seqtool.config import Config, from_dict, to_dict
 from seqtool.errors import ConfigError, ModelError
 from seqtool.optimisation import TrainingConfig
 from seqtool.progress import Event
-from seqtool.training import Task, train
+from seqtool.training import train
 from seqtool.training_run import TrainedModel, complete, finish
+from seqtool.training_task import Task
 
 RUN_VERSION = 1
 

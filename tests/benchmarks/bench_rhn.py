@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway import RecurrentHighwayCell
-from seqtool.neural_lm.model import NeuralNetwork
+from seqtool.neural_lm.network import NeuralNetwork
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
 

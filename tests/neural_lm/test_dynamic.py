@@ -24,7 +24,8 @@ from seqtool.neural_lm.dynamic import (
     gradient_statistics,
 )
 from seqtool.neural_lm.dynamic_tuning import tune_dynamic
-from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
+from seqtool.neural_lm.model import NeuralLanguageModel
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.vocabulary import EOS_ID, Ids
 

@@ -17,7 +17,7 @@ from seqtool.neural_lm import softmax_chunks
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.direct_connections import NOTHING, DirectConnections
 from seqtool.neural_lm.maxent import MaxentSoftmax
-from seqtool.neural_lm.model import NeuralNetwork
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.optimisation import TrainingConfig
 from seqtool.optimisers import Optimisers
 

@@ -22,7 +22,8 @@ from seqtool.errors import ModelError
 from seqtool.neural_lm import model as module
 from seqtool.neural_lm.cells import CELLS
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
-from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
+from seqtool.neural_lm.model import NeuralLanguageModel
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.vocabulary import EOS_ID, Ids
 
 WORDS = "abcdefg"

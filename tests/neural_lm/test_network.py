@@ -23,7 +23,7 @@ from watched_networks import (
 
 from seqtool.neural_lm.cells import CELLS
 from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.model import NeuralNetwork, detach
+from seqtool.neural_lm.network import NeuralNetwork, detach
 
 CELL_NAMES = sorted(CELLS)
 

@@ -11,7 +11,7 @@ from seqtool.config import from_dict, to_dict
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.errors import ConfigError
 from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.neural_lm.model import NeuralNetwork
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.recipes import load_recipe, recipe_names, resolve
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.optimisers import Optimisers

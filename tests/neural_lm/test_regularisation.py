@@ -18,7 +18,7 @@ from seqtool.config import from_dict
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.errors import Interrupted, ModelError
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
-from seqtool.neural_lm.model import NeuralNetwork
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import train_lm
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from seqtool.neural_lm import highway
 from seqtool.neural_lm.cells import Cell
 from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.model import NeuralNetwork, detach
+from seqtool.neural_lm.network import NeuralNetwork, detach
 
 NUM_STEPS, VOCABULARY = 50, 23
 CASES: dict[str, dict[str, Any]] = {
