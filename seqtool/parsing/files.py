@@ -16,12 +16,12 @@ from seqtool.corpora.analyses import Analyses
 from seqtool.corpora.conllu import Broken, read_item, read_stretches, refused
 from seqtool.corpora.plain import NUM_WORDS, Bytes, LabelTexts, PlainSentences
 from seqtool.corpora.sentence import Sentence
-from seqtool.parsing import models
 from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays
 from seqtool.parsing.models import Parser
 from seqtool.parsing.projective import LIFTED, deprojectivise
 from seqtool.parsing.states import Ints
 
+CHUNK_WORDS = 1 << 13  # words parsed together: the lanes stay full for most of the time
 HELD_BYTES = 1 << 24  # of files at most, and one stretch, while a chunk is gathered
 OBJECT_BYTES = 1 << 10  # of a sentence beside its text, about
 TABLE_BYTES = 1 << 26  # of the texts met; all are dropped when there are more
@@ -114,13 +114,13 @@ class _Chunk:
     def is_full(self) -> bool:
         """Whether it is to be parsed before more is taken."""
         num_words = self._plain.num_words + self._num_others
-        return num_words >= models.CHUNK_WORDS or self._num_bytes >= HELD_BYTES
+        return num_words >= CHUNK_WORDS or self._num_bytes >= HELD_BYTES
 
     def take(self, data: Bytes, position: int) -> tuple[int, bool]:
         """Take plain sentences from a position on, until it is full; see `PlainSentences.find`."""
         plain = self._plain
         first, word = plain.num_sentences, plain.num_words
-        position, is_odd = plain.find(data, position, models.CHUNK_WORDS - self._num_others)
+        position, is_odd = plain.find(data, position, CHUNK_WORDS - self._num_others)
         if plain.num_sentences > first:
             words = slice(word, plain.num_words)
             self._parts.append(_Part(data, slice(first, plain.num_sentences), words))
