@@ -25,7 +25,6 @@ from seqtool.cli.raw_text import (
 
 if TYPE_CHECKING:
     from seqtool.corpora.conllu import Broken, Check, Sentence
-
     from seqtool.parsing.models import Parser
 
     Items = Iterator[Sentence | Broken]

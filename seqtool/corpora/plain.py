@@ -63,7 +63,7 @@ def _begins_blank(data, at):  # type: ignore[no-untyped-def]
 @compiled(types.UniTuple(_int, 2)(_bytes_in, _int))  # type: ignore[no-untyped-call]
 def _number(data, at):  # type: ignore[no-untyped-def]
     """Return the number that stands here, -1 if there is none or one too long, and its end."""
-    begin, value = at, 0
+    begin, value = at, np.int64(0)
     while _ZERO <= data[at] <= _NINE and at - begin <= _MAX_DIGITS:
         value = 10 * value + np.int64(data[at]) - _ZERO
         at += 1
@@ -195,9 +195,10 @@ def _write(  # type: ignore[no-untyped-def]
 
     Args:
         data: what they were found in.
-        sentences, words: their places.
-        heads: of the words.
-        labels: of the words.
+        sentences: their places.
+        words: the places of their words.
+        heads: of these words.
+        labels: of these words.
         label_bytes: all labels, one after another.
         label_ends: [num_labels + 1]: label i begins at `label_ends[i]`.
         out: room for them.

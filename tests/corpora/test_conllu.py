@@ -31,7 +31,6 @@ from seqtool.corpora.conllu import (
     write_conllu,
 )
 from seqtool.corpora.sentence import parse_sentence
-from seqtool.corpora.text import read_blocks
 from seqtool.errors import DataError
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
 from strategies import sentence_texts
@@ -90,6 +90,7 @@ def block(*lines: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+@settings(max_examples=60)
 @given(
     texts=st.lists(edited(), min_size=1, max_size=4),
     between=st.sampled_from(("\n", "\n", "\n\n", "\n\n\n")),
@@ -163,7 +164,7 @@ def test_multiword_tokens_and_empty_nodes_need_no_sentences_either(
 
 def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the room that there is at first, and more bytes than are held."""
-    for number, longest in enumerate((7, 9000, 7)):
+    for number, longest in enumerate((7, 5000, 7)):
         text = "".join(s.to_conllu() for s in random_sentences(3, longest, seed=number))
         (tmp_path / f"{number}.conllu").write_text(text)
     expected = by_sentences(PARSERS[0], tmp_path)
@@ -207,6 +208,7 @@ def places_of(texts: list[str]) -> tuple[Any, Any]:
 analyses = st.tuples(*[st.text("abé", min_size=1, max_size=9)] * 5).map("\t".join)
 
 
+@settings(max_examples=40)
 @given(st.lists(analyses, min_size=1, max_size=30), st.lists(analyses, min_size=1, max_size=30))
 def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[str]) -> None:
     table, numbers = Analyses(), dict[str, int]()
