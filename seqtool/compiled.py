@@ -88,3 +88,33 @@ def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
+
+
+@in_llvm
+def load(typing_context, data, position):  # type: ignore[no-untyped-def]
+    """Return the eight bytes of a vector from a position on, the first of them lowest."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        number = ir.IntType(64)
+        address = element(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, number.as_pointer()), align=1)
+
+    return types.uint64(data, types.uint64), generate
+
+
+@in_llvm
+def copy_bytes(typing_context, target, to, source, begin, count):  # type: ignore[no-untyped-def]
+    """Copy bytes of one vector into another, which must not be the same memory."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(64)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, ir.IntType(1)])
+        copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
+        addresses = [
+            element(context, builder, signature.args[place], *arguments[place : place + 2])
+            for place in (0, 2)
+        ]
+        builder.call(copy, [*addresses, arguments[4], ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate

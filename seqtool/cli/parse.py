@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -25,8 +25,11 @@ from seqtool.cli.raw_text import (
 
 if TYPE_CHECKING:
     from seqtool.corpora.conllu import Broken, Check, Sentence
+    from seqtool.parsing.models import Parser
 
     Items = Iterator[Sentence | Broken]
+
+Item = TypeVar("Item")
 
 MAX_SHOWN = 5  # broken sentences named on stderr
 FORMATS = ("conllu", "tree", "svg", "html", "json")
@@ -106,7 +109,8 @@ def parse(
     path = model or default_model("parser")
     parser = open_parser(path)
     parse_all = _with_options(parser, path, beam=beam, retag=retag)
-    if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
+    from_text = is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized)
+    if from_text:
         read: Items = read_raw(
             given,
             parser,
@@ -123,9 +127,13 @@ def parse(
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
-        from seqtool.corpora.conllu import write_conllu
+        from seqtool.corpora.conllu import write_conllu, write_pieces
+        from seqtool.parsing.models import Parser
 
-        write_conllu(parse_all(read), output, clear_deps=clear_deps)
+        if isinstance(parser, Parser) and not clear_deps and not from_text:
+            write_pieces(_parsed_files(parser, given, beam=beam, skip_invalid=skip_invalid), output)
+        else:
+            write_conllu(parse_all(read), output, clear_deps=clear_deps)
         return
     if not right:
         _draw(parse_all(read), format_, output)
@@ -133,6 +141,17 @@ def parse(
     waiting: deque[Sentence] = deque()
     items = _noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
     _draw(parse_all(items), format_, output, gold=_taken(waiting))
+
+
+def _parsed_files(
+    parser: Parser, files: list[str], *, beam: int, skip_invalid: bool
+) -> Iterator[bytes]:
+    """What is to be written of CoNLL-U files; broken sentences too, if they are not refused."""
+    from seqtool.parsing.files import parse_files
+
+    parsed = parse_files(parser, files, beam=beam, skip_invalid=skip_invalid)
+    for item in _noted(parsed, "passed through"):
+        yield item if isinstance(item, bytes) else item.to_conllu().encode()
 
 
 def _with_options(parser: Any, path: Path, *, beam: int, retag: bool) -> Callable[[Items], Items]:
@@ -228,7 +247,7 @@ def _taken(waiting: deque[Sentence]) -> Iterator[Sentence]:
         yield waiting.popleft()
 
 
-def _noted(items: Items, fate: str) -> Items:
+def _noted(items: Iterator[Item | Broken], fate: str) -> Iterator[Item | Broken]:
     """Pass items on, and say which sentences are broken and what becomes of them."""
     from seqtool.corpora.conllu import Broken
     from seqtool.errors import counted

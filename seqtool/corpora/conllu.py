@@ -32,7 +32,7 @@ from seqtool.corpora.sentence import (
     Sentence,
     parse_sentence,
 )
-from seqtool.corpora.text import STDIN, BlockReader, Progress, read_blocks
+from seqtool.corpora.text import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.errors import DataError
 
 __all__ = [
@@ -110,18 +110,11 @@ def read_conllu(
             nothing = False
             yield item
             continue
-        error = item.error
         if not skip_invalid:
-            hint = f"{error.hint}, or skip broken sentences with {skip_option}"
-            raise DataError(
-                error.message,
-                hint=hint if skip_option else error.hint,
-                path=error.path,
-                line=error.line,
-            )
-        first = first or error
+            raise refused(item, skip_option)
+        first = first or item.error
         if on_skipped is not None:
-            on_skipped(error)
+            on_skipped(item.error)
     if nothing and first is not None:
         raise DataError(
             f"every sentence is broken; the first one: {first.message}",
@@ -142,18 +135,33 @@ def read_items(
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
     """
-    reader = read_blocks(inputs, treebanks=True, on_progress=on_progress)
-    nothing, path = True, ""
-    for path, line, text in _sentence_texts(reader):
-        nothing = False
-        try:
-            yield parse_sentence(text, path, line, check)
-        except DataError as error:
-            yield Broken(text, error)
-    if nothing:
-        raise DataError(
-            "holds no sentences", hint="give a CoNLL-U file with trees", path=reader.locate(1)[0]
-        )
+    for path, line, text in _sentence_texts(read_stretches(inputs, on_progress=on_progress)):
+        yield read_item(text, path, line, check)
+
+
+def read_item(text: str, path: str, line: int, check: Check) -> Sentence | Broken:
+    """Return what the lines between two blank ones are; see `parse_sentence`."""
+    try:
+        return parse_sentence(text, path, line, check)
+    except DataError as error:
+        return Broken(text, error)
+
+
+def refused(broken: Broken, skip_option: str = SKIP_OPTION) -> DataError:
+    """Return the error to be raised for a broken sentence.
+
+    Args:
+        broken: the sentence.
+        skip_option: the option to advise; none if empty.
+    """
+    error = broken.error
+    hint = f"{error.hint}, or skip broken sentences with {skip_option}"
+    return DataError(
+        error.message,
+        hint=hint if skip_option else error.hint,
+        path=error.path,
+        line=error.line,
+    )
 
 
 def write_conllu(
@@ -175,9 +183,19 @@ def write_conllu(
         OSError: the file cannot be written.
     """
     texts = (sentence.to_conllu(clear_deps=clear_deps) for sentence in sentences)
+    batches = iter(lambda: "".join(islice(texts, _BATCH)), "")
+    write_pieces((batch.encode() for batch in batches), target)
+
+
+def write_pieces(pieces: Iterable[bytes], target: str | Path | IO[bytes]) -> None:
+    """Write what `write_conllu` would, from its bytes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     with _opened(target) as stream:
-        while batch := "".join(islice(texts, _BATCH)):
-            stream.write(batch.encode())
+        for piece in pieces:
+            stream.write(piece)
 
 
 @contextmanager
@@ -220,10 +238,12 @@ def _packer(path: Path, raw: IO[bytes], stack: ExitStack) -> IO[bytes]:
     return raw
 
 
-def _sentence_texts(reader: BlockReader) -> Iterator[tuple[str, int, str]]:
+def _sentence_texts(
+    stretches: Iterable[tuple[str, int, bytes]],
+) -> Iterator[tuple[str, int, str]]:
     """Give (file, first line, lines) of each sentence: what stands between blank lines."""
-    for path, line, text in _stretches(reader):
-        for piece in text.split("\n\n"):
+    for path, line, stretch in stretches:
+        for piece in stretch.decode().split("\n\n"):
             lines = piece.strip("\n")
             if lines:
                 # of more than two line ends in a row, those left over begin the next piece
@@ -231,7 +251,38 @@ def _sentence_texts(reader: BlockReader) -> Iterator[tuple[str, int, str]]:
             line += piece.count("\n") + 2
 
 
-def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, str]]:
+def read_stretches(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    on_progress: Progress | None = None,
+    block_size: int = BLOCK_SIZE,
+) -> Iterator[tuple[str, int, bytes]]:
+    """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
+
+    Args:
+        inputs: as `read_conllu` takes them.
+        on_progress: called with (bytes read from disk, their total or None).
+        block_size: bytes to read at a time.
+
+    Returns:
+        The file, the line of it where the stretch begins, and the stretch.
+
+    Raises:
+        DataError: when iterated: no sentence at all, or a file that cannot be read.
+    """
+    reader = read_blocks(inputs, treebanks=True, block_size=block_size, on_progress=on_progress)
+    nothing = True
+    for path, line, stretch in _stretches(reader):
+        if stretch:
+            nothing = nothing and not stretch.strip(b"\n")
+            yield path, line, stretch
+    if nothing:
+        raise DataError(
+            "holds no sentences", hint="give a CoNLL-U file with trees", path=reader.locate(1)[0]
+        )
+
+
+def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
     """Join blocks to stretches of whole sentences: (file, first line, text)."""
     path, line = "", 1
     pending: list[bytes] = []
@@ -239,14 +290,14 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, str]]:
         block_path, block_line = reader.locate(1)
         if block_line == 1:  # a new file
             if pending:
-                yield path, line, b"".join(pending).decode()
+                yield path, line, b"".join(pending)
             path, line, pending = block_path, 1, []
         end = block.rfind(b"\n\n")
         cut = end + 2 if end >= 0 else 0
         if cut:
-            text = b"".join((*pending, block[:cut]))
-            yield path, line, text.decode()
-            line += text.count(b"\n")
+            stretch = b"".join((*pending, block[:cut]))
+            yield path, line, stretch
+            line += stretch.count(b"\n")
             pending = []
         pending.append(block[cut:])
         if sum(map(len, pending)) > MAX_SENTENCE_BYTES:
@@ -257,4 +308,4 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, str]]:
                 line=line,
             )
     if pending:
-        yield path, line, b"".join(pending).decode()
+        yield path, line, b"".join(pending)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from seqtool.compiled import compiled, element, fetch, in_llvm
+from seqtool.compiled import compiled, fetch, in_llvm, load
 from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
 from seqtool.errors import ModelError
 from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
@@ -46,18 +46,6 @@ _HIGHEST = np.uint64(0x8080808080808080)
 _BATCH = 256  # words; their slots fit into the first cache
 
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
-
-
-@in_llvm
-def _load(typing_context, data, position):  # type: ignore[no-untyped-def]
-    """Return the eight bytes from a position on, the first of them lowest."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        number = ir.IntType(64)
-        address = element(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(address, number.as_pointer()), align=1)
-
-    return types.uint64(data, types.uint64), generate
 
 
 @in_llvm
@@ -126,7 +114,7 @@ def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-d
         begin, hash_, first, length = position, _SEED, _ZERO, np.uint64(8)
         while length == np.uint64(8):  # of the chunk; less when the word ends in it
             if position + 8 <= size:
-                chunk = _load(block, np.uint64(position))
+                chunk = load(block, np.uint64(position))
             else:  # as if blanks came after the block
                 chunk = _ONES * space
                 for i in range(size - 1, position - 1, -1):

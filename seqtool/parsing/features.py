@@ -208,10 +208,14 @@ class Types:
 
     Args:
         lexical, tags: the symbols, of the same columns.
+
+    Attributes:
+        num_cleared: how often all were forgotten, so that the numbers began anew.
     """
 
     def __init__(self, lexical: SymbolTable, tags: SymbolTable) -> None:
         self.lexical, self.tags = lexical, tags
+        self.num_cleared = -1
         columns = lexical.columns
         # of one column alone, itemgetter would not make a tuple
         self._key_of = (
@@ -221,6 +225,7 @@ class Types:
 
     def clear(self) -> None:
         """Forget all types but NONE and ROOT."""
+        self.num_cleared += 1
         self._ids: dict[tuple[str, ...], int] = {}
         self._rows = [
             [[symbol] + [PAD] * (table.width - 1) for symbol in (NONE, ROOT)]

@@ -59,10 +59,14 @@ class Parser:
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Sentences as token arrays; if too many types were met, the earlier ones are forgotten."""
+        self.limit_types()
+        return encode(sentences, self.types)
+
+    def limit_types(self) -> None:
+        """Forget all types if too many were met."""
         if self.classifier.products.num_bytes > TABLE_BYTES:
             self.types.clear()
             self.classifier.products.clear()
-        return encode(sentences, self.types)
 
     def prepare(self) -> None:
         """Make the products of the types that were met since the last time."""
@@ -96,15 +100,21 @@ class Parser:
         """Parse encoded sentences: heads and labels of each, lifted arcs put back."""
         heads, label_ids = self.heads_and_labels(arrays, beam=beam)
         names = self._names[label_ids].tolist()
-        # the sentences in which an arc is to be put back
-        marked = np.flatnonzero(self._lifted[label_ids])
-        crossing = set((np.searchsorted(arrays.tokens, marked, side="right") - 1).tolist())
+        crossing = set(self.crossing(arrays, label_ids))
         head_list = heads.tolist()
         begins, lengths = arrays.tokens.tolist(), arrays.lengths.tolist()
         for place, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
             words = slice(begin + 1, begin + 1 + length)
             tree = head_list[words], names[words]
             yield deprojectivise(*tree) if place in crossing else tree
+
+    def crossing(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
+        """The places of the sentences in which an arc is to be put back, in order."""
+        marked = np.flatnonzero(self._lifted[label_ids])
+        places: list[int] = np.unique(
+            np.searchsorted(arrays.tokens, marked, side="right") - 1
+        ).tolist()
+        return places
 
     def parse(self, sentences: Sequence[Sentence], *, beam: int = 1) -> None:
         """Give every sentence a tree."""

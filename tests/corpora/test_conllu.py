@@ -27,10 +27,10 @@ from seqtool.corpora.conllu import (
     Sentence,
     read_conllu,
     read_items,
+    read_stretches,
     write_conllu,
 )
 from seqtool.corpora.sentence import parse_sentence
-from seqtool.corpora.text import read_blocks
 from seqtool.errors import DataError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -362,11 +362,11 @@ def test_a_file_without_blank_lines_ends_before_the_memory(
     path = tmp_path / "a.conllu"
     path.write_text(SIMPLE + chain(50))
     monkeypatch.setattr(ours, "MAX_SENTENCE_BYTES", len(chain(50)))
-    stretches = read_blocks(path, treebanks=True, block_size=100)
+    stretches = read_stretches(path, block_size=100)
     assert len(list(ours._sentence_texts(stretches))) == 3
     path.write_text(SIMPLE + chain(60))
     with pytest.raises(DataError, match=r"no blank line in [\d,]+ bytes") as error:
-        list(ours._sentence_texts(read_blocks(path, treebanks=True, block_size=100)))
+        list(ours._sentence_texts(read_stretches(path, block_size=100)))
     assert error.value.line == SIMPLE.count("\n") + 1
 
 
@@ -534,7 +534,7 @@ def test_round_trip(
     sentences = read(path)
     assert written(sentences) == raw
     # however the file falls into blocks
-    pieces = list(ours._sentence_texts(read_blocks(path, treebanks=True, block_size=block_size)))
+    pieces = list(ours._sentence_texts(read_stretches(path, block_size=block_size)))
     assert [text + "\n" for _, _, text in pieces] == texts
     assert [line for _, line, _ in pieces] == [sentence.line for sentence in sentences]
     lines = raw.decode().split("\n")

@@ -1,0 +1,324 @@
+"""The fast path for CoNLL-U: sentences found in bytes, and written with new trees.
+
+    # text = ...                              comments, multiword tokens and empty nodes
+    3  form lemma upos xpos feats  head deprel  deps misc
+       ^ form                      ^ head     ^ end
+
+Compiled code notes these three places of each word and writes all other bytes as they are. It takes
+only sentences that `sentence.parse_sentence` accepts by its check "columns"; any other is *odd* and
+left to that, which says what is wrong.
+
+This module imports Numba (0.3 s), so it is imported on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from seqtool.compiled import compiled, copy_bytes
+from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
+
+Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+
+FORM_AT, HEAD_AT, DEPREL_END = range(3)  # columns of words
+BEGIN, END, NUM_WORDS = range(3)  # columns of sentences
+
+_TAB, _LF, _CR, _HASH, _DASH, _DOT, _ZERO, _NINE = b"\t\n\r#-.09"
+_MAX_DIGITS = 9  # of an ID
+_ODD, _NO_ROOM = -1, -2
+
+_int = types.int64
+_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
+_places = types.int64[:, ::1]
+_ints = types.int32[::1]
+
+
+@compiled(types.boolean(_bytes_in, _int))
+def _begins_blank(data, at):  # type: ignore[no-untyped-def]
+    """Whether a character that Unicode counts as white space stands here."""
+    first = data[at]
+    if first < 0xC2:
+        return first <= 0x20 and (first == 0x20 or first >= 0x1C or 9 <= first <= 13)
+    second = data[at + 1]
+    if first == 0xC2:
+        return second == 0x85 or second == 0xA0
+    if first < 0xE1 or first > 0xE3:
+        return False
+    third = data[at + 2]
+    if first == 0xE1:
+        return second == 0x9A and third == 0x80
+    if first == 0xE3:
+        return second == 0x80 and third == 0x80
+    if second == 0x80:
+        return third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF
+    return second == 0x81 and third == 0x9F
+
+
+@compiled(types.UniTuple(_int, 2)(_bytes_in, _int))  # type: ignore[no-untyped-call]
+def _number(data, at):  # type: ignore[no-untyped-def]
+    """Return the number that stands here, -1 if there is none or one too long, and its end."""
+    begin, value = at, np.int64(0)
+    while _ZERO <= data[at] <= _NINE and at - begin <= _MAX_DIGITS:
+        value = 10 * value + np.int64(data[at]) - _ZERO
+        at += 1
+    num_digits = at - begin
+    if num_digits == 0 or num_digits > _MAX_DIGITS or (data[begin] == _ZERO and num_digits > 1):
+        return -1, at
+    return value, at
+
+
+@compiled(types.UniTuple(_int, 3)(_bytes_in, _int))  # type: ignore[no-untyped-call]
+def _columns(data, at):  # type: ignore[no-untyped-def]
+    """Go through columns FORM to MISC.
+
+    Returns:
+        The places of HEAD and of the end of DEPREL, and that behind the line; -1 if it is odd.
+    """
+    head = deprel_end = 0
+    if _begins_blank(data, at):
+        return head, deprel_end, _ODD
+    for column in range(FORM, NUM_COLUMNS):
+        begin = at
+        while data[at] > _CR or (data[at] != _TAB and data[at] != _LF and data[at] != _CR):
+            at += 1
+        if at == begin or data[at] != (_LF if column == MISC else _TAB):
+            return head, deprel_end, _ODD
+        if column == DEPREL:
+            deprel_end = at
+        at += 1
+        if column == FEATS:
+            head = at
+    return head, deprel_end, at
+
+
+@compiled(
+    types.UniTuple(_int, 2)(_bytes_in, _int, _places, _int)  # type: ignore[no-untyped-call]
+)
+def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
+    """Note the words of one sentence in the rows of `words` from `begin` on.
+
+    Returns:
+        The place behind its last line, or `_ODD` or `_NO_ROOM`; how many words there are.
+    """
+    size, room = data.shape[0], words.shape[0] - begin
+    while at < size and data[at] == _HASH:
+        while data[at] != _LF:
+            if data[at] == _CR:
+                return _ODD, 0
+            at += 1
+        at += 1
+    num_words = num_empty = range_end = 0
+    range_begins = False  # the line before named a multiword token
+    while at < size and data[at] != _LF:
+        number, at = _number(data, at)
+        kind, second = data[at], 0
+        if kind in (_DASH, _DOT):
+            second, at = _number(data, at + 1)
+        if number < 0 or second < 0 or data[at] != _TAB:
+            return _ODD, 0
+        form = at + 1
+        head, deprel_end, at = _columns(data, form)
+        if at < 0:
+            return _ODD, 0
+        if kind == _TAB:
+            if number != num_words + 1:
+                return _ODD, 0
+            if num_words == room:
+                return _NO_ROOM, 0
+            row = begin + num_words
+            words[row, FORM_AT], words[row, HEAD_AT] = form, head
+            words[row, DEPREL_END] = deprel_end
+            num_words += 1
+            num_empty, range_begins = 0, False
+        elif range_begins:
+            return _ODD, 0
+        elif kind == _DASH:
+            if number != num_words + 1 or number <= range_end or second < number:
+                return _ODD, 0
+            range_end, range_begins = second, True
+        else:
+            num_empty += 1
+            if number != num_words or second != num_empty:
+                return _ODD, 0
+    if num_words == 0 or range_end > num_words:
+        return _ODD, 0
+    return at, num_words
+
+
+@compiled(
+    types.UniTuple(_int, 4)(  # type: ignore[no-untyped-call]
+        _bytes_in, _int, _int, _places, _int, _places, _int
+    )
+)
+def _find_sentences(  # type: ignore[no-untyped-def]
+    data, position, limit, words, num_words, sentences, num_sentences
+):
+    """Note sentences from a position on, until there are enough words or something else comes.
+
+    Returns:
+        The position behind them, the numbers of words and of sentences, and 0, `_ODD` or
+        `_NO_ROOM` by what comes there.
+    """
+    size = data.shape[0]
+    while num_words < limit:
+        while position < size and data[position] == _LF:
+            position += 1
+        if position == size:
+            break
+        end, count = _find_words(data, position, words, num_words)
+        if end < 0:
+            return position, num_words, num_sentences, end
+        sentences[num_sentences, BEGIN], sentences[num_sentences, END] = position, end
+        sentences[num_sentences, NUM_WORDS] = count
+        num_sentences += 1
+        num_words += count
+        position = end
+    return position, num_words, num_sentences, 0
+
+
+@compiled(
+    _int(
+        *(_bytes_in, _places, _places, _ints, _ints),
+        *(_bytes_in, types.int64[::1], types.uint8[::1]),
+    )
+)
+def _write(  # type: ignore[no-untyped-def]
+    data, sentences, words, heads, labels, label_bytes, label_ends, out
+):
+    """Write sentences with new trees, each with a blank line behind it; returns how many bytes.
+
+    Args:
+        data: what they were found in.
+        sentences: their places.
+        words: the places of their words.
+        heads: of these words.
+        labels: of these words.
+        label_bytes: all labels, one after another.
+        label_ends: [num_labels + 1]: label i begins at `label_ends[i]`.
+        out: room for them.
+    """
+    at = word = 0
+    for sentence in range(sentences.shape[0]):
+        copied = sentences[sentence, BEGIN]
+        for _ in range(sentences[sentence, NUM_WORDS]):
+            count = words[word, HEAD_AT] - copied
+            copy_bytes(out, at, data, copied, count)
+            at += count
+            head, digits = heads[word], 1
+            rest = head // 10
+            while rest:
+                digits += 1
+                rest //= 10
+            for place in range(at + digits - 1, at - 1, -1):
+                out[place] = _ZERO + head % 10
+                head //= 10
+            at += digits
+            out[at] = _TAB
+            begin = label_ends[labels[word]]
+            count = label_ends[labels[word] + 1] - begin
+            copy_bytes(out, at + 1, label_bytes, begin, count)
+            at += 1 + count
+            copied = words[word, DEPREL_END]
+            word += 1
+        count = sentences[sentence, END] - copied
+        copy_bytes(out, at, data, copied, count)
+        at += count
+        out[at] = _LF
+        at += 1
+    return at
+
+
+class PlainSentences:
+    """Sentences that were found, one stretch of bytes after another.
+
+    Attributes:
+        num_words, num_sentences: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self._words: Places = np.empty((1 << 12, 3), np.int64)
+        self._sentences: Places = np.empty((1 << 12, 3), np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self.num_words = self.num_sentences = 0
+
+    @property
+    def words(self) -> Places:
+        """Of each word the places of FORM and HEAD and of the end of DEPREL, [num_words, 3]."""
+        return self._words[: self.num_words]
+
+    @property
+    def sentences(self) -> Places:
+        """Of each sentence begin, end and number of words, [num_sentences, 3]."""
+        return self._sentences[: self.num_sentences]
+
+    def find(self, data: Bytes, position: int, limit: int) -> tuple[int, bool]:
+        """Find the sentences from a position on, until there are `limit` words.
+
+        Args:
+            data: whole sentences in UTF-8; the last byte is a line end.
+            position: where a sentence or a blank line begins.
+            limit: see above; the last sentence is a whole one.
+
+        Returns:
+            The position behind them, and whether an odd sentence begins there.
+        """
+        assert data[-1] == _LF
+        while True:
+            position, self.num_words, self.num_sentences, result = _find_sentences(
+                *(data, position, limit, self._words, self.num_words),
+                *(self._sentences, self.num_sentences),
+            )
+            if result != _NO_ROOM:
+                return position, result == _ODD
+            room = 2 * len(self._words)
+            self._words = np.resize(self._words, (room, 3))
+            self._sentences = np.resize(self._sentences, (room, 3))
+
+    def write(
+        self,
+        data: Bytes,
+        sentences: slice,
+        words: slice,
+        heads: Ints,
+        labels: Ints,
+        label_texts: LabelTexts,
+    ) -> bytes:
+        """Return some of them with new trees.
+
+        Args:
+            data: what they were found in.
+            sentences: which.
+            words: theirs.
+            heads: of these words, 0 for ROOT.
+            labels: of these words, as numbers.
+            label_texts: what the numbers stand for.
+        """
+        rows = self.sentences[sentences]
+        num_bytes = int((rows[:, END] - rows[:, BEGIN]).sum())
+        # a head of int32 has ten digits at most
+        room = num_bytes + len(rows) + len(heads) * (11 + label_texts.longest)
+        out = np.empty(room, np.uint8)
+        end = _write(
+            *(data, rows, self.words[words], heads, labels),
+            *(label_texts.bytes, label_texts.ends, out),
+        )
+        return out[:end].tobytes()
+
+
+class LabelTexts:
+    """Labels as compiled code writes them."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        texts = [label.encode() for label in labels]
+        self.longest = max(map(len, texts))
+        self.bytes: Bytes = np.frombuffer(b"".join(texts), np.uint8)
+        self.ends: Places = np.cumsum([0, *map(len, texts)], dtype=np.int64)
