@@ -24,7 +24,9 @@ SETTINGS = {
     "model": {
         "character_size": 8, "character_units": 16, "form_size": 8, "token_units": 16,
     },
-    "learning": {"batch_characters": 512, "window_characters": 32, "dropout_states": 0.1},
+    "learning": {
+        "batch_characters": 512, "min_steps": 1, "window_characters": 32, "dropout_states": 0.1,
+    },
     "training": {"epochs": 8, "learning_rate": 0.03, "optimiser": "adamw", "precision": "float32"},
 }  # fmt: skip
 
@@ -82,7 +84,7 @@ def test_tags_add_their_loss(treebank: Path) -> None:
         torch.nn.init.zeros_(task.module.tags.bias)
         task.start_epoch(0)
         loss, num_characters = task.loss(0)
-        losses.append(float(loss))
+        losses.append(loss.item())
     windows = task._batches[0]
     num_tokens = int((task._layout.windows[windows + 1] - task._layout.windows[windows]).sum())
     # both tags are equally likely at first
