@@ -76,8 +76,8 @@ def train_segmenter(
 ) -> None:
     """Train what splits raw text into sentences, tokens and words, on a treebank.
 
-    Only words, multiword tokens, SpaceAfter=No, newpar and newdoc are looked at; the raw text is
-    made from them.
+    The raw text is made from words, multiword tokens, SpaceAfter=No, newpar and newdoc. UPOS and
+    DEPREL, where there are any, help to tell which tokens are split.
     """
     given = dict(locals())
     from seqtool.parsing.segmentation.config import SegmenterConfig, resolve

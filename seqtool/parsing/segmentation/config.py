@@ -29,7 +29,7 @@ class ModelConfig(Config):
     )
     character_layers: int = setting(1, "layers of the LSTM over characters", minimum=1)
     form_size: int = setting(32, "width of a form's vector", minimum=1)
-    token_units: int = setting(64, "units of each direction of the LSTM over tokens", minimum=1)
+    token_units: int = setting(96, "units of each direction of the LSTM over tokens", minimum=1)
     token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1)
     min_count: int = setting(3, "rarer characters and forms count as unknown", minimum=1)
     sentence_words: int = setting(
@@ -42,6 +42,9 @@ class LearningConfig(Config):
     """How the networks are taught, beside the settings of the training loop."""
 
     batch_characters: int = setting(4096, "characters per step", minimum=1)
+    min_steps: int = setting(
+        128, "steps per epoch: of a small treebank, a step has fewer characters", minimum=1
+    )
     window_characters: int = setting(
         400, "longer paragraphs are cut into pieces of so many characters", minimum=16
     )
@@ -50,6 +53,11 @@ class LearningConfig(Config):
     dropout_symbols: float = setting(
         1.0,
         "a character or form seen n times is taken for unknown with probability x / (x + n)",
+        minimum=0,
+    )
+    tag_weight: float = setting(
+        0.2,
+        "weight of the loss of part of speech and relation, which are predicted beside",
         minimum=0,
     )
     wrapped: float = setting(

@@ -55,7 +55,7 @@ def prepare_data(
     *,
     skip_invalid: bool = False,
 ) -> TrainingData:
-    """Read treebanks; only their words and tokens are looked at.
+    """Read treebanks; beside words and tokens, parts of speech and relations are looked at.
 
     Raises:
         DataError: a file cannot be read or a sentence is broken; the treebank is too small.
@@ -86,6 +86,7 @@ def prepare_data(
             "tokens": len(tokens),
             "multiword_tokens": len(multiword),
             "characters": len(text.codes),
+            "tags": text.num_tags,
             "dev_sentences": len(dev),
             "dev_held_out": dev_file is None,
         },

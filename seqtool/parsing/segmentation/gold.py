@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqtool.corpora.sentence import FORM, ID, MISC, Sentence
+from seqtool.corpora.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 from seqtool.parsing.segmentation.characters import Bools, Codes, code_points
 from seqtool.parsing.states import Ints
 
@@ -32,11 +32,13 @@ class Token:
         form: as it is written, or with single spaces where it has whitespace.
         words: those that it is split into; () for itself.
         spaced: whether whitespace follows.
+        tag: part of speech and relation of each of its words, as in ADP/case+DET/det.
     """
 
     form: str
     words: tuple[str, ...]
     spaced: bool
+    tag: str
 
 
 def surface_tokens(sentence: Sentence) -> Iterator[Token]:
@@ -52,12 +54,17 @@ def surface_tokens(sentence: Sentence) -> Iterator[Token]:
         row = sentence.rows[word]
         if word in ranges:
             row, count = ranges[word]
-            words = tuple(inner[FORM] for inner in sentence.rows[word : word + count])
-            word += count
+            inner = sentence.rows[word : word + count]
+            words = tuple(columns[FORM] for columns in inner)
         else:
-            words = ()
-            word += 1
-        yield Token(row[FORM], words, "SpaceAfter=No" not in row[MISC].split("|"))
+            count, inner, words = 1, [row], ()
+        word += count
+        spaced = "SpaceAfter=No" not in row[MISC].split("|")
+        yield Token(row[FORM], words, spaced, "+".join(map(_tag, inner)))
+
+
+def _tag(row: Sequence[str]) -> str:
+    return f"{row[UPOS]}/{row[DEPREL].partition(':')[0]}"
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
@@ -76,16 +83,23 @@ class GoldText:
         codes: their characters, one after another, [C].
         lengths: characters of each, [N].
         forms: each one's number in the lexicon, 0 for none, [N].
+        tags: the number of each one's tag, [N].
         spaced, multiword, ends, breaks: see above, [N].
     """
 
     codes: Codes
     lengths: Ints
     forms: Ints
+    tags: Ints
     spaced: Bools
     multiword: Bools
     ends: Bools
     breaks: Bools
+
+    @property
+    def num_tags(self) -> int:
+        """How many tags there are."""
+        return int(self.tags.max()) + 1
 
     @property
     def num_sentences(self) -> int:
@@ -113,10 +127,12 @@ def gold_text(sentences: Sequence[Sentence], lexicon: dict[str, int]) -> GoldTex
     is_end[ends] = True
     is_break[breaks] = True
     forms = [token.form for token in tokens]
+    _, tags = np.unique([token.tag for token in tokens], return_inverse=True)
     return GoldText(
         codes=code_points("".join(forms)),
         lengths=np.array([len(form) for form in forms], np.int32),
         forms=np.array([lexicon.get(fold(form), 0) for form in forms], np.int32),
+        tags=tags.astype(np.int32),
         spaced=np.array([token.spaced for token in tokens], np.bool_),
         multiword=np.array([bool(token.words) for token in tokens], np.bool_),
         ends=is_end,

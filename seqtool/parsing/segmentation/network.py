@@ -3,6 +3,7 @@
     characters -> LSTM in both directions -> is it the last one of a token?
     tokens (the states at their ends, their form) -> LSTM in both directions
         -> does a sentence end here? is it several words?
+        -> part of speech and relation: only to teach the layers below what words do
 
 Dimensions: C characters, U types of characters, D width of a character's vector, N tokens, F width
 of a form's vector, H and G units of a direction over characters and tokens.
@@ -35,14 +36,18 @@ class SegmenterNetwork(nn.Module):
         forms.weight                   [1 + forms, F]
         tokens...                      `encoder.ContextEncoder` of G units, over [4H + F]
         decisions.weight, .bias        [2, 2G], [2]: the sentence ends; several words
+        tags.weight, .bias             [tags, 2G], [tags]: while training, not in the file
 
     Args:
         config: sizes.
         num_symbols: of characters; row 0 is nothing.
         num_forms: of the lexicon; row 0 is a form that is not in it.
+        num_tags: parts of speech and relations.
     """
 
-    def __init__(self, config: ModelConfig, num_symbols: int, num_forms: int) -> None:
+    def __init__(
+        self, config: ModelConfig, num_symbols: int, num_forms: int, num_tags: int
+    ) -> None:
         super().__init__()
         self.symbols = nn.EmbeddingBag(
             num_symbols, config.character_size, mode="sum", padding_idx=0
@@ -56,6 +61,7 @@ class SegmenterNetwork(nn.Module):
             4 * config.character_units + config.form_size, config.token_units, config.token_layers
         )
         self.decisions = nn.Linear(2 * config.token_units, 2)
+        self.tags = nn.Linear(2 * config.token_units, num_tags)
         nn.init.normal_(self.symbols.weight, std=0.3)
         nn.init.normal_(self.forms.weight, std=0.3)
         with torch.no_grad():
@@ -102,4 +108,8 @@ class SegmenterNetwork(nn.Module):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The weights as the model's file holds them."""
-        return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}
+        return {
+            name: value.detach().cpu().numpy()
+            for name, value in self.state_dict().items()
+            if not name.startswith("tags.")
+        }

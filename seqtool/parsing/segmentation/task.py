@@ -41,7 +41,9 @@ class SegmenterTask:
         self.config, self._data, self._command = config, data, command
         self._device = device
         runtime.seed_everything(config.training.seed)
-        self.module = SegmenterNetwork(config.model, len(data.alphabet), len(data.lexicon))
+        self.module = SegmenterNetwork(
+            config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
+        )
         self.module.to(device)
         present, counts = np.unique(data.text.codes, return_counts=True)
         # newlines and spaces are drawn anew in each epoch
@@ -66,7 +68,8 @@ class SegmenterTask:
         num_characters = self._layout.lasts[ends - 1] + 1 - self._layout.firsts[begins]
         # windows of like lengths together, but not always the same
         order = np.argsort(num_characters * random.uniform(0.9, 1.1, len(begins)), kind="stable")
-        batch = np.cumsum(num_characters[order]) // learning.batch_characters
+        size = min(learning.batch_characters, int(num_characters.sum()) // learning.min_steps)
+        batch = np.cumsum(num_characters[order]) // max(size, 1)
         batches = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
         self._batches = [batches[place] for place in random.permutation(len(batches))]
         return len(self._batches)
@@ -121,8 +124,14 @@ class SegmenterTask:
             torch.from_numpy(wanted).to(self._device),
             reduction="sum",
         )
+        tag_loss = functional.cross_entropy(
+            self.module.tags(states_NG),
+            torch.from_numpy(text.tags[tokens]).long().to(self._device),
+            reduction="sum",
+        )
         num_items = int(inside.sum())
-        return (end_loss + decision_loss) / num_items, num_items
+        loss = end_loss + decision_loss + learning.tag_weight * tag_loss
+        return loss / num_items, num_items
 
     @property
     def summary(self) -> Mapping[str, Any]:

@@ -49,8 +49,8 @@ def train_segmenter(
     """Train what splits raw text into sentences, tokens and words.
 
     Args:
-        train_files: CoNLL-U; only words, multiword tokens and the spaces between them are looked
-            at. A run that is resumed knows its own.
+        train_files: CoNLL-U; words, multiword tokens, the spaces between them, and parts of speech
+            and relations where there are any. A run that is resumed knows its own.
         output: the model directory.
         config: all settings; those of the run when one is resumed.
         dev: CoNLL-U by whose words and sentences the best epoch is chosen; without it, a tenth of

@@ -9,7 +9,7 @@ import pytest
 from parsing.segmentation.tiny_segmenter import sentence_of, write_treebank
 
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import FORM, MISC
+from seqtool.corpora.sentence import DEPREL, FORM, MISC, UPOS
 from seqtool.errors import DataError
 from seqtool.parsing.segmentation.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmentation.config import LearningConfig, SegmenterConfig
@@ -39,6 +39,19 @@ def test_tokens_and_raw_text() -> None:
     assert gold.multiword.tolist() == [False, True, False, False, False, False]
     assert gold.ends.tolist() == [False, False, True, True, True, True]
     assert gold.breaks.tolist() == [False, False, False, True, True, True]
+
+
+def test_a_tag_is_part_of_speech_and_relation_of_each_word() -> None:
+    words = sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("bar", (), False)])
+    labels = [("VERB", "root"), ("ADP", "case"), ("DET", "det"), ("NOUN", "obl:arg")]
+    for row, (part_of_speech, relation) in zip(words.rows, labels, strict=True):
+        row[UPOS], row[DEPREL] = part_of_speech, relation
+    tokens = list(surface_tokens(words))
+    assert [t.tag for t in tokens] == ["VERB/root", "ADP/case+DET/det", "NOUN/obl"]
+    gold = gold_text([words], {})
+    # numbered in the order of their names
+    assert gold.tags.tolist() == [2, 0, 1]
+    assert gold.num_tags == 3
 
 
 def test_the_text_of_a_treebank_is_that_of_its_comments(shared_data: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from parsing.segmentation.tiny_segmenter import write_treebank
 from safetensors.numpy import load_file
 
@@ -13,14 +15,18 @@ from seqtool import checkpoint
 from seqtool.config import from_dict
 from seqtool.errors import ConfigError, Interrupted, ModelError
 from seqtool.parsing.segmentation.config import SegmenterConfig, resolve
+from seqtool.parsing.segmentation.data import prepare_data
 from seqtool.parsing.segmentation.spaces import rebuild
+from seqtool.parsing.segmentation.task import SegmenterTask
 from seqtool.parsing.segmentation.train import TrainedSegmenter, train_segmenter
 
 SETTINGS = {
     "model": {
         "character_size": 8, "character_units": 16, "form_size": 8, "token_units": 16,
     },
-    "learning": {"batch_characters": 512, "window_characters": 32, "dropout_states": 0.1},
+    "learning": {
+        "batch_characters": 512, "min_steps": 1, "window_characters": 32, "dropout_states": 0.1,
+    },
     "training": {"epochs": 8, "learning_rate": 0.03, "optimiser": "adamw", "precision": "float32"},
 }  # fmt: skip
 
@@ -65,6 +71,33 @@ def test_rules_are_learnt_and_a_resumed_run_ends_the_same(treebank: Path, tmp_pa
     before, after = (load_file(path / "weights.safetensors") for path in (whole.path, part))
     assert before.keys() == after.keys()
     assert all((before[name] == after[name]).all() for name in before)
+
+
+def test_tags_add_their_loss(treebank: Path) -> None:
+    data = prepare_data([treebank / "train.conllu"], treebank / "dev.conllu", SegmenterConfig())
+    assert data.text.num_tags == 2  # a word without tags, or two
+    losses = []
+    for weight in (0.0, 3.0):
+        config = from_dict(SegmenterConfig, {"learning": {"tag_weight": weight}})
+        task = SegmenterTask(config, data)
+        torch.nn.init.zeros_(task.module.tags.weight)
+        torch.nn.init.zeros_(task.module.tags.bias)
+        task.start_epoch(0)
+        loss, num_characters = task.loss(0)
+        losses.append(loss.item())
+    windows = task._batches[0]
+    num_tokens = int((task._layout.windows[windows + 1] - task._layout.windows[windows]).sum())
+    # both tags are equally likely at first
+    expected = 3.0 * math.log(2.0) * num_tokens / num_characters
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
+    data = prepare_data([treebank / "train.conllu"], treebank / "dev.conllu", SegmenterConfig())
+    task = SegmenterTask(from_dict(SegmenterConfig, {"learning": {"min_steps": 5}}), data)
+    assert 5 <= task.start_epoch(0) <= 6  # the rest is a step too
+    task = SegmenterTask(from_dict(SegmenterConfig, {"learning": {"min_steps": 10**6}}), data)
+    assert task.start_epoch(0) == len(task._layout.windows) - 1
 
 
 def test_a_run_without_a_model_says_how_to_go_on(treebank: Path, tmp_path: Path) -> None:
