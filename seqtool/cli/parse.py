@@ -130,7 +130,9 @@ def parse(
         from seqtool.corpora.conllu import write_conllu, write_pieces
         from seqtool.parsing.models import Parser
 
-        if isinstance(parser, Parser) and not clear_deps and not from_text:
+        # compiled code knows the texts of columns, and not the words that a language model reads
+        by_columns = isinstance(parser, Parser) and parser.word_states is None
+        if by_columns and not clear_deps and not from_text:
             write_pieces(_parsed_files(parser, given, beam=beam, skip_invalid=skip_invalid), output)
         else:
             write_conllu(parse_all(read), output, clear_deps=clear_deps)

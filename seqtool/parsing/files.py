@@ -36,7 +36,7 @@ def parse_files(
     on, in the same order.
 
     Args:
-        parser: gives the trees.
+        parser: gives the trees; one that reads no language model's states.
         inputs: files, directories and `-`, as `read_conllu` takes them.
         beam: hypotheses per sentence.
         skip_invalid: pass broken sentences on.
