@@ -6,6 +6,7 @@
     README.md              a model card, free to be edited
     log.jsonl, last/       left by training: its log, and the state that --resume continues from
     best/                  the model while training goes on
+    lm/                    the language model that a tagger or parser reads
     run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
 A model is there whole or not at all, and a changed bit is found when it is opened. Loading parses
@@ -39,7 +40,7 @@ _OURS = frozenset(
         *(HEADER, WEIGHTS, CARD, RUN),
         *("vocabulary.json", "tokenizer.model", "log.jsonl"),
         *("last", "best", "corpus", "tensorboard"),
-        *("segmenter", "tagger", "parser", "jackknife", "treebank"),
+        *("segmenter", "tagger", "parser", "jackknife", "treebank", "lm"),
     }
 )
 
@@ -183,6 +184,19 @@ def promote(source: Path, destination: Path) -> None:
         temporary.unlink(missing_ok=True)  # replacing a link to the same file leaves both
     storage.flush(destination)
     storage.discard(source)
+
+
+def copy(source: str | Path, destination: Path) -> None:
+    """Copy a model without what its training left: its files, its header and its card.
+
+    Raises:
+        ModelError: there is no model in `source`.
+    """
+    source = find(source)
+    with storage.atomic_directory(destination) as directory:
+        for name in (*read_header(source).files, HEADER, CARD):
+            if name != CARD or (source / name).is_file():
+                shutil.copyfile(source / name, directory / name)
 
 
 def find(path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,33 @@ class LanguageModel(Protocol):
 
     def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
         """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
+        ...
+
+
+@runtime_checkable
+class SentenceReader(Protocol):
+    """A language model whose hidden states can be looked at: a neural one."""
+
+    @property
+    def state_size(self) -> int:
+        """H, the width of a state."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer whose ids the model reads."""
+        ...
+
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Floats]:
+        """Return the state of the top layer after `</s>` and after each token, [1 + N, H].
+
+        Each sentence is read from the state at the beginning of a text, which `</s>` begins, so
+        row n is what `next_log_probs` is computed from after `start` and n times `advance`. All are
+        read at once, padded; what stands beside a sentence changes nothing but the last bits.
+
+        Args:
+            sentences: ids of each, [N], without `</s>`.
+        """
         ...
 
 

@@ -159,6 +159,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
             "kind": header.kind,
             "parameters": header.num_parameters,
             "size": _megabytes(_size(header)),
+            **_language_model(header),
             "made by": header.command or "the Python library",
             "versions": versions,
         },
@@ -172,6 +173,15 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     files = [(name, _megabytes(entry.get("bytes", 0))) for name, entry in header.files.items()]
     typer.echo()
     show_table("", ["file", "size"], files)
+
+
+def _language_model(header: Header) -> dict[str, str]:
+    """What is to be said of the language model that a tagger or parser reads, if it reads one."""
+    data = header.data
+    if "lm_bytes" not in data:
+        return {}
+    size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])} more"
+    return {"reads": f"a language model of {data['lm_unit']} units in lm/: {size}"}
 
 
 def _size(header: Header) -> int:

@@ -20,6 +20,7 @@ from seqtool.cli.options import (
 from seqtool.cli.training_options import SETTINGS as SHARED_SETTINGS
 from seqtool.cli.training_options import (
     EpochsOption,
+    LanguageModelOption,
     LearningRateOption,
     ListSettingsOption,
     MaxMinutesOption,
@@ -105,6 +106,7 @@ def train_parser(
         Path | None,
         setting("A text file of word vectors (word2vec, GloVe, fastText).", metavar="FILE"),
     ] = None,
+    lm: LanguageModelOption = None,
     encoder: Annotated[
         str | None,
         setting("What reads words in their sentence (default none).", metavar="none|bilstm"),
@@ -166,6 +168,7 @@ def train_parser(
             settings,
             dev=dev,
             embeddings=embeddings,
+            lm=lm,
             resume=resume,
             force=force,
             skip_invalid=skip_invalid,

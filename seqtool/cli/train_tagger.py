@@ -20,6 +20,7 @@ from seqtool.cli.options import (
 from seqtool.cli.training_options import (
     SETTINGS,
     EpochsOption,
+    LanguageModelOption,
     LearningRateOption,
     ListSettingsOption,
     MaxMinutesOption,
@@ -74,6 +75,7 @@ def train_tagger(
             metavar="FILE",
         ),
     ] = None,
+    lm: LanguageModelOption = None,
     epochs: EpochsOption = None,
     lr: LearningRateOption = None,
     patience: PatienceOption = None,
@@ -112,6 +114,7 @@ def train_tagger(
             settings,
             dev=dev,
             embeddings=embeddings,
+            lm=lm,
             resume=resume,
             force=force,
             skip_invalid=skip_invalid,

@@ -32,6 +32,15 @@ ListSettingsOption = Annotated[
 PresetFileOption = Annotated[
     Path | None, setting("A YAML file of settings, over the preset's.", metavar="FILE")
 ]
+LanguageModelOption = Annotated[
+    Path | None,
+    setting(
+        "A model of train-lm whose state after each word is read too; it is copied into the "
+        "output. A parser has to have an encoder for it (--preset accurate).",
+        "--lm",
+        metavar="DIR",
+    ),
+]
 EpochsOption = Annotated[int | None, setting("Passes over the treebank.", metavar="N")]
 LearningRateOption = Annotated[float | None, setting("Learning rate.", metavar="X")]
 PatienceOption = Annotated[

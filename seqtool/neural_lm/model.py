@@ -26,6 +26,7 @@ from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.maxent import AfterContexts
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.output import OutputLayer
+from seqtool.neural_lm.sentence_states import sentence_states
 from seqtool.vocabulary import EOS_ID, Ids
 
 SCORE_WINDOW = 256
@@ -119,6 +120,15 @@ class NeuralLanguageModel:
             hidden_N1H, state = self.network(self._tensor(inputs)[:, None], state)
             before = int(piece[-1])
             yield hidden_N1H[:, 0].cpu().numpy()
+
+    @property
+    def state_size(self) -> int:
+        """H, the width of what the softmax reads."""
+        return self.network.config.output_size
+
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Floats]:
+        """Return the states of sentences: see `seqtool.language_model.SentenceReader`."""
+        return sentence_states(self.network, sentences)
 
     def hidden_state(self, state: Hypotheses) -> Floats:
         """Return what the softmax reads next, [num, H]."""

@@ -15,6 +15,7 @@ from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.states import Ints, Labels
 from seqtool.parsing.transitions import Configurations
+from seqtool.parsing.word_states import WEIGHT
 
 if TYPE_CHECKING:
     from seqtool.parsing.recurrence import TokenProducts
@@ -131,7 +132,7 @@ def _sums(embeddings: Floats, symbols: Ints) -> Floats:
 
 
 def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
 ) -> dict[str, tuple[int, ...]]:
     """The shape of every array of a classifier, by its name in `network.ParserNetwork`.
 
@@ -140,6 +141,7 @@ def weight_shapes(
         num_lexical: lexical symbols.
         num_tags: tag symbols.
         labels: of arcs.
+        state_size: width of a language model's states; 0 without one.
     """
     units = config.hidden_size
     of_words = len(config.slots) * config.token_size
@@ -159,6 +161,9 @@ def weight_shapes(
         shapes["join.outside.weight"] = (config.token_size, config.type_units)
     if config.encoder == "bilstm":
         size, width = config.encoder_size, config.token_size
+        if state_size:
+            shapes[WEIGHT] = (config.lm_size, state_size)
+            width += config.lm_size
         for layer in range(config.encoder_layers):
             for direction in ("forwards", "backwards"):
                 name = f"encoder.layers.{layer}.{direction}"

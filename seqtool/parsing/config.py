@@ -59,6 +59,9 @@ class ModelConfig(Config):
     )
     encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1)
     encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
+    lm_size: int = setting(
+        128, "with --lm: width that the language model's states are projected to", minimum=1
+    )
     context_slots: tuple[str, ...] = setting(
         CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
     )
@@ -122,6 +125,9 @@ class LearningConfig(Config):
     )
     dropout_encoder: float = setting(
         0.3, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
+    )
+    dropout_lm: float = setting(
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
     )
     dropout_words: float = setting(
         2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
@@ -234,6 +240,19 @@ def resolve(
 
         base = to_dict(RunRecord.read(run, "parser", ParserConfig).config)
     return combine(ParserConfig, base, file, values, overrides)
+
+
+def check_encoder(config: ParserConfig) -> None:
+    """Refuse a language model for a parser that has nothing to read it with.
+
+    Raises:
+        ConfigError: it has no encoder.
+    """
+    if config.model.encoder == "none":
+        raise ConfigError(
+            "--lm is for an encoder to read, and this parser has none",
+            hint="add --preset accurate, or --encoder bilstm",
+        )
 
 
 def parse_fields(text: str) -> list[str]:

@@ -265,11 +265,14 @@ class TokenArrays:
         types: int32 [num_rows], the type of each token; NONE's row first.
         tokens: int32 [num_sentences], the row of each sentence's ROOT.
         lengths: int32 [num_sentences], words of each.
+        lm_states: of each sentence, what a language model made of it, see `word_states`; None
+            without one.
     """
 
     types: Ints
     tokens: Ints
     lengths: Ints
+    lm_states: Sequence[npt.NDArray[np.float16]] | None = None
 
 
 def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:
@@ -289,4 +292,5 @@ def encode(sentences: Iterable[Sentence], types: Types) -> TokenArrays:
         lengths.append(len(sentence.rows))
         numbers.append(ROOT_TYPE)
         numbers += types.numbers(sentence.rows)
-    return TokenArrays(*(np.asarray(column, np.int32) for column in (numbers, tokens, lengths)))
+    columns = [np.asarray(column, np.int32) for column in (numbers, tokens, lengths)]
+    return TokenArrays(columns[0], columns[1], columns[2])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL, Sentence
+from seqtool.corpora.sentence import DEPREL, FORM, Sentence
 from seqtool.errors import DataError
 from seqtool.parsing.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.features import (
@@ -26,6 +26,7 @@ from seqtool.parsing.features import (
 from seqtool.parsing.projective import LIFTED, is_projective, projectivise
 from seqtool.parsing.states import SYSTEMS, Ints, Labels
 from seqtool.parsing.vectors import WordVectors, read_vectors
+from seqtool.parsing.word_states import WordStates
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
@@ -76,6 +77,7 @@ class TrainingData:
         heads, label_ids: the trees of `train` as the system can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
+        word_states: the language model that reads the sentences, if given.
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
     """
@@ -89,22 +91,24 @@ class TrainingData:
     label_ids: Ints
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
+    word_states: WordStates | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
 
 
 class _Reader:
-    """Reads sentences into lists of numbers, so that none is kept.
+    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to.
 
     Types are numbered in the order in which they are met, as `features.Types` does, which cannot be
     made before all symbols are known.
 
     Args:
         columns: those that make a type.
+        keep_forms: whether a language model is to read them.
     """
 
-    def __init__(self, columns: tuple[int, ...]) -> None:
-        self.columns = columns
+    def __init__(self, columns: tuple[int, ...], *, keep_forms: bool) -> None:
+        self.columns, self.keep_forms = columns, keep_forms
         self.counts: Counter[tuple[str, ...]] = Counter()
         self.ids: dict[tuple[str, ...], int] = {}
         self.digest = hashlib.sha256()
@@ -120,6 +124,8 @@ class _Reader:
             first = ROOT_TYPE + 1
             into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
             into.trees.append((sentence.heads(), sentence.column(DEPREL)))
+            if self.keep_forms:
+                into.forms.append(sentence.column(FORM))
             self.digest.update(repr((keys, into.trees[-1])).encode())
 
 
@@ -130,12 +136,17 @@ class Part:
     types: list[int] = field(default_factory=lambda: [NONE_TYPE])
     tokens: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
+    forms: list[list[str]] = field(default_factory=list)
 
-    def gold(self) -> GoldTrees:
+    def gold(self, word_states: WordStates | None) -> GoldTrees:
         """What was read, as arrays."""
-        lengths = [len(heads) for heads, _ in self.trees]
-        columns = (self.types, self.tokens, lengths)
-        return GoldTrees(TokenArrays(*(np.asarray(c, np.int32) for c in columns)), self.trees)
+        arrays = TokenArrays(
+            np.asarray(self.types, np.int32),
+            np.asarray(self.tokens, np.int32),
+            np.asarray([len(heads) for heads, _ in self.trees], np.int32),
+            None if word_states is None else word_states.of(self.forms),
+        )
+        return GoldTrees(arrays, self.trees)
 
 
 def prepare_data(
@@ -145,6 +156,7 @@ def prepare_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
+    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Read a treebank and make ready what a parser is trained on.
 
@@ -154,13 +166,14 @@ def prepare_data(
         config: all settings; the system `auto` is chosen here.
         skip_invalid: leave out broken sentences.
         embeddings: a text file of word vectors.
+        word_states: a language model that is to read the sentences.
 
     Raises:
         DataError: a broken sentence, no trees, or too few.
         ConfigError: word vectors without the field that they are for.
     """
     fields = config.model.fields
-    reader = _Reader(columns_of(fields))
+    reader = _Reader(columns_of(fields), keep_forms=word_states is not None)
     train, dev = Part(), Part()
     skipped: list[DataError] = []
     sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
@@ -172,7 +185,7 @@ def prepare_data(
         reader.read(sentences, dev, count=False)
     if not dev.trees:  # so small a treebank is its own validation part
         dev = train
-    gold, validation = train.gold(), dev.gold()
+    gold, validation = train.gold(word_states), dev.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
             "no sentence has more than one word, so there is nothing to learn",
@@ -210,9 +223,11 @@ def prepare_data(
         "labels": len(labels),
         "sum": reader.digest.hexdigest()[:12],
     }
+    if word_states is not None:
+        summary |= word_states.about
     return TrainingData(
-        config, types, labels, gold, validation, heads, label_ids, counts, vectors, summary,
-        skipped,
+        config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
+        summary, skipped,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from seqtool import model_cards
 from seqtool.checkpoint import Header
 from seqtool.config import from_dict
 from seqtool.corpora.conllu import Broken
-from seqtool.corpora.sentence import DEPREL, HEAD, Sentence
+from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
 from seqtool.errors import counted
 from seqtool.parsing.classifier import Classifier, weight_shapes
 from seqtool.parsing.config import ParserConfig
@@ -23,6 +24,7 @@ from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.projective import LIFTED, deprojectivise
 from seqtool.parsing.search import MARGIN, search
 from seqtool.parsing.states import Ints, Labels
+from seqtool.parsing.word_states import WordStates, open_own, summarise
 
 KIND = "parser"
 CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache
@@ -39,6 +41,7 @@ class Parser:
         types: those met so far, by the symbols that were learnt.
         labels: of arcs.
         weights: the arrays of `network.ParserNetwork`, by their names there.
+        word_states: the language model that reads sentences, for weights that were trained so.
     """
 
     kind = KIND
@@ -49,9 +52,10 @@ class Parser:
         types: Types,
         labels: Labels,
         weights: Mapping[str, Floats],
+        word_states: WordStates | None = None,
     ) -> None:
         self.config, self.labels, self.weights = config, labels, weights
-        self.types = types
+        self.types, self.word_states = types, word_states
         self.classifier = Classifier(config.model, weights)
         self._threads = ThreadpoolController()
         self._names = np.asarray((*labels.names, ""), object)
@@ -62,7 +66,11 @@ class Parser:
         if self.classifier.products.num_bytes > TABLE_BYTES:
             self.types.clear()
             self.classifier.products.clear()
-        return encode(sentences, self.types)
+        if self.word_states is None:
+            return encode(sentences, self.types)
+        sentences = list(sentences)
+        lm_states = self.word_states.of([sentence.column(FORM) for sentence in sentences])
+        return dataclasses.replace(encode(sentences, self.types), lm_states=lm_states)
 
     def prepare(self) -> None:
         """Make the products of the types that were met since the last time."""
@@ -176,9 +184,16 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Parse
             SymbolTable.from_json(vocabulary["lexical"]), SymbolTable.from_json(vocabulary["tags"])
         )
         labels = Labels(tuple(vocabulary["arc_labels"]), tuple(vocabulary["root_labels"]))
-        sizes = types.lexical.num_symbols, types.tags.num_symbols
-        weights = read_weights(directory, weight_shapes(config.model, *sizes, labels))
-        return Parser(config, types, labels, weights)
+        word_states = open_own(directory, header.data)
+        shapes = weight_shapes(
+            config.model,
+            types.lexical.num_symbols,
+            types.tags.num_symbols,
+            labels,
+            word_states.size if word_states else 0,
+        )
+        weights = read_weights(directory, shapes)
+        return Parser(config, types, labels, weights, word_states)
 
 
 def model_card(header: Header) -> str:
@@ -191,6 +206,7 @@ def model_card(header: Header) -> str:
         "A dependency parser",
         f"Transition-based ({model['system']}), {encoder}{size}; it reads "
         f"{', '.join(model['fields'])}.",
+        summarise(header.data),
         model_cards.scores_table(header),
         "UAS and LAS count every word, punctuation too, by gold words and tags.",
         model_cards.data_table(header),

@@ -2,7 +2,7 @@
 
 Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
 C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
-gates), A transitions.
+gates), A transitions, P width of a language model's states, R width that they are projected to.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class ParserNetwork(nn.Module):
     With an encoder of E units a direction, and X slots that look at its states:
 
         encoder...                                   see `encoder.ContextEncoder`
+        lm.weight                                    [R, P], with a language model
         contexts.weight                              [F, X * 2E]
 
     Args:
@@ -78,6 +79,7 @@ class ParserNetwork(nn.Module):
         num_lexical, num_tags: symbols of types.
         num_labels: labels of arcs; number 0 means none.
         num_transitions: what is scored.
+        state_size: P; 0 without a language model.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ParserNetwork(nn.Module):
         num_tags: int,
         num_labels: int,
         num_transitions: int,
+        state_size: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
@@ -105,9 +108,11 @@ class ParserNetwork(nn.Module):
             max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
         )
         if config.encoder == "bilstm":
-            self.encoder = ContextEncoder(
-                config.token_size, config.encoder_size, config.encoder_layers
-            )
+            num_inputs = config.token_size
+            if state_size:
+                self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+                num_inputs += config.lm_size
+            self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
             width = len(config.contexts) * 2 * config.encoder_size
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
         self.output = nn.Linear(config.hidden_size, num_transitions)

@@ -28,6 +28,7 @@ from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import TokenArrays, token_rows
 from seqtool.parsing.hidden_layer import SCALE, Floats, Products
 from seqtool.parsing.states import Ints
+from seqtool.parsing.word_states import WEIGHT, project
 
 # tokens that are read together, and tokens whose products are made together: enough for products to
 # be fast, and few enough to stay in a core's own cache
@@ -234,6 +235,7 @@ class TokenProducts:
                 if name.startswith(prefix)
             }
         )
+        self._lm = {WEIGHT: weights[WEIGHT]} if WEIGHT in weights else {}
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
         by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
@@ -259,9 +261,15 @@ class TokenProducts:
         groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
         for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
             rows = token_rows(arrays.tokens[group], arrays.lengths[group])
-            present, places = np.unique(arrays.types[rows], return_inverse=True)
+            if arrays.lm_states is None:
+                present, places = np.unique(arrays.types[rows], return_inverse=True)
+                inputs = vectors[present]
+            else:
+                projected = project([arrays.lm_states[i] for i in group], self._lm)
+                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
+                places = np.arange(len(rows))
             states, tokens = self._recurrence.states(
-                vectors[present], places.astype(np.int32), arrays.lengths[group] + 1
+                inputs, places.astype(np.int32), arrays.lengths[group] + 1
             )
             rows = rows[tokens]
             for begin in range(0, len(states), BLOCK):

@@ -40,6 +40,7 @@ class RunRecord(Generic[C]):
         skip_invalid: whether broken sentences are left out.
         threads: as they were asked for.
         command: what was typed.
+        lm: the directory of a language model, which the run has a copy of.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class RunRecord(Generic[C]):
     skip_invalid: bool = False
     threads: int | None = None
     command: str = ""
+    lm: str | None = None
 
     def write(self, output: Path) -> None:
         """Write `run.json` in the run directory."""
@@ -80,7 +82,8 @@ class RunRecord(Generic[C]):
                 raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             settings = from_dict(config, content["config"])
             names = [field.name for field in dataclasses.fields(cls) if field.name != "config"]
-            values = {name: content[name] for name in names}
+            values = {name: content[name] for name in names if name != "lm"}
+            values["lm"] = content.get("lm")  # younger than the other values
             values["train"] = tuple(map(str, values["train"]))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ModelError(
@@ -103,6 +106,7 @@ def open_record(
     wanted: str,
     dev: str | Path | None,
     embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
     resume: bool,
     force: bool,
     skip_invalid: bool,
@@ -120,6 +124,7 @@ def open_record(
         wanted: what that has to be, for a hint.
         dev: its validation part.
         embeddings: a file of word vectors; a run that is resumed has read its own.
+        lm: the directory of a language model; a run that is resumed has a copy of its own.
         resume: take up the record that is there.
         force: replace a run that is there.
         skip_invalid: whether broken sentences are left out.
@@ -152,6 +157,7 @@ def open_record(
         skip_invalid,
         threads,
         command,
+        _absolute_path(lm),
     )
 
 

@@ -30,6 +30,7 @@ from seqtool.parsing.rollouts import Examples, roll_out
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import compile_slots
 from seqtool.parsing.states import NUM_ACTIONS, Ints
+from seqtool.parsing.word_states import States
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -65,6 +66,7 @@ class ParserTask:
             types.tags.num_symbols,
             len(labels),
             labels.num_transitions,
+            0 if data.word_states is None else data.word_states.size,
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(types.lexical)
@@ -169,7 +171,12 @@ class ParserTask:
         local[inside] = places
         rows = np.zeros(len(self._arrays.types), np.int32)
         rows[inside] = np.arange(1, 1 + len(inside))
-        read = TokenArrays(np.append(np.int32(NONE_TYPE), local[inside]), rows[tokens], lengths)
+        read = TokenArrays(
+            np.append(np.int32(NONE_TYPE), local[inside]),
+            rows[tokens],
+            lengths,
+            self._lm_states(sentences),
+        )
         scorer = classifier.scorer(local, classifier.in_context(read), rows)
         return self._configurations(sentences, scorer)
 
@@ -210,7 +217,7 @@ class ParserTask:
         )
         contexts_NX = None
         if self._contexts:
-            states_TD = self._read(vectors_UD, places[types_NS.size :], lengths_B)
+            states_TD = self._read(vectors_UD, places[types_NS.size :], sentences_B, lengths_B)
             # NONE's row, of zeros, comes first
             rows = np.zeros(len(self._arrays.types), np.int64)
             rows[inside_T] = np.arange(1, 1 + len(inside_T))
@@ -229,18 +236,33 @@ class ParserTask:
         )
         return scores_NA
 
-    def _read(self, vectors_UD: Tensor, places_T: Ints64, lengths_B: Ints) -> Tensor:
+    def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:
+        """What the language model made of sentences, if there is one."""
+        if self._arrays.lm_states is None:
+            return None
+        return [self._arrays.lm_states[i] for i in sentences.tolist()]
+
+    def _read(
+        self, vectors_UD: Tensor, places_T: Ints64, sentences_B: Ints, lengths_B: Ints
+    ) -> Tensor:
         """The encoder's states of tokens, [T, 2E].
 
         Args:
             vectors_UD: of types.
             places_T: which of them each token is.
-            lengths_B: words of each sentence.
+            sentences_B: the row of ROOT in each sentence.
+            lengths_B: words of each.
         """
         dropout = self.config.learning.dropout_encoder
         inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
+        inputs_TD = inputs_TD * self._kept(inputs_TD, dropout)
+        lm_states = self._lm_states(np.searchsorted(self._arrays.tokens, sentences_B))
+        if lm_states is not None:
+            read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
+            read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
+            inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
         states_TD: Tensor = self.module.encoder(
-            inputs_TD * self._kept(inputs_TD, dropout),
+            inputs_TD,
             torch.from_numpy(lengths_B + 1),
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
@@ -262,7 +284,8 @@ class ParserTask:
 
     def parser(self) -> Parser:
         """The parser of the averaged weights."""
-        return Parser(self.config, self._data.types, self._data.labels, self._average.arrays())
+        data, arrays = self._data, self._average.arrays()
+        return Parser(self.config, data.types, data.labels, arrays, data.word_states)
 
     @property
     def summary(self) -> Mapping[str, Any]:

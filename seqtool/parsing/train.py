@@ -9,11 +9,12 @@ from pathlib import Path
 
 from seqtool import checkpoint
 from seqtool.config import from_dict
-from seqtool.parsing.config import ParserConfig, preset
+from seqtool.parsing.config import ParserConfig, check_encoder, preset
 from seqtool.parsing.gold import TrainingData, prepare_data
 from seqtool.parsing.models import KIND, model_card
 from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.task import ParserTask
+from seqtool.parsing.word_states import open_for_run
 from seqtool.progress import Event
 from seqtool.training_run import TrainedModel
 
@@ -42,6 +43,7 @@ def train_parser(
     *,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -61,6 +63,8 @@ def train_parser(
         dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
             treebank is kept for that.
         embeddings: a text file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -85,6 +89,7 @@ def train_parser(
         wanted="a CoNLL-U file with trees",
         dev=dev,
         embeddings=embeddings,
+        lm=lm,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
@@ -93,12 +98,15 @@ def train_parser(
     )
 
     def prepare(record: RunRecord[ParserConfig], device: str) -> ParserTask:
+        if record.lm is not None:
+            check_encoder(record.config)
         data = prepare_data(
             record.train,
             record.dev,
             record.config,
             skip_invalid=record.skip_invalid,
             embeddings=record.embeddings,
+            word_states=open_for_run(record.lm, output, resume=resume, device=device),
         )
         training = with_precision(data.config.training, device)
         settings = dataclasses.replace(data.config, training=training)

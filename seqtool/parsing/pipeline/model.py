@@ -23,6 +23,7 @@ from seqtool.parsing.segmentation.assembly import Spans
 from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.model import Segmenter
 from seqtool.parsing.tagging.model import Tagger
+from seqtool.parsing.word_states import summarise
 
 
 class Pipeline:
@@ -90,6 +91,7 @@ def model_card(header: Header) -> str:
         "From raw text to dependency trees",
         "A segmenter, a tagger with a lemmatizer, and a parser, in folders of their own; "
         f"{counted(header.num_parameters, 'parameter')}.",
+        summarise(header.data, "tagger/lm", "parser/lm"),
         model_cards.scores_table(header),
         "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
         model_cards.data_table(header),

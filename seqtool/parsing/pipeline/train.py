@@ -24,6 +24,7 @@ from seqtool.config import from_dict, to_dict
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sentence import Sentence
 from seqtool.errors import Interrupted
+from seqtool.parsing.config import check_encoder
 from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.pipeline.config import KIND, PARTS, PipelineConfig, preset
 from seqtool.parsing.pipeline.model import Pipeline, model_card
@@ -33,6 +34,7 @@ from seqtool.parsing.segmentation.train import train_segmenter
 from seqtool.parsing.tagging.jackknife import fold_config, jackknifed
 from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.train import train_parser
+from seqtool.parsing.word_states import FOLDER, open_given
 from seqtool.progress import Event
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
@@ -65,6 +67,7 @@ def train_pipeline(
     *,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -85,6 +88,8 @@ def train_pipeline(
         dev: CoNLL-U by which the best epochs are chosen; without it, each part keeps a tenth of the
             treebank for that.
         embeddings: a file of word vectors that forms begin with, in tagger and parser.
+        lm: a neural language model whose states after words are read too, by tagger and parser;
+            it is copied into their directories.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -109,6 +114,7 @@ def train_pipeline(
         wanted="a CoNLL-U file with trees",
         dev=dev,
         embeddings=embeddings,
+        lm=lm,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
@@ -119,6 +125,7 @@ def train_pipeline(
     if resume:
         record.write(output)
     else:
+        stage.check_lm()
         with storage.replacing(output):
             stage.check_treebanks()
             record.write(output)
@@ -152,6 +159,12 @@ class _Stages:
             for _ in self.sentences(files):
                 pass
 
+    def check_lm(self) -> None:
+        """Open the language model, if there is one, for the same reason."""
+        if self.record.lm is not None:
+            check_encoder(self.config.parser)
+            open_given(self.record.lm, self.output)
+
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
         """The sentences of a treebank."""
         return list(read_conllu(files, skip_invalid=self.record.skip_invalid))
@@ -161,10 +174,14 @@ class _Stages:
         record, config = self.record, self.config
         parts = [self.part("segmenter", train_segmenter, record.train, record.dev)]
         vectors = {"embeddings": record.embeddings}
-        tagger = self.part("tagger", train_tagger, record.train, record.dev, **vectors)
+        tagger = self.part(
+            "tagger", train_tagger, record.train, record.dev, lm=record.lm, **vectors
+        )
+        # from here on it need not be where it was
+        lm = None if record.lm is None else tagger.path / FOLDER
         train = self.output / TREEBANK / "train.conllu"
         if not train.is_file():
-            self.write_predicted_tags(train)
+            self.write_predicted_tags(train, lm)
         dev = None
         if record.dev is not None:
             dev = self.output / TREEBANK / "dev.conllu"
@@ -173,7 +190,10 @@ class _Stages:
                     self.sentences([record.dev]), retag=True
                 )
                 write_conllu(tagged, dev)
-        parts += [tagger, self.part("parser", train_parser, [str(train)], dev, **vectors)]
+        parts += [
+            tagger,
+            self.part("parser", train_parser, [str(train)], dev, lm=lm, **vectors),
+        ]
         scores = self.scores(parts)
         header = Header(
             kind=KIND,
@@ -218,7 +238,7 @@ class _Stages:
             **self.shared,
         )
 
-    def write_predicted_tags(self, path: Path) -> None:
+    def write_predicted_tags(self, path: Path, lm: Path | None) -> None:
         """Write the treebank with tags of taggers that did not see them."""
         self.on_part("taggers of parts of the treebank, for the parser to learn from")
         chosen = runtime.choose_device(self.device)
@@ -228,6 +248,7 @@ class _Stages:
             fold_config(seed=self.config.tagger.training.seed),
             folds=self.config.folds,
             device=chosen,
+            lm=lm,
             **self.shared,
         )
         path.parent.mkdir(exist_ok=True)

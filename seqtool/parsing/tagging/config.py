@@ -31,6 +31,9 @@ class ModelConfig(Config):
     encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1)
     encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
     lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1)
+    lm_size: int = setting(
+        128, "with --lm: width that the language model's states are projected to", minimum=1
+    )
     min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
     min_script_count: int = setting(
         2, "rarer edit scripts are only for the forms that they were met with", minimum=1
@@ -54,6 +57,9 @@ class LearningConfig(Config):
     )
     dropout_embeddings: float = setting(
         0.33, "dropout on what the bilstm reads", minimum=0, below=1
+    )
+    dropout_lm: float = setting(
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
     )
     dropout_encoder: float = setting(
         0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1

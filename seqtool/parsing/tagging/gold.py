@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,7 @@ from seqtool.parsing.tagging.forms import FIELDS, lexical_table
 from seqtool.parsing.tagging.lemmas import Lemmas
 from seqtool.parsing.tagging.scripts import edit_script
 from seqtool.parsing.vectors import WordVectors, read_vectors
+from seqtool.parsing.word_states import WordStates
 
 DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 NO_SCRIPT = -1
@@ -66,6 +67,7 @@ class TrainingData:
         lengths: words of each sentence.
         dev: the validation part.
         vectors: what forms begin with, if given.
+        word_states: the language model that reads the sentences, if given.
         summary: numbers that tell these data from others, for people and for `--resume`.
     """
 
@@ -83,14 +85,18 @@ class TrainingData:
     lengths: Ints
     dev: Part
     vectors: WordVectors | None = None
+    word_states: WordStates | None = None
     summary: dict[str, Any] = field(default_factory=dict)
+
+    def forms(self, words: Sequence[int], lengths: Sequence[int]) -> Iterator[list[str]]:
+        """The forms of each sentence of a part."""
+        for begin, end in pairwise(np.cumsum([0, *lengths]).tolist()):
+            yield [self.distinct[word][0] for word in words[begin:end]]
 
     def untagged_dev(self) -> list[Sentence]:
         """The sentences of the validation part without tags and lemmas."""
-        ends = np.cumsum([0, *self.dev.lengths]).tolist()
         sentences = []
-        for begin, end in pairwise(ends):
-            forms = [self.distinct[word][0] for word in self.dev.words[begin:end]]
+        for forms in self.forms(self.dev.words, self.dev.lengths):
             blank = ["_"] * (NUM_COLUMNS - 2)
             rows = [[str(number), form, *blank] for number, form in enumerate(forms, 1)]
             sentences.append(Sentence([], rows, []))
@@ -104,6 +110,7 @@ def read_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
+    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Read a treebank and make ready what a tagger is trained on.
 
@@ -113,6 +120,7 @@ def read_data(
         config: what the network is.
         skip_invalid: leave out broken sentences.
         embeddings: a file of word vectors.
+        word_states: a language model that is to read the sentences.
 
     Raises:
         DataError: a broken sentence, or words without UPOS.
@@ -121,7 +129,7 @@ def read_data(
     dev = None
     if dev_file is not None:
         dev = read_conllu([dev_file], check="columns", skip_invalid=skip_invalid)
-    return prepare_data(train, dev, config, embeddings=embeddings)
+    return prepare_data(train, dev, config, embeddings=embeddings, word_states=word_states)
 
 
 def prepare_data(
@@ -130,6 +138,7 @@ def prepare_data(
     config: ModelConfig,
     *,
     embeddings: str | None = None,
+    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Make sentences ready, none of which is kept: see `read_data`."""
     ids: dict[Word, int] = {}
@@ -173,6 +182,8 @@ def prepare_data(
     }
     if vectors is not None:
         summary["vectors"] = len(vectors.words)
+    if word_states is not None:
+        summary |= word_states.about
     return TrainingData(
         symbols=symbols,
         characters=characters,
@@ -193,6 +204,7 @@ def prepare_data(
         lengths=np.asarray(train.lengths, np.int32),
         dev=dev,
         vectors=vectors,
+        word_states=word_states,
         summary=summary,
     )
 

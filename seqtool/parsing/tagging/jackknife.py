@@ -18,6 +18,7 @@ from seqtool.parsing.runs import fingerprint
 from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.gold import prepare_data
 from seqtool.parsing.tagging.task import TaggerTask
+from seqtool.parsing.word_states import FOLDER, open_word_states
 from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import complete
@@ -40,6 +41,7 @@ def jackknifed(
     *,
     folds: int = FOLDS,
     device: str = "cpu",
+    lm: str | Path | None = None,
     command: str = "train-parser",
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[int], bool] | None = None,
@@ -56,6 +58,7 @@ def jackknifed(
         config: of the taggers; `fold_config()` if not given.
         folds: how many taggers are trained.
         device: torch device.
+        lm: a language model that the taggers read too.
         command: what the hint of an interrupted run names, with the directory above `directory`.
         on_event: called with every event of the runs.
         should_stop: asked with the step number of a run before each step; True interrupts.
@@ -72,6 +75,7 @@ def jackknifed(
         )
     directory = Path(directory)
     config = config or fold_config()
+    word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
     tagged = [
         dataclasses.replace(item, rows=[list(row) for row in item.rows]) for item in sentences
     ]
@@ -79,7 +83,9 @@ def jackknifed(
         output = directory / f"fold-{fold}"
         output.mkdir(parents=True, exist_ok=True)
         others = [item for number, item in enumerate(sentences) if number % folds != fold]
-        data = prepare_data(others, sentences[fold::folds], config.model)
+        data = prepare_data(others, sentences[fold::folds], config.model, word_states=word_states)
+        if lm is not None:
+            checkpoint.copy(lm, output / FOLDER)
         events = train(
             TaggerTask(config, data, device=device),
             config.training,

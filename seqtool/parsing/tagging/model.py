@@ -26,6 +26,7 @@ from seqtool.parsing.tagging.config import KIND, ModelConfig, TaggerConfig
 from seqtool.parsing.tagging.filters import best_bundles
 from seqtool.parsing.tagging.forms import Forms
 from seqtool.parsing.tagging.lemmas import Lemmas
+from seqtool.parsing.word_states import WEIGHT, WordStates, open_own, project, summarise
 
 CHUNK_WORDS = 1 << 12  # words read together
 _ENCODER = "encoder."
@@ -41,6 +42,7 @@ class Tagger:
         bundles: of tags.
         lemmas: what was learnt of them.
         weights: the arrays of `network.TaggerNetwork`, by their names there.
+        word_states: the language model that reads sentences, for weights that were trained so.
     """
 
     kind = KIND
@@ -53,7 +55,9 @@ class Tagger:
         bundles: Bundles,
         lemmas: Lemmas,
         weights: Mapping[str, Floats],
+        word_states: WordStates | None = None,
     ) -> None:
+        self.word_states = word_states
         self.config, self.bundles, self.lemmas, self.weights = config, bundles, lemmas, weights
         self.forms = Forms(symbols, characters, weights)
         self._recurrence = Recurrence(
@@ -82,7 +86,13 @@ class Tagger:
         places = inverse.astype(np.int32)
         vectors = self.forms.vectors(present)
         lengths = np.asarray([len(sentence) for sentence in sentences], np.int32)
-        by_step, words = self._recurrence.states(vectors, places, lengths)
+        inputs, rows = vectors, places
+        if self.word_states is not None:
+            read = self.word_states.of([item.column(FORM) for item in sentences])
+            projected = project([states[1:] for states in read], self.weights)
+            inputs = np.concatenate((vectors[places], projected), axis=1)
+            rows = np.arange(len(places), dtype=np.int32)
+        by_step, words = self._recurrence.states(inputs, rows, lengths)
         states = np.empty_like(by_step)
         states[words] = by_step
         of_vectors, of_states = self._values
@@ -196,7 +206,12 @@ def _write_tags(
 
 
 def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_characters: int, bundles: Bundles, num_scripts: int
+    config: ModelConfig,
+    num_lexical: int,
+    num_characters: int,
+    bundles: Bundles,
+    num_scripts: int,
+    state_size: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """The shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
     units, width = config.encoder_size, config.lexical_size + config.num_filters
@@ -217,6 +232,9 @@ def weight_shapes(
         "scripts.weight": (num_scripts, config.lemma_size),
         "scripts.bias": (num_scripts,),
     }
+    if state_size:
+        shapes[WEIGHT] = (config.lm_size, state_size)
+        width += config.lm_size
     for layer in range(config.encoder_layers):
         num_inputs = 2 * units if layer else width
         for direction in ("forwards", "backwards"):
@@ -271,8 +289,10 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagge
         bundles = Bundles.from_json(vocabulary["bundles"])
         lemmas = Lemmas.from_json(vocabulary["lemmas"])
         sizes = symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
-        weights = read_weights(directory, weight_shapes(config.model, *sizes))
-        return Tagger(config, symbols, characters, bundles, lemmas, weights)
+        word_states = open_own(directory, header.data)
+        shapes = weight_shapes(config.model, *sizes, word_states.size if word_states else 0)
+        weights = read_weights(directory, shapes)
+        return Tagger(config, symbols, characters, bundles, lemmas, weights, word_states)
 
 
 def model_card(header: Header) -> str:
@@ -285,6 +305,7 @@ def model_card(header: Header) -> str:
         f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
         f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
         "lemmas by edit scripts.",
+        summarise(header.data),
         model_cards.scores_table(header),
         "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
         "FEATS are all right.",

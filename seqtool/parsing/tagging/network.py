@@ -1,8 +1,10 @@
 """The network of tags and lemmas, for training.
 
 Dimensions: U forms, L characters of the longest, C width of a character's vector, F filters, S
-lexical symbols of a form, D width of a form's vector, T words, H units of a direction, O values of
-all columns together, B bundles, M hidden units of the lemmatizer, E edit scripts.
+lexical symbols of a form, D width of a form's vector, T words, I width of what the encoder reads, H
+units of a direction, O values of all columns together, B bundles, M hidden units of the
+lemmatizer, E edit scripts, P width of a language model's states, R width that they are projected
+to.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class TaggerNetwork(nn.Module):
         num_values: of all columns together.
         num_bundles: how many.
         num_scripts: edit scripts.
+        state_size: P; 0 without a language model.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class TaggerNetwork(nn.Module):
         num_values: int,
         num_bundles: int,
         num_scripts: int,
+        state_size: int = 0,
     ) -> None:
         super().__init__()
         self.lexical = nn.EmbeddingBag(
@@ -76,7 +80,11 @@ class TaggerNetwork(nn.Module):
         )
         self.characters = CharacterNetwork(config, num_characters)
         width = config.lexical_size + config.num_filters
-        self.encoder = ContextEncoder(width, config.encoder_size, config.encoder_layers)
+        num_inputs = width
+        if state_size:
+            self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+            num_inputs += config.lm_size
+        self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
         self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
         self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
@@ -92,7 +100,14 @@ class TaggerNetwork(nn.Module):
         """Return the vectors of forms, [U, D]."""
         return torch.cat((self.lexical(lexical_US), self.characters(characters_UL)), 1)
 
-    def states(self, inputs_TD: Tensor, lengths: Tensor, between: Noise, after: Noise) -> Tensor:
+    def states(
+        self,
+        inputs_TD: Tensor,
+        lengths: Tensor,
+        between: Noise,
+        after: Noise,
+        lm_TP: Tensor | None = None,
+    ) -> Tensor:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
 
         Args:
@@ -100,8 +115,10 @@ class TaggerNetwork(nn.Module):
             lengths: words of each sentence.
             between: is applied to what the layers after the first one read.
             after: is applied to the states.
+            lm_TP: the language model's states after the words, which the encoder reads too.
         """
-        return torch.cat((inputs_TD, after(self.encoder(inputs_TD, lengths, between))), 1)
+        read_TI = inputs_TD if lm_TP is None else torch.cat((inputs_TD, self.lm(lm_TP)), 1)
+        return torch.cat((inputs_TD, after(self.encoder(read_TI, lengths, between))), 1)
 
     def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:
         """Return the scores of edit scripts, [T, E], of words with these bundles."""

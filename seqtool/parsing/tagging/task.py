@@ -19,6 +19,7 @@ from seqtool.parsing.tagging.config import TaggerConfig
 from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import TaggerNetwork
+from seqtool.parsing.word_states import States
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
@@ -50,6 +51,7 @@ class TaggerTask:
             bundles.num_values,
             len(bundles),
             len(data.lemmas.scripts),
+            0 if data.word_states is None else data.word_states.size,
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(data.symbols)
@@ -66,6 +68,11 @@ class TaggerTask:
         # [B, 3]: which of all values those of a bundle are
         members = torch.from_numpy(bundles.table + bundles.starts).long()
         self._members = members.to(device)
+        self._lm_states: list[States] | None = None
+        if data.word_states is not None:
+            forms = list(data.forms(data.words.tolist(), data.lengths.tolist()))
+            # without the state before the first word
+            self._lm_states = [states[1:] for states in data.word_states.of(forms)]
         self._begins = np.cumsum(data.lengths) - data.lengths
         self._average = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[npt.NDArray[np.int64]] = []
@@ -102,6 +109,7 @@ class TaggerTask:
             # the same for all words of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
             lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
+            self._read_by_lm(sentences),
         )
         bundles_T, scripts_T = (
             torch.from_numpy(ids[words][places]).long().to(self._device)
@@ -121,6 +129,14 @@ class TaggerTask:
             )
         return loss, len(inside)
 
+    def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
+        """The language model's states after the words of sentences, [T, P], if there is one."""
+        if self._lm_states is None:
+            return None
+        states = np.concatenate([self._lm_states[i] for i in sentences.tolist()])
+        states_TP = torch.from_numpy(states).to(self._device).float()
+        return states_TP * self._kept(states_TP, self.config.learning.dropout_lm)
+
     def _vectors(self, words_U: Tensor) -> Tensor:
         """The vectors of forms, the rarer symbols of which are now and then unknown."""
         lexical_US = self._lexical[words_U]
@@ -139,7 +155,15 @@ class TaggerTask:
     def tagger(self) -> Tagger:
         """The tagger of the averaged weights."""
         arrays, data = self._average.arrays(), self._data
-        return Tagger(self.config, data.symbols, data.characters, data.bundles, data.lemmas, arrays)
+        return Tagger(
+            self.config,
+            data.symbols,
+            data.characters,
+            data.bundles,
+            data.lemmas,
+            arrays,
+            data.word_states,
+        )
 
     def validate(self) -> dict[str, float]:
         """Return how many words of the validation part are right, in percent."""

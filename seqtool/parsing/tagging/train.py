@@ -13,6 +13,7 @@ from seqtool.parsing.tagging.config import KIND, TaggerConfig, preset
 from seqtool.parsing.tagging.gold import TrainingData, read_data
 from seqtool.parsing.tagging.model import model_card
 from seqtool.parsing.tagging.task import TaggerTask
+from seqtool.parsing.word_states import open_for_run
 from seqtool.progress import Event
 from seqtool.training_run import TrainedModel
 
@@ -39,6 +40,7 @@ def train_tagger(
     *,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -60,6 +62,8 @@ def train_tagger(
         dev: CoNLL-U by whose tags the best epoch is chosen; without it, every tenth sentence of the
             treebank is kept for that.
         embeddings: a file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -84,6 +88,7 @@ def train_tagger(
         wanted="a CoNLL-U file with tags",
         dev=dev,
         embeddings=embeddings,
+        lm=lm,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
@@ -100,6 +105,7 @@ def train_tagger(
             settings.model,
             skip_invalid=record.skip_invalid,
             embeddings=record.embeddings,
+            word_states=open_for_run(record.lm, output, resume=resume, device=device),
         )
         on_data(data)
         return TaggerTask(settings, data, device=device, command=record.command)
