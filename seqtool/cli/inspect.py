@@ -180,8 +180,8 @@ def _language_model(header: Header) -> dict[str, str]:
     data = header.data
     if "lm_bytes" not in data:
         return {}
-    size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])} more"
-    return {"reads": f"a language model of {data['lm_unit']} units in lm/: {size}"}
+    size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
+    return {"reads": f"a language model of {data['lm_unit']} units: {size} more"}
 
 
 def _size(header: Header) -> int:

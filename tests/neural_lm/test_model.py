@@ -20,6 +20,7 @@ from seqtool import checkpoint
 from seqtool.config import to_dict
 from seqtool.errors import ModelError
 from seqtool.neural_lm import model as module
+from seqtool.neural_lm import sentence_states
 from seqtool.neural_lm.cells import CELLS
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
@@ -116,6 +117,29 @@ class TestProtocol:
             reset = score(model, BLOCK, reset_state=True)
             np.testing.assert_allclose(reset, alone, rtol=0, atol=1e-12)
         assert not np.allclose(score(model, BLOCK), alone, atol=1e-6)
+
+    def test_sentence_states_are_those_of_steps(
+        self, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = make(**settings)
+        sentences = [np.array(s, dtype=np.int32) for s in SENTENCES]
+        expected = []
+        for sentence in sentences:
+            state = model.start(1)
+            rows = [model.hidden_state(state)[0]]
+            for token in sentence:
+                state = model.advance(state, np.array([token], dtype=np.int32))
+                rows.append(model.hidden_state(state)[0])
+            expected.append(rows)
+        assert model.sentence_states([]) == []
+        for window in (2, 256):
+            monkeypatch.setattr(sentence_states, "WINDOW", window)
+            together = model.sentence_states(sentences)
+            alone = [model.sentence_states([sentence])[0] for sentence in sentences]
+            for rows, *found in zip(expected, together, alone, strict=True):
+                for states in found:
+                    assert states.shape == (len(rows), model.state_size)
+                    np.testing.assert_allclose(states, rows, rtol=0, atol=1e-12)
 
     def test_next_log_probs_sum_to_one(self, settings: dict[str, Any]) -> None:
         model = make(double=False, **settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +20,14 @@ from seqtool.config import from_dict
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.neural_lm.config import NeuralLMConfig
+from seqtool.neural_lm.train import train_lm
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.spaces import rebuild
+from seqtool.parsing.tagging.config import TaggerConfig
+from seqtool.parsing.tagging.train import train_tagger
 
 Run = Callable[..., Any]
 
@@ -230,3 +236,40 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert {getattr(config, part).training.seed for part in PARTS} == {7}
     assert config.parser.model.encoder == "none"
     assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
+
+
+def test_a_language_model_is_read_by_tagger_and_parser(models: Path, tmp_path: Path) -> None:
+    """Needed where it was only until the tagger has its copy; a part is trained again alone."""
+    text = tmp_path / "text.txt"
+    text.write_text("dogs see cats .\ncats hear dogs .\n" * 40)
+    lm = {
+        "model": {"cell": "gru", "hidden_size": 4},
+        "data": {"batch_size": 4, "bptt": 8},
+        "training": {"epochs": 1, "precision": "float32"},
+    }
+    train_lm(text, tmp_path / "lm", from_dict(NeuralLMConfig, lm), device="cpu")
+    settings: Any = copy.deepcopy(TINY)
+    for part in PARTS:
+        settings[part]["training"]["epochs"] = 1
+    settings["parser"]["model"] |= {"encoder": "bilstm", "encoder_size": 4}
+
+    def on_part(part: str) -> None:
+        if part.startswith("taggers"):
+            shutil.rmtree(tmp_path / "lm")
+
+    output = tmp_path / "out"
+    train_pipeline(
+        models / "train.conllu", output, from_dict(PipelineConfig, settings),
+        dev=models / "dev.conllu", lm=tmp_path / "lm", device="cpu", on_part=on_part,
+    )  # fmt: skip
+    assert "`tagger/lm/` and `parser/lm/`" in (output / "README.md").read_text()
+    assert not (output / "segmenter" / "lm").exists()
+    train_tagger(
+        models / "train.conllu", output / "tagger",
+        from_dict(TaggerConfig, settings["tagger"]),
+        dev=models / "dev.conllu", lm=output / "parser" / "lm", device="cpu", force=True,
+    )  # fmt: skip
+    pipeline = checkpoint.load(output)
+    assert pipeline.tagger.word_states.size == pipeline.parser.word_states.size == 4
+    (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
+    assert sorted(parsed.heads()).count(0) == 1
