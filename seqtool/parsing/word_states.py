@@ -27,7 +27,7 @@ from seqtool.vocabulary import Ids
 
 FOLDER = "lm"  # of a tagger's or parser's directory
 WEIGHT = "lm.weight"  # the projection's, [lm_size, P], among those of a network that has one
-BATCH_IDS = 1 << 13  # read together, padding included
+BATCH_IDS = 1 << 12  # read together, padding included
 MAX_WORDS = 1 << 16  # whose ids are remembered
 LARGEST = 60_000.0  # what float16 can hold, of units without bounds
 
