@@ -382,7 +382,7 @@ def test_inspect_says_what_is_read(seqtool: Run, folder: Path) -> None:
 
 
 def test_a_tagger_knows_of_a_word_what_the_language_model_does(tmp_path: Path) -> None:
-    """Of words by themselves that no treebank has, spelt by chance: which of two words follows."""
+    """Of words by themselves, to whose spelling the tagger is blind: which of two words follows."""
     chooser = random.Random(0)
     words = ["".join(chooser.choices("aeioukstmn", k=5)) for _ in range(80)]
     follows = {word: ("runs", "shines")[number % 2] for number, word in enumerate(words)}
@@ -397,14 +397,15 @@ def test_a_tagger_knows_of_a_word_what_the_language_model_does(tmp_path: Path) -
         },
     }  # fmt: skip
     train_lm(tmp_path / "text.txt", tmp_path / "lm", from_dict(NeuralLMConfig, lm), device="cpu")
-    for name, some in (("train", words[:50] * 4), ("dev", words[50:])):
+    for name, some in (("train", words[:60] * 3), ("dev", words[60:])):
         tagged = [(word, word, follows[word].upper(), "_", "_") for word in some]
         (tmp_path / f"{name}.conllu").write_text(
             "".join(toy.sentence_of([word]).to_conllu() for word in tagged)
         )
+    blind = tagger_config(4, model__min_count=1000)
     scores = {
         given: train_tagger(
-            tmp_path / "train.conllu", tmp_path / str(given), tagger_config(4),
+            tmp_path / "train.conllu", tmp_path / str(given), blind,
             dev=tmp_path / "dev.conllu", lm=tmp_path / "lm" if given else None, device="cpu",
         ).scores["dev_upos"]
         for given in (True, False)
