@@ -6,16 +6,13 @@ Dimensions in names: T steps, B sentences, H units of the last layer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from seqtool.language_model import Floats
+from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.vocabulary import EOS_ID, Ids
-
-if TYPE_CHECKING:
-    from seqtool.neural_lm.network import NeuralNetwork
 
 WINDOW = 256  # steps at a time, so that one long sentence needs little memory on the way
 

@@ -196,14 +196,12 @@ def open_own(directory: Path, data: Mapping[str, Any]) -> WordStates | None:
     return states
 
 
-def open_given(path: str, output: Path, *, device: str = "cpu", keep: bool = False) -> WordStates:
-    """Open the language model that a new run is to be trained with.
+def check_given(path: str | Path, output: Path) -> None:
+    """Open the language model that a new run is to be trained with, to see whether that can be.
 
     Args:
         path: its directory.
         output: that of the run.
-        device: where it runs.
-        keep: see `WordStates`.
 
     Raises:
         ModelError: as `open_word_states`.
@@ -215,25 +213,24 @@ def open_given(path: str, output: Path, *, device: str = "cpu", keep: bool = Fal
             f"the language model {path} is part of what is replaced",
             hint="copy it elsewhere first",
         )
-    return open_word_states(path, device=device, keep=keep)
+    open_word_states(path)
 
 
 def open_for_run(path: str | None, output: Path, *, resume: bool, device: str) -> WordStates | None:
-    """Open the language model that a run is trained with, if any; a new run gets its copy.
+    """Open the language model that a run is trained with, if any: its own copy.
 
     Args:
         path: as it was given.
         output: the directory of the run.
-        resume: whether the run has its copy.
+        resume: whether the copy is there.
         device: where it runs.
 
     Raises:
-        ModelError, ConfigError: as `open_given`.
+        ModelError, ConfigError: as `check_given`.
     """
     if path is None:
         return None
-    if resume:
-        return open_word_states(output / FOLDER, device=device, keep=True)
-    states = open_given(path, output, device=device, keep=True)
-    checkpoint.copy(path, output / FOLDER)
-    return states
+    if not resume:
+        check_given(path, output)
+        checkpoint.copy(path, output / FOLDER)
+    return open_word_states(output / FOLDER, device=device, keep=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import shutil
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -378,3 +379,36 @@ def test_inspect_says_what_is_read(seqtool: Run, folder: Path) -> None:
         result = seqtool("inspect", folder / kind)
         assert "a language model of word units: " in result.stdout
     assert json.loads(seqtool("inspect", folder / "parser", "--json").stdout)["data"]["lm_sum"]
+
+
+def test_a_tagger_knows_of_a_word_what_the_language_model_does(tmp_path: Path) -> None:
+    """Of words by themselves, to whose spelling the tagger is blind: which of two words follows."""
+    chooser = random.Random(0)
+    words = ["".join(chooser.choices("aeioukstmn", k=5)) for _ in range(80)]
+    follows = {word: ("runs", "shines")[number % 2] for number, word in enumerate(words)}
+    lines = [f"{word} {follows[word]}\n" for word in words * 12]
+    chooser.shuffle(lines)
+    (tmp_path / "text.txt").write_text("".join(lines))
+    lm = {
+        "model": {"cell": "gru", "hidden_size": 8},
+        "data": {"batch_size": 16, "bptt": 9},
+        "training": {
+            "epochs": 8, "precision": "float32", "optimiser": "adam", "learning_rate": 0.03,
+        },
+    }  # fmt: skip
+    train_lm(tmp_path / "text.txt", tmp_path / "lm", from_dict(NeuralLMConfig, lm), device="cpu")
+    for name, some in (("train", words[:60] * 3), ("dev", words[60:])):
+        tagged = [(word, word, follows[word].upper(), "_", "_") for word in some]
+        (tmp_path / f"{name}.conllu").write_text(
+            "".join(toy.sentence_of([word]).to_conllu() for word in tagged)
+        )
+    blind = tagger_config(4, model__min_count=1000)
+    scores = {
+        given: train_tagger(
+            tmp_path / "train.conllu", tmp_path / str(given), blind,
+            dev=tmp_path / "dev.conllu", lm=tmp_path / "lm" if given else None, device="cpu",
+        ).scores["dev_upos"]
+        for given in (True, False)
+    }  # fmt: skip
+    assert scores[True] > 95
+    assert scores[False] < 75

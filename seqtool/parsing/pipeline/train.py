@@ -34,7 +34,7 @@ from seqtool.parsing.segmentation.train import train_segmenter
 from seqtool.parsing.tagging.jackknife import fold_config, jackknifed
 from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.train import train_parser
-from seqtool.parsing.word_states import FOLDER, open_given
+from seqtool.parsing.word_states import FOLDER, check_given
 from seqtool.progress import Event
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
@@ -163,7 +163,7 @@ class _Stages:
         """Open the language model, if there is one, for the same reason."""
         if self.record.lm is not None:
             check_encoder(self.config.parser)
-            open_given(self.record.lm, self.output)
+            check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
         """The sentences of a treebank."""
