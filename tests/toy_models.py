@@ -12,6 +12,20 @@ from seqtool.corpora.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, 
 from seqtool.language_model import TokenScores
 from seqtool.vocabulary import EOS, EOS_ID, UNK, Ids, Vocabulary
 
+# P(</s>) = 0.2, P(<unk>) = 0.1, P(a) = 0.4, P(b) = 0.3; b comes after a here
+UNIGRAM_ARPA = """\\data\\
+ngram 1=5
+
+\\1-grams:
+-99\t<s>
+-0.69897\t</s>
+-1\t<unk>
+-0.39794\ta
+-0.5228787\tb
+
+\\end\\
+"""
+
 
 class BigramModel:
     """A table of P(next | previous).

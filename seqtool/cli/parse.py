@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqtool.cli.options import default_model, note
+from seqtool.cli.options import default_model
 from seqtool.cli.raw_text import (
     PresegmentedOption,
     PretokenizedOption,
@@ -22,16 +22,14 @@ from seqtool.cli.raw_text import (
     is_raw,
     read_raw,
 )
+from seqtool.cli.treebanks import noted, read_treebank, sample_trees
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Check, Sentence
+    from seqtool.corpora.conllu import Broken, Sentence
     from seqtool.parsing.models import Parser
 
     Items = Iterator[Sentence | Broken]
 
-Item = TypeVar("Item")
-
-MAX_SHOWN = 5  # broken sentences named on stderr
 FORMATS = ("conllu", "tree", "svg", "html", "json")
 
 
@@ -103,7 +101,7 @@ def parse(
 
     if format_ not in FORMATS:
         raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
-    given = files or [_sample()]
+    given = files or [sample_trees()]
     right = gold or []
     _check_options(format_, given, right, clear_deps=clear_deps)
     path = model or default_model("parser")
@@ -123,7 +121,7 @@ def parse(
             raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
     elif not right:
         fate = "passed through" if format_ == "conllu" else "left out"
-        read = _noted(_read(given, "columns", skip_invalid), fate)
+        read = noted(read_treebank(given, "columns", skip_invalid=skip_invalid), fate)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
@@ -141,7 +139,7 @@ def parse(
         _draw(parse_all(read), format_, output)
         return
     waiting: deque[Sentence] = deque()
-    items = _noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
+    items = noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
     _draw(parse_all(items), format_, output, gold=_taken(waiting))
 
 
@@ -152,7 +150,7 @@ def _parsed_files(
     from seqtool.parsing.files import parse_files
 
     parsed = parse_files(parser, files, beam=beam, skip_invalid=skip_invalid)
-    for item in _noted(parsed, "passed through"):
+    for item in noted(parsed, "passed through"):
         yield item if isinstance(item, bytes) else item.to_conllu().encode()
 
 
@@ -175,14 +173,6 @@ def _with_options(parser: Any, path: Path, *, beam: int, retag: bool) -> Callabl
     return partial(parser.parse_stream, beam=beam, retag=retag)
 
 
-def _sample() -> str:
-    from seqtool.corpora.sample import sample_treebank
-
-    path = sample_treebank("en", "test")
-    note(f"no FILE given: using the shipped sample, {path}")
-    return str(path)
-
-
 def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:
     """Refuse options that do not go together.
 
@@ -202,13 +192,6 @@ def _check_options(format_: str, files: list[str], gold: list[str], *, clear_dep
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
 
 
-def _read(files: list[str], check: Check, skip_invalid: bool) -> Items:
-    """The sentences of files; broken ones too, if they are not to be refused."""
-    from seqtool.corpora.conllu import read_conllu, read_items
-
-    return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
-
-
 def _beside_gold(
     files: list[str], gold: list[str], waiting: deque[Sentence], *, skip_invalid: bool
 ) -> Items:
@@ -219,13 +202,14 @@ def _beside_gold(
     from seqtool.corpora.conllu import Broken
 
     if gold == files:
-        for item in _read(files, "tree", skip_invalid):
+        for item in read_treebank(files, "tree", skip_invalid=skip_invalid):
             if not isinstance(item, Broken):
                 waiting.append(_copy(item))
             yield item
         return
     for item, right in zip_longest(
-        _read(files, "columns", skip_invalid), _read(gold, "tree", skip_invalid)
+        read_treebank(files, "columns", skip_invalid=skip_invalid),
+        read_treebank(gold, "tree", skip_invalid=skip_invalid),
     ):
         if isinstance(item, Broken) or isinstance(right, Broken):
             yield item if isinstance(item, Broken) else right
@@ -247,22 +231,6 @@ def _copy(sentence: Sentence) -> Sentence:
 def _taken(waiting: deque[Sentence]) -> Iterator[Sentence]:
     while waiting:
         yield waiting.popleft()
-
-
-def _noted(items: Iterator[Item | Broken], fate: str) -> Iterator[Item | Broken]:
-    """Pass items on, and say which sentences are broken and what becomes of them."""
-    from seqtool.corpora.conllu import Broken
-    from seqtool.errors import counted
-
-    num_broken = 0
-    for item in items:
-        if isinstance(item, Broken):
-            num_broken += 1
-            if num_broken <= MAX_SHOWN:
-                note(f"{fate}: {item.error}")
-        yield item
-    if num_broken > MAX_SHOWN:
-        note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
 
 
 def _draw(

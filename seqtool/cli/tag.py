@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from seqtool.cli.raw_text import (
 )
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Sentence
+    pass
 
 
 def tag(
@@ -67,7 +66,7 @@ def tag(
     comments, multiword tokens and empty nodes come back as they were, in bounded memory.
     """
     from seqtool.cli.models import open_tagger
-    from seqtool.cli.treebanks import read_columns, sample_trees
+    from seqtool.cli.treebanks import noted, read_treebank, sample_trees
     from seqtool.corpora.conllu import write_conllu
 
     given = files or [sample_trees()]
@@ -75,9 +74,9 @@ def tag(
     tagger = open_tagger(path)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
-    read: Iterator[Sentence | Broken] = read_columns(given, skip_invalid=skip_invalid)
+    items = noted(read_treebank(given, "columns", skip_invalid=skip_invalid), "passed through")
     if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
-        read = read_raw(
+        items = read_raw(
             given,
             tagger,
             path,
@@ -85,4 +84,4 @@ def tag(
             presegmented=presegmented,
             pretokenized=pretokenized,
         )
-    write_conllu(tagger.tag_stream(read, retag=retag), output)
+    write_conllu(tagger.tag_stream(items, retag=retag), output)

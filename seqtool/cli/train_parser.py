@@ -37,9 +37,9 @@ from seqtool.cli.training_options import (
     treebanks,
     typed,
 )
+from seqtool.cli.treebanks import MAX_SHOWN
 
 DEFAULT_OUTPUT = Path("runs/parser")
-MAX_SHOWN = 5  # broken sentences named on stderr
 
 # option -> the setting it stands for
 SETTINGS = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from seqtool.cli.options import note
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Sentence
+    from seqtool.corpora.conllu import Broken, Check, Sentence
+
+Item = TypeVar("Item")
 
 MAX_SHOWN = 5  # broken sentences named on stderr
 
@@ -22,24 +24,30 @@ def sample_trees() -> str:
     return str(path)
 
 
-def read_columns(files: Sequence[str], *, skip_invalid: bool) -> Iterator[Sentence | Broken]:
-    """Read sentences whatever their trees; broken ones too, if they are to be passed on.
+def read_treebank(
+    files: Sequence[str], check: Check, *, skip_invalid: bool
+) -> Iterator[Sentence | Broken]:
+    """Read sentences; broken ones too, if they are not to be refused.
 
     Raises:
         DataError: when iterated: a broken sentence, unless `skip_invalid`, or an unreadable file.
     """
-    from seqtool.corpora.conllu import Broken, read_conllu, read_items
+    from seqtool.corpora.conllu import read_conllu, read_items
+
+    return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
+
+
+def noted(items: Iterator[Item | Broken], fate: str) -> Iterator[Item | Broken]:
+    """Pass items on, and say which sentences are broken and what becomes of them."""
+    from seqtool.corpora.conllu import Broken
     from seqtool.errors import counted
 
-    if not skip_invalid:
-        yield from read_conllu(files, check="columns")
-        return
     num_broken = 0
-    for item in read_items(files, check="columns"):
+    for item in items:
         if isinstance(item, Broken):
             num_broken += 1
             if num_broken <= MAX_SHOWN:
-                note(f"passed through: {item.error}")
+                note(f"{fate}: {item.error}")
         yield item
     if num_broken > MAX_SHOWN:
-        note(f"{counted(num_broken, 'broken sentence')} passed through in all")
+        note(f"{counted(num_broken, 'broken sentence')} {fate} in all")

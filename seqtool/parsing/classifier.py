@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import NONE, TokenArrays
-from seqtool.parsing.hidden_layer import SCALE, Floats, Products, hidden_layer, round_into
+from seqtool.parsing.hidden_layer import SCALE, Floats, Products, gated, hidden_layer, round_into
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.states import Ints, Labels
@@ -67,9 +67,7 @@ class ProductTable:
         )
         if self._join:
             sums = vectors @ self._join["inside.weight"].T + self._join["inside.bias"]
-            units, gates = np.split(sums, 2, axis=1)
-            units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
-            vectors += units @ self._join["outside.weight"].T
+            vectors += gated(sums) @ self._join["outside.weight"].T
         return vectors
 
     def extend(self, lexical: Ints, tags: Ints) -> None:
@@ -170,7 +168,9 @@ def weight_shapes(
                 shapes[f"{name}.weight_ih_l0"] = (4 * size, 2 * size if layer else width)
                 shapes[f"{name}.weight_hh_l0"] = (4 * size, size)
                 shapes[f"{name}.bias_ih_l0"] = shapes[f"{name}.bias_hh_l0"] = (4 * size,)
-        shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * 2 * size)
+        shapes["bottleneck.weight"] = (2 * config.context_units, 2 * size)
+        shapes["bottleneck.bias"] = (2 * config.context_units,)
+        shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * config.context_units)
     return shapes
 
 

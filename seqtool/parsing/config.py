@@ -65,6 +65,9 @@ class ModelConfig(Config):
     context_slots: tuple[str, ...] = setting(
         CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
     )
+    context_units: int = setting(
+        96, "bilstm: gated units through which its states reach the classifier", minimum=1
+    )
     type_units: int = setting(
         128, "gated units that join the fields of a word; 0: they are only added", minimum=0
     )
@@ -124,10 +127,19 @@ class LearningConfig(Config):
         0.3, "dropout on the units that join the fields of a word", minimum=0, below=1
     )
     dropout_encoder: float = setting(
-        0.3, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
+        0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
     )
     dropout_lm: float = setting(
         0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+    )
+    dropout_contexts: float = setting(
+        0.3, "bilstm: dropout on the units that its states pass through", minimum=0, below=1
+    )
+    head_weight: float = setting(
+        0.5,
+        "bilstm: weight of the loss of choosing heads and labels by its states alone, beside that "
+        "of transitions",
+        minimum=0,
     )
     dropout_words: float = setting(
         2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0

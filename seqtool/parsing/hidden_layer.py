@@ -251,6 +251,13 @@ def _round(values, table, begin):  # type: ignore[no-untyped-def]
             table[row, begin + column] = np.int16(np.int32(np.rint(value)))
 
 
+def gated(sums: Floats) -> Floats:
+    """Units times their gates, of sums [..., 2U], which are overwritten (`network.gated`)."""
+    units, gates = np.split(sums, 2, axis=-1)
+    units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
+    return units
+
+
 def round_into(values: Floats, table: Products, begin: int = 0) -> None:
     """Write values, in steps of 1 / SCALE, into the columns of `table` from `begin` on."""
     _round(values, table, begin)

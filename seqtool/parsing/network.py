@@ -2,7 +2,8 @@
 
 Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
 C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
-gates), A transitions, P width of a language model's states, R width that they are projected to.
+gates), A transitions, P width of a language model's states, R width that they are projected to,
+T tokens, E units of a direction of the encoder, K units that its states pass through.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn import functional
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD
+from seqtool.parsing.head_choice import HeadChoice
 from seqtool.parsing.slots import NUM_BUCKETS
 
 
@@ -72,7 +74,8 @@ class ParserNetwork(nn.Module):
 
         encoder...                                   see `encoder.ContextEncoder`
         lm.weight                                    [R, P], with a language model
-        contexts.weight                              [F, X * 2E]
+        bottleneck.weight, bottleneck.bias           [2K, 2E], [2K]
+        contexts.weight                              [F, X * K]
 
     Args:
         config: sizes and slots.
@@ -80,6 +83,7 @@ class ParserNetwork(nn.Module):
         num_labels: labels of arcs; number 0 means none.
         num_transitions: what is scored.
         state_size: P; 0 without a language model.
+        choose_heads: with `head_choice`, whose weights are no part of the model.
     """
 
     def __init__(
@@ -90,6 +94,8 @@ class ParserNetwork(nn.Module):
         num_labels: int,
         num_transitions: int,
         state_size: int = 0,
+        *,
+        choose_heads: bool = False,
     ) -> None:
         super().__init__()
         self.config = config
@@ -113,8 +119,11 @@ class ParserNetwork(nn.Module):
                 self.lm = nn.Linear(state_size, config.lm_size, bias=False)
                 num_inputs += config.lm_size
             self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
-            width = len(config.contexts) * 2 * config.encoder_size
+            self.bottleneck = nn.Linear(2 * config.encoder_size, 2 * config.context_units)
+            width = len(config.contexts) * config.context_units
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
+            if choose_heads:
+                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels)
         self.output = nn.Linear(config.hidden_size, num_transitions)
         for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
             nn.init.normal_(embedding.weight, std=std)
@@ -144,6 +153,19 @@ class ParserNetwork(nn.Module):
             vectors_UD = self.join(vectors_UD, drop)
         return vectors_UD
 
+    def in_context(
+        self,
+        states_TE: Tensor,
+        drop: Callable[[Tensor], Tensor] = lambda units_TK: units_TK,
+    ) -> Tensor:
+        """Return what the classifier sees of tokens in their sentences, [T, K].
+
+        Args:
+            states_TE: of the encoder, [T, 2E].
+            drop: is applied to the units.
+        """
+        return drop(gated(self.bottleneck(states_TE)))
+
     def forward(
         self,
         vectors_UD: Tensor,
@@ -161,7 +183,7 @@ class ParserNetwork(nn.Module):
             types_NS: which of them stands in each slot.
             labels_NC: 1 + label, or 0.
             measures_NM: the class of each measure.
-            contexts_NX: states of the encoder in the context slots, side by side.
+            contexts_NX: what `in_context` returned, in the context slots, side by side.
             drop_inputs: is applied to the vectors in the slots.
             drop_hidden: is applied to the hidden layer.
         """

@@ -26,7 +26,7 @@ from numba import types
 from seqtool.compiled import compiled
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import TokenArrays, token_rows
-from seqtool.parsing.hidden_layer import SCALE, Floats, Products
+from seqtool.parsing.hidden_layer import SCALE, Floats, Products, gated
 from seqtool.parsing.states import Ints
 from seqtool.parsing.word_states import WEIGHT, project
 
@@ -238,6 +238,8 @@ class TokenProducts:
         self._lm = {WEIGHT: weights[WEIGHT]} if WEIGHT in weights else {}
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
+        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
+        self._bias = weights["bottleneck.bias"]
         by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
         width = by_slot.shape[2]
         self._rows: Products = np.empty((0, width), np.int16)
@@ -274,7 +276,8 @@ class TokenProducts:
             rows = rows[tokens]
             for begin in range(0, len(states), BLOCK):
                 block = slice(begin, begin + BLOCK)
-                products = self._room.array("products", len(rows[block]), table.shape[1])
-                np.matmul(states[block], self._weights, out=products)
+                seen = gated(states[block] @ self._bottleneck + self._bias)
+                products = self._room.array("products", len(seen), table.shape[1])
+                np.matmul(seen, self._weights, out=products)
                 _round(products, rows[block], table)
         return table.reshape(-1, self._num_units)

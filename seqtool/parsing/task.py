@@ -67,6 +67,7 @@ class ParserTask:
             len(labels),
             labels.num_transitions,
             0 if data.word_states is None else data.word_states.size,
+            choose_heads=config.learning.head_weight > 0,
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(types.lexical)
@@ -125,7 +126,7 @@ class ParserTask:
         # an encoder has to read the sentences of a batch, so it is better for them to be few
         choose = self._examples.batch_of_sentences if self._contexts else self._examples.batch
         batch = choose(index - begin, end - begin, shuffled)
-        scores_NA = self._scores(
+        scores_NA, loss = self._scores(
             self._examples.tokens[batch],
             self._examples.labels[batch],
             self._examples.measures[batch],
@@ -135,7 +136,7 @@ class ParserTask:
         log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
         free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
         free_log_probs = log_probs_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
-        return -free_log_probs.logsumexp(1).mean(), len(batch)
+        return loss - free_log_probs.logsumexp(1).mean(), len(batch)
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
         """The first step of the block of a step, the step after its last, and its sentences."""
@@ -197,7 +198,8 @@ class ParserTask:
 
     def _scores(
         self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        """The scores of transitions, [N, A], and the loss of what else the encoder is taught."""
         learning = self.config.learning
         types_NS = self._arrays.types[tokens_NS[:, : len(self.config.model.slots)]]
         # what the encoder reads
@@ -215,15 +217,20 @@ class ParserTask:
             tags_UW,
             lambda units: units * self._kept(units, learning.dropout_types),
         )
-        contexts_NX = None
+        contexts_NX, loss = None, torch.zeros((), device=self._device)
         if self._contexts:
-            states_TD = self._read(vectors_UD, places[types_NS.size :], sentences_B, lengths_B)
+            states_TE = self._read(vectors_UD, places[types_NS.size :], sentences_B, lengths_B)
+            if learning.head_weight:
+                loss = learning.head_weight * self._head_loss(states_TE, inside_T, lengths_B)
+            units_TK = self.module.in_context(
+                states_TE, lambda units: units * self._kept(units, learning.dropout_contexts)
+            )
             # NONE's row, of zeros, comes first
             rows = np.zeros(len(self._arrays.types), np.int64)
             rows[inside_T] = np.arange(1, 1 + len(inside_T))
             rows_NX = torch.from_numpy(rows[tokens_NS[:, -len(self._contexts) :]])
             contexts_NX = functional.embedding(
-                rows_NX.to(self._device), functional.pad(states_TD, (0, 0, 1, 0))
+                rows_NX.to(self._device), functional.pad(units_TK, (0, 0, 1, 0))
             ).flatten(1)
         scores_NA: Tensor = self.module(
             vectors_UD,
@@ -234,7 +241,26 @@ class ParserTask:
             lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
             lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
         )
-        return scores_NA
+        return scores_NA, loss
+
+    def _head_loss(self, states_TE: Tensor, inside_T: Ints64, lengths_B: Ints) -> Tensor:
+        """The loss of choosing heads by the encoder's states, see `head_choice`."""
+        data = self._data
+        is_short = lengths_B <= LONGEST_EXPLORED  # it too grows with the square
+        if not is_short.any():
+            return torch.zeros((), device=self._device)
+        inside = inside_T[short := np.repeat(is_short, lengths_B + 1)]
+        heads_T, labels_T = (
+            torch.from_numpy(array[inside]).long().to(self._device)
+            for array in (data.heads, data.label_ids)
+        )
+        loss: Tensor = self.module.head_choice(
+            states_TE[torch.from_numpy(short).to(self._device)],
+            torch.from_numpy(lengths_B[is_short] + 1).long().to(self._device),
+            heads_T,
+            labels_T,
+        )
+        return loss
 
     def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:
         """What the language model made of sentences, if there is one."""
@@ -261,13 +287,13 @@ class ParserTask:
             read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
             read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
             inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
-        states_TD: Tensor = self.module.encoder(
+        states_TE: Tensor = self.module.encoder(
             inputs_TD,
             torch.from_numpy(lengths_B + 1),
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
         )
-        return states_TD * self._kept(states_TD, dropout)
+        return states_TE * self._kept(states_TE, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
         """Symbols of types, the rarer ones now and then unknown, on the device.
@@ -284,7 +310,12 @@ class ParserTask:
 
     def parser(self) -> Parser:
         """The parser of the averaged weights."""
-        data, arrays = self._data, self._average.arrays()
+        data = self._data
+        arrays = {
+            name: array
+            for name, array in self._average.arrays().items()
+            if not name.startswith("head_choice.")
+        }
         return Parser(self.config, data.types, data.labels, arrays, data.word_states)
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import two_words
+from toy_models import UNIGRAM_ARPA, two_words
 from toy_networks import save_lm
 
 from seqtool.cli import models as opening
@@ -25,18 +25,6 @@ from seqtool.neural_lm.train import RunRecord
 Run = Callable[..., Any]
 
 RATE = 0.0002  # that suits the untrained network
-ARPA = """\\data\\
-ngram 1=5
-
-\\1-grams:
--99\t<s>
--0.69897\t</s>
--1\t<unk>
--0.39794\ta
--0.5228787\tb
-
-\\end\\
-"""
 UNIGRAMS = [0.4, 0.4, 0.3, 0.2, 0.3, 0.2]  # a a b </s> b </s>
 
 
@@ -47,7 +35,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("train.txt").write_text("a b\nb a a\n" * 30)
     Path("text.txt").write_text("a a b\nb\n")
     Path("tune.txt").write_text("a a b b\na a a b\n" * 4)
-    Path("x.arpa").write_text(ARPA)
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
     corpus = prepare(["train.txt"], "corpus", PrepareConfig(split=(80.0, 20.0)))
     save_lm(Path("net"), corpus, 3)
     RunRecord(NeuralLMConfig(), corpus.path.resolve()).write(Path("net"))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toy_models import UNIGRAM_ARPA
 from toy_networks import save_lm
 
 from seqtool import checkpoint
@@ -23,19 +24,7 @@ from seqtool.ngram.counts import count_ngrams
 from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.smoothing import estimate
 
-# b, which is the more frequent in the corpus, comes after a here
-ARPA = """\\data\\
-ngram 1=5
-
-\\1-grams:
--99\t<s>
--0.69897\t</s>
--1\t<unk>
--0.39794\ta
--0.5228787\tb
-
-\\end\\
-"""
+# b, which is the more frequent in the corpus, comes after a in UNIGRAM_ARPA
 UNIGRAMS = {"</s>": 0.2, "<unk>": 0.1, "a": 0.4, "b": 0.3}
 
 
@@ -45,7 +34,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
     monkeypatch.chdir(tmp_path)
     Path("train.txt").write_text("a b\nb\n" * 30)
     Path("text.txt").write_text("a a b\nb c\n")
-    Path("x.arpa").write_text(ARPA)
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
     config = PrepareConfig(split=(80.0, 20.0))
     corpus = prepare(["train.txt"], "corpus", config)
     save_lm(Path("neural"), corpus, 2)
@@ -100,7 +89,7 @@ def test_a_mixture_with_an_arpa_file(models: PreparedCorpus, seqtool: Callable[.
         "../../x.arpa",
         "../../ngram",
     ]
-    Path("x.arpa").write_text(ARPA.replace("-0.69897", "-0.7"))
+    Path("x.arpa").write_text(UNIGRAM_ARPA.replace("-0.69897", "-0.7"))
     changed = seqtool("generate", "-m", "runs/mix")
     assert changed.stderr.startswith("error: x.arpa: this part of the mixture has changed")
 

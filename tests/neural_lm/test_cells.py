@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from toy_cells import ids, make
 
 from seqtool.neural_lm.cells import CELLS, Cell, State
 from seqtool.neural_lm.config import ModelConfig
@@ -30,22 +31,6 @@ EVERY_CELL: list[tuple[str, dict[str, Any]]] = [
     *(("rhn", settings) for settings in RHNS),
     *(("window", {"window": window}) for window in (1, 2, 4)),
 ]
-
-
-def ids(value: object) -> str | None:
-    if isinstance(value, dict):
-        return "-".join(str(part) for part in value.values()) or "default"
-    return "x".join(map(str, value)) if isinstance(value, tuple) else None
-
-
-def make(name: str, input_size: int, hidden_size: int, **settings: Any) -> Cell:
-    """Return a cell in float64 with weights large enough for its gates to move."""
-    config = ModelConfig(cell=name, hidden_size=hidden_size, **settings)
-    cell = CELLS[name](input_size, hidden_size, config).double()
-    generator = torch.Generator().manual_seed(hidden_size)
-    for parameter in cell.parameters():
-        nn.init.uniform_(parameter, -0.8, 0.8, generator=generator)
-    return cell
 
 
 def random_inputs(cell: Cell, num_steps: int, batch: int) -> tuple[Tensor, State]:

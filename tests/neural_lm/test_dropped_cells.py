@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from toy_cells import ids, make
 
-from seqtool.neural_lm.cells import CELLS, Cell, State
+from seqtool.neural_lm.cells import Cell, State
 from seqtool.neural_lm.config import ModelConfig
 
 # (T, B, I, H): one of everything, and odd sizes
@@ -25,22 +26,6 @@ RECURRENT: list[tuple[str, dict[str, Any]]] = [
     ("rhn", {"depth": 2, "carry": "separate"}),
 ]
 WITH_MEMORY = [case for case in RECURRENT if case[0] != "rnn"]
-
-
-def ids(value: object) -> str | None:
-    if isinstance(value, dict):
-        return "-".join(str(part) for part in value.values()) or "default"
-    return "x".join(map(str, value)) if isinstance(value, tuple) else None
-
-
-def make(name: str, input_size: int, hidden_size: int, **settings: Any) -> Cell:
-    """Return a cell in float64 with weights large enough for its gates to move."""
-    config = ModelConfig(cell=name, hidden_size=hidden_size, **settings)
-    cell = CELLS[name](input_size, hidden_size, config).double()
-    generator = torch.Generator().manual_seed(hidden_size)
-    for parameter in cell.parameters():
-        nn.init.uniform_(parameter, -0.8, 0.8, generator=generator)
-    return cell
 
 
 def draw(*shape: int, seed: int) -> Tensor:

@@ -37,6 +37,7 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=7)
 BILSTM: dict[str, Any] = {
     "encoder": "bilstm",
     "encoder_size": 4,
+    "context_units": 16,
     "context_slots": ["s0", "b0", "s0.l1"],
 }
 
@@ -168,7 +169,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
     vectors = network.type_vectors(*symbols)
     # sentences lie one after another behind NONE
     states = network.encoder(vectors[arrays.types[1:]], torch.from_numpy(arrays.lengths + 1))
-    states = nn.functional.pad(states, (0, 0, 1, 0))
+    units = nn.functional.pad(network.in_context(states), (0, 0, 1, 0))
     slots = compile_slots((*model.slots, *model.contexts), model.label_slots, model.measures)
     rows = np.arange(len(arrays.types), dtype=np.int32)
     compared, share = 0, 0.0
@@ -182,7 +183,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
             expected = network(
                 vectors,
                 *(torch.from_numpy(a).long() for a in (arrays.types[types], labels, measures)),
-                states[torch.from_numpy(contexts)].flatten(1),
+                units[torch.from_numpy(contexts)].flatten(1),
             ).numpy()
         # each of at most 46 rows is off by half a step of its table, times the output weights
         slack = 0.5 / SCALE * 46 * np.abs(parser.weights["output.weight"]).sum(axis=1)
@@ -257,7 +258,10 @@ def test_batches_hold_few_sentences_and_every_example_once() -> None:
 
 
 def trained_config(epochs: int = 6, **rest: Any) -> ParserConfig:
-    settings: ParserConfig = config(epochs, **{f"model__{k}": v for k, v in BILSTM.items()}, **rest)
+    """Of a contextual parser so small that every unit is needed."""
+    model = {f"model__{name}": value for name, value in BILSTM.items()}
+    dropout = {"learning__dropout_encoder": 0.0, "learning__dropout_contexts": 0.0}
+    settings: ParserConfig = config(epochs, **model, **dropout, **rest)
     return settings
 
 

@@ -267,7 +267,8 @@ def test_a_parser_s_products_are_those_of_its_network(folder: Path) -> None:
             encoded = task.module.encoder(inputs, torch.from_numpy(arrays.lengths + 1))
             num_slots = len(data.config.model.contexts)
             by_slot = task.module.contexts.weight.unflatten(1, (num_slots, -1))
-            products = torch.einsum("td,fsd->tsf", encoded, by_slot).flatten(1)
+            units = task.module.in_context(encoded)
+            products = torch.einsum("tk,fsk->tsf", units, by_slot).flatten(1)
             results.append((products * SCALE).numpy())
     np.testing.assert_allclose(found[1:], results[0], rtol=0, atol=1.0)
     assert np.abs(results[0] - results[1]).max() > 50.0

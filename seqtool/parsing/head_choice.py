@@ -1,0 +1,73 @@
+"""The choice of heads by an encoder's states alone: a second loss, for training only.
+
+A transition tells the encoder little, and of few words; this tells it the head and the label of
+every word at once. What it learns so stays in the encoder, and parsing takes no longer.
+
+Dimensions: T tokens of all sentences (ROOT is one), B sentences, L tokens of the longest, E width
+of a state, K width of what heads are chosen by.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+SIZE = 96  # K
+NONE = -1  # head and label of a token that has none
+
+
+class HeadChoice(nn.Module):
+    """Heads by the products of states (Zhang, Cheng & Lapata 2017), labels by the word's own.
+
+    Args:
+        state_size: E.
+        num_labels: labels of arcs.
+    """
+
+    def __init__(self, state_size: int, num_labels: int) -> None:
+        super().__init__()
+        self.dependents = nn.Linear(state_size, SIZE)
+        self.heads = nn.Linear(state_size, SIZE)
+        self.labels = nn.Linear(state_size, num_labels)
+
+    def scores(self, states_TE: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores of heads, [B, L, L], and which token each row is, [B, L].
+
+        Those of padding are -inf; the row of padding is that of token 0, and means nothing.
+
+        Args:
+            states_TE: of tokens, one sentence after another.
+            lengths_B: tokens of each sentence.
+        """
+        places_L = torch.arange(int(lengths_B.max()), device=lengths_B.device)
+        inside_BL = places_L < lengths_B[:, None]
+        begins_B = lengths_B.cumsum(0) - lengths_B
+        tokens_BL = torch.where(inside_BL, begins_B[:, None] + places_L, 0)
+        dependents_BLK, heads_BLK = (
+            functional.embedding(tokens_BL, layer(states_TE))
+            for layer in (self.dependents, self.heads)
+        )
+        scores_BLL = (dependents_BLK @ heads_BLK.transpose(1, 2)).float()
+        return scores_BLL.masked_fill(~inside_BL[:, None], -torch.inf), tokens_BL
+
+    def forward(
+        self, states_TE: Tensor, lengths_B: Tensor, heads_T: Tensor, labels_T: Tensor
+    ) -> Tensor:
+        """Return the mean loss of heads and that of labels, added, in nats per word.
+
+        Args:
+            states_TE: of tokens, one sentence after another.
+            lengths_B: tokens of each sentence.
+            heads_T: the place of each token's head in its sentence; NONE for ROOT.
+            labels_T: the label of each token; NONE for ROOT.
+        """
+        scores_BLL, tokens_BL = self.scores(states_TE, lengths_B)
+        # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
+        of_heads = functional.cross_entropy(
+            scores_BLL.flatten(0, 1), heads_T[tokens_BL].flatten(), ignore_index=NONE
+        )
+        of_labels = functional.cross_entropy(
+            self.labels(states_TE).float(), labels_T, ignore_index=NONE
+        )
+        return of_heads + of_labels
