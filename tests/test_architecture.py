@@ -62,6 +62,7 @@ MAY_IMPORT_TORCH = (
     "corpora.batching",
     "neural_lm",
     "parsing.encoder",
+    "parsing.head_choice",
     "parsing.network",
     "parsing.pipeline.train",
     "parsing.regularisation",
