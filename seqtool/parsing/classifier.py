@@ -25,6 +25,9 @@ Number = TypeVar("Number", bound=np.generic)
 # types and columns whose products are made together: they are to stay in a core's own cache
 BLOCK = 256
 COLUMNS = 512
+# bytes asked for at first, so that no product is copied when there are more; the system gives
+# memory when it is written to
+RESERVED = 256 << 20
 
 
 class ProductTable:
@@ -74,8 +77,10 @@ class ProductTable:
         """Add types by their symbols, each [num_types, width]."""
         needed = self.num_types + len(lexical)
         if needed > len(self._rows):
-            self._rows = _grown(self._rows, needed + needed // 4)
-            self._type_vectors = _grown(self._type_vectors, needed + needed // 4)
+            row_bytes = self._rows.shape[1] * self._rows.itemsize
+            size = max(needed + needed // 4, RESERVED // row_bytes)
+            self._rows = _grown(self._rows, size)
+            self._type_vectors = _grown(self._type_vectors, size)
         for begin in range(0, len(lexical), BLOCK):
             block = slice(begin, begin + BLOCK)
             vectors = self._vectors((lexical[block], tags[block]))
