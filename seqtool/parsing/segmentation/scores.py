@@ -1,7 +1,8 @@
 """F1 of tokens, words and sentences, while a segmenter is trained.
 
 Spans are compared as at CoNLL 2018, whitespace left out. A word of a multiword token is right if
-the token's span and the word's form and place are, where the official scorer aligns them.
+the token's span and the word's form (in lower case) and place are, where the official scorer aligns
+them.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ def _spans(sentences: Iterable[Sentence]) -> dict[str, set[tuple[object, ...]]]:
             size = len("".join(token.form.split()))
             span = (place, place + size)
             spans["tokens"].add(span)
-            if token.words:
-                spans["multiword"].add((*span, token.words))
-            for number, word in enumerate(token.words or ("",)):
+            words = tuple(word.lower() for word in token.words)
+            if words:
+                spans["multiword"].add((*span, words))
+            for number, word in enumerate(words or ("",)):
                 spans["words"].add((*span, number, word))
             place += size
         spans["sentences"].add((begin, place))

@@ -151,6 +151,9 @@ def test_scores_count_spans() -> None:
     assert segmentation_scores(gold, other) == {
         "tokens": 200 * 2 / 7, "words": 200 * 1 / 8, "multiword": 0.0, "sentences": 0.0,
     }  # fmt: skip
+    # case does not matter, as in the official scorer
+    upper = [sentence_of([("DU", ("DE", "le"), True)])], [sentence_of([("DU", ("DE", "LE"), True)])]
+    assert set(segmentation_scores(*upper).values()) == {100.0}
 
 
 def test_a_tenth_is_held_out(tmp_path: Path) -> None:
