@@ -235,7 +235,7 @@ class TokenProducts:
                 if name.startswith(prefix)
             }
         )
-        self._lm = {WEIGHT: weights[WEIGHT]} if WEIGHT in weights else {}
+        self._lm = weights.get(WEIGHT)
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
         self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
@@ -263,7 +263,7 @@ class TokenProducts:
         groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
         for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
             rows = token_rows(arrays.tokens[group], arrays.lengths[group])
-            if arrays.lm_states is None:
+            if self._lm is None or arrays.lm_states is None:
                 present, places = np.unique(arrays.types[rows], return_inverse=True)
                 inputs = vectors[present]
             else:

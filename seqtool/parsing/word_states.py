@@ -144,9 +144,15 @@ def summarise(data: Mapping[str, Any], *folders: str) -> str:
     )
 
 
-def project(states: Sequence[States], weights: Mapping[str, Floats]) -> Floats:
-    """What an encoder reads of the states of sentences, one after another, [T, R]."""
-    projected: Floats = np.concatenate(states).astype(np.float32) @ weights[WEIGHT].T
+def project(states: Sequence[States], weight: Floats) -> Floats:
+    """What an encoder reads of the states of sentences, one after another, [T, R].
+
+    Args:
+        states: of each sentence, [words, P].
+        weight: [R, P].
+    """
+    none = np.empty((0, weight.shape[1]), np.float16)  # of no sentences
+    projected: Floats = np.concatenate([none, *states]).astype(np.float32) @ weight.T
     return projected
 
 

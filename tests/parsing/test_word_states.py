@@ -207,6 +207,7 @@ def test_company_changes_no_sentence(folder: Path) -> None:
         part = together[begin : begin + len(sentence)]
         np.testing.assert_allclose(alone, part, rtol=0, atol=5e-3)
         begin += len(sentence)
+    assert list(parser.parse_stream([])) == list(tagger.tag_stream([])) == []
     parser.parse(sentences)
     for sentence in islice(read_conllu(folder / "dev.conllu"), 8):
         parser.parse([sentence])

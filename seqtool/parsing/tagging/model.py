@@ -89,7 +89,7 @@ class Tagger:
         inputs, rows = vectors, places
         if self.word_states is not None:
             read = self.word_states.of([item.column(FORM) for item in sentences])
-            projected = project([states[1:] for states in read], self.weights)
+            projected = project([states[1:] for states in read], self.weights[WEIGHT])
             inputs = np.concatenate((vectors[places], projected), axis=1)
             rows = np.arange(len(places), dtype=np.int32)
         by_step, words = self._recurrence.states(inputs, rows, lengths)
