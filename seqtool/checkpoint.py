@@ -356,7 +356,7 @@ def check_output(
         return
     foreign = sorted(names - _OURS)
     # a README.md or a folder called corpus alone may be anybody's
-    proofs = (HEADER, RUN, "corpus/corpus.json")
+    proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((path / proof).is_file() for proof in proofs):
         holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
         raise OutputError(

@@ -326,6 +326,9 @@ def test_a_part_of_what_is_replaced_is_refused(folder: Path, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="part of what is replaced"):
         train_tagger(folder / "train.conllu", path, tagger_config(), lm=path / "lm", force=True)
     checkpoint.load(path)  # as it was
+    # a run that was killed before it began leaves its copy alone, which may be replaced
+    checkpoint.copy(path / "lm", tmp_path / "killed" / "lm")
+    checkpoint.check_output(tmp_path / "killed", force=True)
 
 
 def test_models_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:
