@@ -85,6 +85,7 @@ def train_parser(
             metavar="fast|accurate|chen-manning",
         ),
     ] = None,
+    fast: Annotated[bool, setting("The same as --preset fast, also with --raw.", "--fast")] = False,
     config: PresetFileOption = None,
     set_: Annotated[list[str] | None, any_setting("model.hidden_size=300")] = None,
     list_settings: ListSettingsOption = False,
@@ -137,6 +138,11 @@ def train_parser(
         all_parts.print_all_settings(raw=raw)
         return
     check_resume(resume=resume, force=force)
+    if fast and preset not in (None, "fast"):
+        from seqtool.errors import ConfigError
+
+        raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
+    preset = "fast" if fast else preset
     from seqtool.parsing.config import parse_fields, resolve
 
     values = given_settings(given, SETTINGS)

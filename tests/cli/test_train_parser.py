@@ -11,6 +11,7 @@ import pytest
 from parsing.tiny import write_treebank
 
 from seqtool import checkpoint
+from seqtool.errors import ConfigError
 
 Run = Callable[..., Any]
 TINY = (
@@ -35,6 +36,24 @@ def assert_error(result: Any, message: str, hint: str = "") -> None:
     assert message in first
     assert second.startswith("hint: ")
     assert hint in second
+
+
+def test_fast_is_a_preset(
+    seqtool: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = ("train-parser", folder / "train.conllu", "-o", tmp_path / "p", "--fast")
+    assert_error(seqtool(*train, "--preset", "accurate"), "exclude each other", "only one")
+    # with --raw another one is the default
+    chosen = []
+
+    def refuse(treebank: Any, output: Any, config: Any, **rest: Any) -> None:
+        chosen.append(config.parser.model.encoder)
+        raise ConfigError("enough", hint="none")
+
+    monkeypatch.setattr("seqtool.parsing.pipeline.train.train_pipeline", refuse)
+    assert_error(seqtool(*train, "--raw"), "enough")
+    assert_error(seqtool(*train[:-1], "--raw"), "enough")
+    assert chosen == ["none", "bilstm"]
 
 
 def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) -> None:
