@@ -53,7 +53,7 @@ class LearningConfig(Config):
 
     batch_words: int = setting(512, "words per step, about", minimum=1)
     dropout_words: float = setting(
-        1.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
+        0.5, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
     )
     dropout_embeddings: float = setting(
         0.33, "dropout on what the bilstm reads", minimum=0, below=1
@@ -62,7 +62,7 @@ class LearningConfig(Config):
         0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
     )
     dropout_encoder: float = setting(
-        0.5, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
+        0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
     )
     dropout_lemmas: float = setting(
         0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
@@ -96,7 +96,10 @@ _TRAINING = {
     "clip_norm": 5.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "accurate": {"training": {**_TRAINING, "epochs": 12}},
+    "accurate": {
+        "learning": {"dropout_words": 1.0, "dropout_encoder": 0.5},
+        "training": {**_TRAINING, "epochs": 12},
+    },
     "fast": {
         "model": {
             "lexical_size": 64,
