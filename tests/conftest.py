@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -82,3 +83,20 @@ def seqtool_process() -> Callable[..., CommandResult]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def errors_of() -> Callable[[str], str]:
+    """What the validator of Universal Dependencies reports at its level 2, that of the tree."""
+    validator = pytest.importorskip("udtools.validator")
+    report = io.StringIO()
+    judge = validator.Validator(lang="ud", level=2, output=report)
+
+    def errors(text: str) -> str:
+        report.seek(0)
+        report.truncate()
+        state = judge.validate_file_handle(io.StringIO(text))
+        judge.validate_end(state)
+        return "" if state.passed() else report.getvalue()
+
+    return errors

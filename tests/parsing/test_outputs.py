@@ -87,23 +87,6 @@ def others(text: str) -> list[list[str]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def errors_of() -> Callable[[str], str]:
-    """What the validator of Universal Dependencies reports at its level 2, that of the tree."""
-    validator = pytest.importorskip("udtools.validator")
-    report = io.StringIO()
-    judge = validator.Validator(lang="ud", level=2, output=report)
-
-    def errors(text: str) -> str:
-        report.seek(0)
-        report.truncate()
-        state = judge.validate_file_handle(io.StringIO(text))
-        judge.validate_end(state)
-        return "" if state.passed() else report.getvalue()
-
-    return errors
-
-
 def written(items: Any, **options: bool) -> str:
     stream = io.BytesIO()
     write_conllu(items, stream, **options)

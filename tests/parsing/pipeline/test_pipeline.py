@@ -126,7 +126,9 @@ def test_a_resumed_run_ends_the_same(models: Path) -> None:
     assert not (models / "resumed" / "jackknife").exists()
 
 
-def test_a_text_is_parsed(models: Path, seqtool: Run, tmp_path: Path) -> None:
+def test_a_text_is_parsed(
+    models: Path, seqtool: Run, tmp_path: Path, errors_of: Callable[[str], str]
+) -> None:
     text = tmp_path / "letter.txt"
     text.write_text("dogs see birds. cats\nhear cows.\n\nbirds see dogs.")
     output = tmp_path / "out.conllu"
@@ -134,6 +136,7 @@ def test_a_text_is_parsed(models: Path, seqtool: Run, tmp_path: Path) -> None:
     assert result.code == 0, result.stderr
     sentences = list(read_conllu(output))
     assert rebuild(sentences) == text.read_text()
+    assert errors_of(output.read_text()) == ""
     assert [s.column(FORM) for s in sentences] == [
         ["dogs", "see", "birds", "."], ["cats", "hear", "cows", "."], ["birds", "see", "dogs", "."],
     ]  # fmt: skip
