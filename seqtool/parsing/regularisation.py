@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from seqtool.parsing.head_choice import PREFIX
+
 AVERAGE_EVERY = 4  # steps between updates of the average
 
 
@@ -60,12 +62,19 @@ class AveragedWeights:
         self._steps += 1
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All weights by their names, as NumPy has them; on a CPU they change with the average."""
+        """The weights by their names, as NumPy has them, but those for training only.
+
+        On a CPU they change with the average.
+        """
         tensors = dict(self._module.state_dict())
         if self._decay:
             names = [name for name, _ in self._module.named_parameters()]
             tensors |= zip(names, self._averages, strict=True)
-        return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+        return {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in tensors.items()
+            if not name.startswith(PREFIX)
+        }
 
     def carried(self) -> dict[str, Tensor]:
         """What a continued run needs of it."""

@@ -245,21 +245,11 @@ class ParserTask:
 
     def _head_loss(self, states_TE: Tensor, inside_T: Ints64, lengths_B: Ints) -> Tensor:
         """The loss of choosing heads by the encoder's states, see `head_choice`."""
-        data = self._data
-        is_short = lengths_B <= LONGEST_EXPLORED  # it too grows with the square
-        if not is_short.any():
-            return torch.zeros((), device=self._device)
-        inside = inside_T[short := np.repeat(is_short, lengths_B + 1)]
-        heads_T, labels_T = (
-            torch.from_numpy(array[inside]).long().to(self._device)
-            for array in (data.heads, data.label_ids)
+        sizes_B, heads_T, labels_T = (
+            torch.from_numpy(array).long().to(self._device)
+            for array in (lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T])
         )
-        loss: Tensor = self.module.head_choice(
-            states_TE[torch.from_numpy(short).to(self._device)],
-            torch.from_numpy(lengths_B[is_short] + 1).long().to(self._device),
-            heads_T,
-            labels_T,
-        )
+        loss: Tensor = self.module.head_choice(states_TE, sizes_B, heads_T, labels_T)
         return loss
 
     def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:
@@ -310,12 +300,7 @@ class ParserTask:
 
     def parser(self) -> Parser:
         """The parser of the averaged weights."""
-        data = self._data
-        arrays = {
-            name: array
-            for name, array in self._average.arrays().items()
-            if not name.startswith("head_choice.")
-        }
+        data, arrays = self._data, self._average.arrays()
         return Parser(self.config, data.types, data.labels, arrays, data.word_states)
 
     @property

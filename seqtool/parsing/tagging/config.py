@@ -70,6 +70,12 @@ class LearningConfig(Config):
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
     )
+    head_weight: float = setting(
+        0.5,
+        "weight of the loss of choosing heads and labels by the bilstm's states, beside that of "
+        "the tags; only where the treebank has trees",
+        minimum=0,
+    )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the tagger is made of; 0: the last weights",
@@ -97,7 +103,7 @@ _TRAINING = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "accurate": {
-        "learning": {"dropout_words": 1.0, "dropout_encoder": 0.5},
+        "learning": {"dropout_words": 1.0},
         "training": {**_TRAINING, "epochs": 12},
     },
     "fast": {
