@@ -58,36 +58,6 @@ def test_the_loss_is_that_of_words_one_by_one(lengths: list[int], seed: int) -> 
     np.testing.assert_allclose(loss.item(), by_loops(choice, sentences), rtol=1e-5)
 
 
-@settings(max_examples=15)
-@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), seed=st.integers(0, 99))
-def test_root_has_a_state_of_its_own_where_it_is_no_word(lengths: list[int], seed: int) -> None:
-    torch.manual_seed(seed)
-    choice = HeadChoice(WIDTH, NUM_LABELS, add_root=True).double()
-    assert choice.root is not None
-    torch.nn.init.normal_(choice.root)
-    random = np.random.default_rng(seed)
-    words, rooted = [], []
-    for length in lengths:
-        # the second sentence has no tree
-        none = len(words) == 1
-        heads = [NONE] * length if none else random.integers(0, length + 1, length).tolist()
-        labels = [NONE] * length if none else random.integers(0, NUM_LABELS, length).tolist()
-        states = torch.randn(length, WIDTH, dtype=torch.float64)
-        words.append((states, heads, labels))
-        if not none:
-            rooted.append((torch.cat((choice.root[None], states)), [NONE, *heads], [NONE, *labels]))
-    states, heads, labels = zip(*words, strict=True)
-    loss = choice(
-        torch.cat(states),
-        torch.tensor(lengths),
-        torch.tensor([*chain(*heads)]),
-        torch.tensor([*chain(*labels)]),
-    )
-    np.testing.assert_allclose(loss.item(), by_loops(choice, rooted), rtol=1e-5)
-    nothing = torch.full((lengths[0],), NONE)
-    assert choice(words[0][0], torch.tensor(lengths[:1]), nothing, nothing).item() == 0.0
-
-
 def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,12 +70,6 @@ class LearningConfig(Config):
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
     )
-    head_weight: float = setting(
-        0.5,
-        "weight of the loss of choosing heads and labels by the bilstm's states, beside that of "
-        "the tags; only where the treebank has trees",
-        minimum=0,
-    )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the tagger is made of; 0: the last weights",
@@ -102,10 +96,7 @@ _TRAINING = {
     "clip_norm": 5.0,
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "accurate": {
-        "learning": {"dropout_words": 1.0},
-        "training": {**_TRAINING, "epochs": 12},
-    },
+    "accurate": {"training": {**_TRAINING, "epochs": 18}},
     "fast": {
         "model": {
             "lexical_size": 64,

@@ -12,17 +12,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import (
-    DEPREL,
-    FEATS,
-    FORM,
-    HEAD,
-    LEMMA,
-    NUM_COLUMNS,
-    UPOS,
-    XPOS,
-    Sentence,
-)
+from seqtool.corpora.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 from seqtool.errors import DataError
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.states import Ints
@@ -37,7 +27,6 @@ from seqtool.parsing.word_states import WordStates
 
 DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 NO_SCRIPT = -1
-NONE = -1  # the head of a word without a tree, and its label
 ANALYSED = (FORM, LEMMA, UPOS, XPOS, FEATS)
 
 Word = tuple[str, ...]  # the columns `ANALYSED`
@@ -50,24 +39,16 @@ class Part:
     Attributes:
         words: which of the distinct words each word is.
         lengths: words of each sentence.
-        heads: of words, ROOT's place being 0; NONE in sentences without a tree.
-        deprels: of words, without subtypes.
     """
 
     words: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
-    heads: list[int] = field(default_factory=list)
-    deprels: list[str] = field(default_factory=list)
 
     def add(self, sentence: Sentence, ids: dict[Word, int]) -> None:
         """Add a sentence, and its words to the distinct ones."""
         found = [tuple([row[column] for column in ANALYSED]) for row in sentence.rows]
         self.words += [ids.setdefault(word, len(ids)) for word in found]
         self.lengths.append(len(found))
-        heads = [int(row[HEAD]) if row[HEAD].isdecimal() else NONE for row in sentence.rows]
-        has_tree = all(0 <= head <= len(heads) for head in heads)
-        self.heads += heads if has_tree else [NONE] * len(heads)
-        self.deprels += [row[DEPREL].partition(":")[0] for row in sentence.rows]
 
 
 @dataclass(frozen=True)
@@ -84,9 +65,6 @@ class TrainingData:
         symbol_counts: of lexical symbols: see `SymbolTable.counted`.
         words: which of them each word of the treebank is, [T].
         lengths: words of each sentence.
-        heads: the place of each word's head in its sentence, ROOT's being 0, [T]; NONE without one.
-        label_ids: of the relations to them, [T]; NONE in the same places.
-        labels: their names, without subtypes.
         dev: the validation part.
         vectors: what forms begin with, if given.
         word_states: the language model that reads the sentences, if given.
@@ -105,9 +83,6 @@ class TrainingData:
     symbol_counts: tuple[Ints, Ints]
     words: Ints
     lengths: Ints
-    heads: Ints
-    label_ids: Ints
-    labels: Sequence[str]
     dev: Part
     vectors: WordVectors | None = None
     word_states: WordStates | None = None
@@ -209,8 +184,6 @@ def prepare_data(
         summary["vectors"] = len(vectors.words)
     if word_states is not None:
         summary |= word_states.about
-    labels, label_ids = np.unique(np.asarray(train.deprels), return_inverse=True)
-    heads = np.asarray(train.heads, np.int32)
     return TrainingData(
         symbols=symbols,
         characters=characters,
@@ -229,9 +202,6 @@ def prepare_data(
         symbol_counts=symbols.counted([((form,), count) for form, count in forms.items()]),
         words=np.asarray(train.words, np.int32),
         lengths=np.asarray(train.lengths, np.int32),
-        heads=heads,
-        label_ids=np.where(heads == NONE, NONE, label_ids).astype(np.int32),
-        labels=labels.tolist(),
         dev=dev,
         vectors=vectors,
         word_states=word_states,

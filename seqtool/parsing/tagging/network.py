@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD as NO_SYMBOL
-from seqtool.parsing.head_choice import HeadChoice
 from seqtool.parsing.tagging.characters import PAD
 from seqtool.parsing.tagging.config import ModelConfig
 
@@ -63,7 +62,6 @@ class TaggerNetwork(nn.Module):
         num_bundles: how many.
         num_scripts: edit scripts.
         state_size: P; 0 without a language model.
-        num_labels: of arcs, for `head_choice`, whose weights are no part of the model; 0 without.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class TaggerNetwork(nn.Module):
         num_bundles: int,
         num_scripts: int,
         state_size: int = 0,
-        num_labels: int = 0,
     ) -> None:
         super().__init__()
         self.lexical = nn.EmbeddingBag(
@@ -88,8 +85,6 @@ class TaggerNetwork(nn.Module):
             self.lm = nn.Linear(state_size, config.lm_size, bias=False)
             num_inputs += config.lm_size
         self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
-        if num_labels:
-            self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, add_root=True)
         self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
         self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)

@@ -52,7 +52,6 @@ class TaggerTask:
             len(bundles),
             len(data.lemmas.scripts),
             0 if data.word_states is None else data.word_states.size,
-            len(data.labels) if config.learning.head_weight else 0,
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(data.symbols)
@@ -92,7 +91,7 @@ class TaggerTask:
         return len(batches)
 
     def loss(self, index: int) -> tuple[Tensor, int]:
-        """Return the mean loss of batch `index`: of bundles and, weighted, of scripts and heads."""
+        """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
         self._average.update()
         # anew in each step, so that a continued run draws the same numbers
         self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
@@ -127,14 +126,6 @@ class TaggerTask:
             )
             loss = loss + learning.lemma_weight * functional.cross_entropy(
                 scores_TE.float(), scripts_T, ignore_index=NO_SCRIPT
-            )
-        if learning.head_weight:
-            loss = loss + learning.head_weight * self.module.head_choice(
-                states_TX[:, -2 * self.config.model.encoder_size :],
-                *(
-                    torch.from_numpy(array).long().to(self._device)
-                    for array in (lengths, self._data.heads[inside], self._data.label_ids[inside])
-                ),
             )
         return loss, len(inside)
 
