@@ -31,6 +31,7 @@ _CHILDREN = (
 CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
 CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
+SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
 MEASURES = (
     *("s1-s0", "s0-b0", "s0.lefts", "s0.rights", "s1.lefts", "s1.rights"),
@@ -121,6 +122,12 @@ class LearningConfig(Config):
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
+    min_steps: int = setting(
+        400,
+        "steps per epoch: of a small treebank, a step has fewer configurations, but no fewer than "
+        f"{SMALLEST_BATCH}",
+        minimum=1,
+    )
     dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
     dropout_embeddings: float = setting(0.2, "dropout on word and tag vectors", minimum=0, below=1)
     dropout_types: float = setting(
@@ -195,6 +202,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning": {
             "oracle": "static",
             "batch_size": 10000,
+            "min_steps": 1,
             "dropout_embeddings": 0.0,
             "dropout_words": 0.0,
             "averaging": 0.0,

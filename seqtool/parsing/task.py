@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from seqtool import runtime
 from seqtool.parsing.classifier import Classifier
-from seqtool.parsing.config import ParserConfig
+from seqtool.parsing.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.gold import TrainingData
 from seqtool.parsing.models import Parser, save_model
@@ -105,7 +105,9 @@ class ParserTask:
         order = generator.permutation(self._usable)
         # how many configurations of n words leave a choice: no more than this
         choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
-        batch_size = self.config.learning.batch_size
+        learning = self.config.learning
+        fewer = max(SMALLEST_BATCH, int(choices[-1:].sum()) // learning.min_steps)
+        batch_size = min(learning.batch_size, fewer)
         cuts = np.flatnonzero(np.diff(choices // (BLOCK_STEPS * batch_size))) + 1
         self._blocks, step = [], 0
         for sentences in np.split(order, cuts):

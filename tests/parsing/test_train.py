@@ -277,3 +277,22 @@ def test_long_sentences_follow_the_static_oracle(
     assert is_long.any()
     assert (num_free[is_long] == 1).all()
     assert num_free[~is_long].max() > 1
+
+
+def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
+    num_steps = {}
+    for batch_size, min_steps in ((80, 1), (512, 1), (512, 4), (512, 10**6), (5, 10**6)):
+        settings = config(learning__batch_size=batch_size, learning__min_steps=min_steps)
+        data = prepare_data([str(treebank / "train.conllu")], None, settings)
+        num_steps[batch_size, min_steps] = ParserTask(data.config, data).start_epoch(1)
+    lengths = data.train.arrays.lengths
+    num_choices = int((2 * lengths[lengths > 1] - 3).sum())
+    assert 256 < num_choices < 512
+    # as many as asked for, a step of 64 configurations being the smallest, if not asked for
+    assert num_steps == {
+        (80, 1): round(num_choices / 80),
+        (512, 1): 1,
+        (512, 4): 4,
+        (512, 10**6): round(num_choices / 64),
+        (5, 10**6): round(num_choices / 5),
+    }
