@@ -82,8 +82,10 @@ def load_udpipe(path: Path) -> Any:
     return model
 
 
-def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
-    """A model that knows no tagging; None if the package is not there."""
+def train_udpipe(
+    train: Path, epochs: int, folder: Path, *, tokenizer: str = "none", tagger: str = "none"
+) -> Any:
+    """A model of the project's options for the parser; None if the package is not there."""
     try:
         from ufal import udpipe
     except ImportError:
@@ -94,7 +96,7 @@ def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
     while reader.nextSentence(sentence, error):
         sentences.append(sentence)
     content = udpipe.Trainer.train(
-        *("morphodita_parsito", sentences, udpipe.Sentences(), "none", "none"),
+        *("morphodita_parsito", sentences, udpipe.Sentences(), tokenizer, tagger),
         *(f"{UDPIPE};iterations={epochs}", error),
     )
     (folder / "udpipe.model").write_bytes(content)
@@ -102,11 +104,14 @@ def train_udpipe(train: Path, epochs: int, folder: Path) -> Any:
 
 
 def udpipe_parser(model: Any, beam: int) -> Callable[[Path, Path], None]:
-    from ufal import udpipe
+    from ufal.udpipe import Pipeline
 
-    pipeline = udpipe.Pipeline(
-        model, "conllu", udpipe.Pipeline.NONE, f"beam_search={beam}", "conllu"
-    )
+    return udpipe_program(Pipeline(model, "conllu", Pipeline.NONE, f"beam_search={beam}", "conllu"))
+
+
+def udpipe_program(pipeline: Any) -> Callable[[Path, Path], None]:
+    """From one file to another by a pipeline of UDPipe."""
+    from ufal import udpipe
 
     def parse(source: Path, target: Path) -> None:
         error = udpipe.ProcessingError()

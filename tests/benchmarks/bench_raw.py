@@ -2,10 +2,10 @@
 
     python tests/benchmarks/bench_raw.py [--train FILE --test FILE] [--epochs N] [--preset fast]
 
-All that raw text needs is trained on one treebank, by the preset that is named and by `ufal.udpipe`
-with its own settings and few iterations. Then both read the raw text of the test treebank on one
-thread, in turn: from opening the file, with the model in memory, until the trees are written.
-Scores are F1 as at CoNLL 2018. The last line is JSON.
+All that raw text needs is trained on one treebank: by the preset that is named, and by
+`ufal.udpipe` with few iterations and, but for the parser, its own settings. Then both read the raw
+text of the test treebank on one thread, in turn: from opening the file, with the model in memory,
+until the trees are written. Scores are F1 as at CoNLL 2018. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench_parser import UDPIPE, seconds_of
+from bench_parser import seconds_of, train_udpipe, udpipe_program
 from bench_prepare import cpu_name
 from threadpoolctl import threadpool_limits
 
@@ -38,8 +38,6 @@ from seqtool.parsing.segmentation.gold import raw_text
 LEAST_WORDS = 50_000  # the text is repeated until it has them
 REPEATS = 3
 METRICS = ("Words", "Sentences", "UPOS", "Lemmas", "UAS", "LAS")
-# iterations are set for each part; all else is as UDPipe has it, but for the parser
-TOKENIZER, TAGGER = "epochs={epochs}", "iterations={epochs}"
 
 
 def train_ours(train: Path, test: Path, folder: Path, name: str, epochs: int | None) -> Pipeline:
@@ -54,28 +52,6 @@ def train_ours(train: Path, test: Path, folder: Path, name: str, epochs: int | N
     return model
 
 
-def train_udpipe(train: Path, epochs: int) -> Any:
-    """A tokenizer, a tagger and a parser; None if the package is not there."""
-    try:
-        from ufal import udpipe
-    except ImportError:
-        return None
-    reader = udpipe.InputFormat.newConlluInputFormat()
-    reader.setText("".join(sentence.to_conllu() for sentence in read_conllu(train)))
-    sentences, sentence, error = udpipe.Sentences(), udpipe.Sentence(), udpipe.ProcessingError()
-    while reader.nextSentence(sentence, error):
-        sentences.append(sentence)
-        sentence = udpipe.Sentence()
-    content = udpipe.Trainer.train(
-        *("morphodita_parsito", sentences, udpipe.Sentences()),
-        *(TOKENIZER.format(epochs=epochs), TAGGER.format(epochs=epochs)),
-        *(f"{UDPIPE};iterations={epochs}", error),
-    )
-    with tempfile.NamedTemporaryFile() as file:
-        Path(file.name).write_bytes(content)
-        return udpipe.Model.load(file.name)
-
-
 def our_reader(pipeline: Pipeline) -> Callable[[Path, Path], None]:
     def read(source: Path, target: Path) -> None:
         write_conllu(pipeline.parse_stream(segment_files([source], pipeline)), target)
@@ -84,20 +60,9 @@ def our_reader(pipeline: Pipeline) -> Callable[[Path, Path], None]:
 
 
 def udpipe_reader(model: Any) -> Callable[[Path, Path], None]:
-    from ufal import udpipe
+    from ufal.udpipe import Pipeline
 
-    pipeline = udpipe.Pipeline(
-        model, "tokenize", udpipe.Pipeline.DEFAULT, udpipe.Pipeline.DEFAULT, "conllu"
-    )
-
-    def read(source: Path, target: Path) -> None:
-        error = udpipe.ProcessingError()
-        text = pipeline.process(source.read_text(encoding="utf-8"), error)
-        if error.occurred():
-            raise SystemExit(error.message)
-        target.write_text(text, encoding="utf-8")
-
-    return read
+    return udpipe_program(Pipeline(model, "tokenize", Pipeline.DEFAULT, Pipeline.DEFAULT, "conllu"))
 
 
 def measure(
@@ -148,7 +113,11 @@ def main() -> None:
             ours = checkpoint.load(given.model)
         threadpool_limits(1)
         racers["seqtool"] = our_reader(ours)
-        udpipe = train_udpipe(given.train, given.iterations)
+        udpipe = train_udpipe(
+            *(given.train, given.iterations, folder),
+            tokenizer=f"epochs={given.iterations}",
+            tagger=f"iterations={given.iterations}",
+        )
         if udpipe is not None:
             racers["udpipe"] = udpipe_reader(udpipe)
         result = measure(racers, given.test, folder)
