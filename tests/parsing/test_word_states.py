@@ -163,7 +163,7 @@ def bilstm_config(epochs: int = 1, **rest: Any) -> ParserConfig:
     return parser_config(epochs, **settings, **rest)
 
 
-def test_a_model_is_complete_by_itself(folder: Path, tmp_path: Path) -> None:
+def test_a_model_is_complete_by_itself(folder: Path, tmp_path: Path, seqtool: Run) -> None:
     """What was measured in training is what the model does elsewhere, the original gone."""
     for kind in ("tagger", "parser"):
         shutil.copytree(folder / kind, tmp_path / kind)
@@ -195,6 +195,11 @@ def test_a_model_is_complete_by_itself(folder: Path, tmp_path: Path) -> None:
     assert scores["dev_tags"] == pytest.approx(100 * right / num)
     scores = {**checkpoint.read_header(tmp_path / "parser").scores}
     assert scores["dev_uas"] == pytest.approx(100 * heads / num)
+    # the command, which takes another way where no language model is read
+    output = tmp_path / "out.conllu"
+    result = seqtool("parse", folder / "dev.conllu", "-m", tmp_path / "parser", "-o", output)
+    assert result.code == 0, result.stderr
+    assert output.read_text() == "".join(sentence.to_conllu() for sentence in parsed)
 
 
 def test_company_changes_no_sentence(folder: Path) -> None:
