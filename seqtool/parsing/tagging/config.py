@@ -18,6 +18,7 @@ from seqtool.errors import ConfigError
 from seqtool.optimisation import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
+SMALLEST_BATCH = 64  # smaller ones take as long
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class LearningConfig(Config):
     """How the network is taught, beside the settings of the training loop."""
 
     batch_words: int = setting(512, "words per step, about", minimum=1)
+    min_steps: int = setting(
+        256,
+        "steps per epoch: of a small treebank, a step has fewer words, but no fewer than "
+        f"{SMALLEST_BATCH}",
+        minimum=1,
+    )
     dropout_words: float = setting(
         0.5, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
     )

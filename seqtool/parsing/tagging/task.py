@@ -15,7 +15,7 @@ from torch.nn import functional
 from seqtool import runtime
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
 from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
-from seqtool.parsing.tagging.config import TaggerConfig
+from seqtool.parsing.tagging.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import TaggerNetwork
@@ -82,7 +82,9 @@ class TaggerTask:
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(len(self._data.lengths))
-        size = self.config.learning.batch_words
+        learning = self.config.learning
+        fewer = max(SMALLEST_BATCH, int(self._data.lengths.sum()) // learning.min_steps)
+        size = min(learning.batch_words, fewer)
         batches: list[npt.NDArray[np.int64]] = []
         for pool in _cut(order, self._data.lengths, POOL_BATCHES * size):
             by_length = pool[np.argsort(self._data.lengths[pool], kind="stable")]

@@ -164,6 +164,7 @@ def test_the_loss_by_hand() -> None:
         learning__dropout_lemmas=0.0,
         learning__lemma_weight=0.7,
         learning__batch_words=10_000,
+        learning__min_steps=1,
         **none,
     )
     task = TaggerTask(config, data)
@@ -284,3 +285,22 @@ def test_settings_are_combined(tmp_path: Path) -> None:
         resolve(None, None, {}, ["filter_width=4"])
     with pytest.raises(ConfigError, match="no preset"):
         resolve("quick", None, {}, [])
+
+
+def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
+    sentences = list(read_conllu(treebank / "train.conllu"))
+    num_words = sum(map(len, sentences))
+    assert 150 < num_words < 512
+    for batch_words, min_steps, expected in (
+        (512, 1, 512),
+        (512, 2, num_words // 2),
+        (512, 99, 64),
+    ):
+        settings = tiny_config(learning__batch_words=batch_words, learning__min_steps=min_steps)
+        task = TaggerTask(settings, prepare_data(sentences, sentences, settings.model))
+        task.start_epoch(1)
+        sizes = [int(task._data.lengths[batch].sum()) for batch in task._batches]
+        assert sum(sizes) == num_words
+        # sentences are not divided
+        assert max(sizes) < expected + max(map(len, sentences))
+        assert len(sizes) == 1 or np.mean(sizes) > 0.6 * expected
