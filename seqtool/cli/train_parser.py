@@ -105,7 +105,7 @@ def train_parser(
     ] = None,
     embeddings: Annotated[
         Path | None,
-        setting("A text file of word vectors (word2vec, GloVe, fastText).", metavar="FILE"),
+        setting("A file of word vectors (word2vec, also its .bin; GloVe; fastText).", metavar="FILE"),
     ] = None,
     lm: LanguageModelOption = None,
     encoder: Annotated[

@@ -165,7 +165,7 @@ def prepare_data(
         dev_file: CoNLL-U; without it, every tenth sentence of the treebank is kept for validation.
         config: all settings; the system `auto` is chosen here.
         skip_invalid: leave out broken sentences.
-        embeddings: a text file of word vectors.
+        embeddings: a file of word vectors.
         word_states: a language model that is to read the sentences.
 
     Raises:

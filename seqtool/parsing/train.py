@@ -62,7 +62,7 @@ def train_parser(
         config: all settings, the preset `fast` if not given; those of the run when one is resumed.
         dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
             treebank is kept for that.
-        embeddings: a text file of word vectors that forms begin with.
+        embeddings: a file of word vectors that forms begin with.
         lm: a neural language model whose states after words are read too; it is copied into the
             model directory.
         resume: continue the run in `output` where it was saved.
