@@ -105,7 +105,9 @@ def train_parser(
     ] = None,
     embeddings: Annotated[
         Path | None,
-        setting("A file of word vectors (word2vec, also its .bin; GloVe; fastText).", metavar="FILE"),
+        setting(
+            "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", metavar="FILE"
+        ),
     ] = None,
     lm: LanguageModelOption = None,
     encoder: Annotated[
