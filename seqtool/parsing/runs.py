@@ -82,8 +82,7 @@ class RunRecord(Generic[C]):
                 raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             settings = from_dict(config, content["config"])
             names = [field.name for field in dataclasses.fields(cls) if field.name != "config"]
-            values = {name: content[name] for name in names if name != "lm"}
-            values["lm"] = content.get("lm")  # younger than the other values
+            values = {name: content[name] for name in names}
             values["train"] = tuple(map(str, values["train"]))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ModelError(
