@@ -6,11 +6,13 @@ by gloo, gradients between GPUs by NCCL.
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -44,6 +46,7 @@ class Group:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
+        self._replicas: list[Loss] = []
 
     @property
     def is_first(self) -> bool:
@@ -147,8 +150,19 @@ class Group:
         replicated._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
             step, ignored
         )
-        replica: Loss = replicated(step, gradient_as_bucket_view=True)
-        return replica
+        place = len(self._replicas)
+        self._replicas.append(replicated(step, gradient_as_bucket_view=True))
+        return lambda index: self._replicas[place](index)
+
+    def leave(self) -> None:
+        """Part from the others, and end the threads that spoke to them.
+
+        A thread of gloo that lets go of a tensor while Python shuts down aborts the process; torch
+        ends the threads only with the last thing that refers to them, which the replicas do.
+        """
+        self._replicas.clear()
+        gc.collect()  # a replica is in cycles
+        torch_distributed.destroy_process_group()
 
     def _average_sparse(self, parameter: Tensor) -> None:
         """Make a sparse gradient the mean of those of all processes."""
@@ -197,6 +211,9 @@ def joined(device: str) -> Iterator[Group]:
         )
     from torch.distributed.distributed_c10d import PrefixStore
 
+    # imported while there is no group: as defaults its functions would keep one for ever
+    import_module("torch.distributed.nn.functional")
+
     backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     group = Group(here.rank, here.size)
     try:
@@ -226,7 +243,7 @@ def joined(device: str) -> Iterator[Group]:
         raise
     finally:
         if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one
-            torch_distributed.destroy_process_group()
+            group.leave()
 
 
 _joinings = itertools.count()

@@ -102,6 +102,24 @@ def test_gradients_are_those_of_the_joint_batch(tmp_path: Path, corpus: Prepared
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+def test_no_thread_outlives_the_group(tmp_path: Path, corpus: PreparedCorpus) -> None:
+    def num_threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    def action(rank: int) -> None:
+        before = num_threads() + (rank == 0)  # which keeps the store, for later groups too
+        with joined("cpu") as group:
+            task = LanguageModelTask(corpus, of("lstm"), device="cpu", group=group)
+            task.start_epoch(0)
+            loss = group.parallel(task.module, task.loss)  # still held at the end
+            loss(0)[0].backward()
+            assert num_threads() > before
+        assert num_threads() == before
+
+    together(tmp_path, action)
+
+
 def weights(path: Path) -> dict[str, torch.Tensor]:
     return load_file(path / checkpoint.WEIGHTS)
 
