@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -277,6 +277,26 @@ class Classifier:
             scores += self._output_bias
 
         return score
+
+
+def mean_scorer(scorers: Sequence[Scorer]) -> Scorer:
+    """What scores by the mean of several scorers' scores.
+
+    Its probabilities are the geometric mean of theirs, made to add up to 1.
+    """
+    first, *others = scorers
+    if not others:
+        return first
+
+    def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
+        first(configurations, which, scores)
+        more = np.empty_like(scores)
+        for scorer in others:
+            scorer(configurations, which, more)
+            scores += more
+        scores /= len(scorers)
+
+    return score
 
 
 def slots_of(config: ModelConfig) -> Slots:

@@ -19,7 +19,7 @@ from seqtool.parsing.transitions import Configurations
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
-MARGIN = 2.0  # nats behind the best of its sentence at which a hypothesis is given up
+MARGIN = 1.6  # nats behind the best of its sentence at which a hypothesis is given up
 
 # (configurations, which of them, scores to fill [N, transitions])
 Scorer = Callable[[Configurations, Ints, Floats], None]
@@ -218,6 +218,7 @@ def search(
     *,
     beam: int = 1,
     margin: float = MARGIN,
+    temperature: float = 1.0,
 ) -> tuple[Ints, Ints]:
     """Parse sentences.
 
@@ -233,6 +234,7 @@ def search(
         scorer: fills in the scores of transitions.
         beam: hypotheses per sentence.
         margin: see `MARGIN`; infinite for none.
+        temperature: scores are divided by it before they become probabilities.
 
     Returns:
         Token arrays of heads and of label ids; -1 in the rows of NONE and ROOT.
@@ -269,6 +271,8 @@ def search(
             opened = which[:num_open]
             masks = configurations.legal(opened)
             scorer(configurations, opened, scores[:num_open])
+            if beam > 1 and temperature != 1.0:  # with one hypothesis, only the order counts
+                scores[:num_open] /= np.float32(temperature)
             packed = _select(
                 configs, num_lanes, beam, masks, scores, segments, margin,
                 used, totals, copies_from, copies_to, rows, transitions, bits, powers,

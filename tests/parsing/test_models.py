@@ -83,6 +83,40 @@ def test_the_tables_give_the_scores_of_the_plain_network(
     assert compared > 50
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("encoder", ["none", "bilstm"])
+def test_joined_parsers_go_by_the_mean_of_their_scores(encoder: str, beam: int) -> None:
+    """Scores are linear in the output layer: where only that differs, its mean gives the mean."""
+    first = random_parser(tiny_config(encoder=encoder, encoder_size=4, context_units=3))
+    names = ("output.weight", "output.bias")
+    outputs = [random_parser(first.config, seed=seed).weights for seed in (0, 1, 2)]
+
+    def with_outputs(arrays: dict[str, Any]) -> Parser:
+        return Parser(first.config, first.types, LABELS, {**first.weights, **arrays})
+
+    members = [with_outputs({name: of[name] for name in names}) for of in outputs]
+    means = {name: np.mean([of[name] for of in outputs], axis=0) for name in names}
+
+    def trees(parser: Parser) -> list[Any]:
+        return list(parser.trees(parser.encode(random_sentences(30, 12)), beam=beam))
+
+    together = trees(members[0].joined(members[1:]))
+    assert together == trees(with_outputs(means))
+    assert all(together != trees(member) for member in members)
+    assert trees(first.joined([])) == trees(first)
+
+
+def test_parsers_that_say_other_things_are_not_joined() -> None:
+    first = random_parser(tiny_config())
+    for other in (
+        random_parser(tiny_config(), Labels(("nsubj", "det", "obj"), ("root",))),
+        random_parser(tiny_config("arc-eager")),
+        random_parser(tiny_config(fields=["form", "upos"])),
+    ):
+        with pytest.raises(ModelError, match="different treebanks or settings"):
+            first.joined([other])
+
+
 @pytest.mark.parametrize("system", list(SYSTEMS))
 @pytest.mark.parametrize("beam", [1, 3])
 def test_every_sentence_gets_a_tree_and_keeps_the_rest(system: str, beam: int) -> None:

@@ -49,7 +49,7 @@ def random_scores(batch: Configurations, which: Ints, scores: Any) -> None:
         scores[place] = np.random.default_rng(seed).normal(0.0, 2.0, scores.shape[1])
 
 
-def legal_log_probs(batch: Configurations, row: int) -> dict[int, float]:
+def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
     which = np.asarray([row], np.int32)
     mask = int(batch.legal(which)[0])
     scores = np.empty((1, LABELS.num_transitions), np.float32)
@@ -57,12 +57,14 @@ def legal_log_probs(batch: Configurations, row: int) -> dict[int, float]:
     legal = [
         t for a in range(NUM_ACTIONS) if mask >> a & 1 for t in range(SEGMENTS[a], SEGMENTS[a + 1])
     ]
-    values = scores[0, legal].astype(float)
+    values = scores[0, legal].astype(float) / temperature
     total = math.log(np.exp(values).sum())
     return {t: float(value) - total for t, value in zip(legal, values, strict=True)}
 
 
-def exhaustive(system: str, length: int) -> tuple[float, list[int], list[int]]:
+def exhaustive(
+    system: str, length: int, temperature: float = 1.0
+) -> tuple[float, list[int], list[int]]:
     """The best derivation's score and tree, by trying them all, each in a batch of its own."""
     batch = Configurations(system, LABELS, 64, length)
     best: tuple[float, list[int], list[int]] = (-math.inf, [], [])
@@ -75,7 +77,7 @@ def exhaustive(system: str, length: int) -> tuple[float, list[int], list[int]]:
                 words = batch.nodes[begin + 1 : begin + 1 + length]
                 best = (score, words[:, HEAD].tolist(), words[:, LABEL].tolist())
             return
-        for transition, log_prob in legal_log_probs(batch, depth).items():
+        for transition, log_prob in legal_log_probs(batch, depth, temperature).items():
             here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
             batch.copy(here, below)
             batch.advance(below, np.asarray([transition], np.int32))
@@ -107,6 +109,17 @@ def test_an_unbounded_beam_is_exhaustive_search(system: str, length: int) -> Non
 def test_longer_sentences_too() -> None:
     _, heads, labels = exhaustive("arc-hybrid", 4)
     assert parsed("arc-hybrid", [4], beam=1 << 15, margin=math.inf) == [(heads, labels)]
+
+
+def test_a_temperature_divides_the_scores() -> None:
+    found = []
+    for temperature in (0.5, 3.0, 50.0):
+        _, heads, labels = exhaustive("arc-eager", 3, temperature)
+        options = {"margin": math.inf, "temperature": temperature}
+        assert parsed("arc-eager", [3], beam=4096, **options) == [(heads, labels)]
+        assert parsed("arc-eager", [3], **options) == parsed("arc-eager", [3])
+        found.append((heads, labels))
+    assert found[0] != found[2]
 
 
 @pytest.mark.parametrize("system", ALL)

@@ -205,10 +205,10 @@ def test_a_model_is_complete_by_itself(folder: Path, tmp_path: Path, seqtool: Ru
 def test_company_changes_no_sentence(folder: Path) -> None:
     tagger, parser = (checkpoint.load(folder / kind) for kind in ("tagger", "parser"))
     sentences = list(islice(read_conllu(folder / "dev.conllu"), 8))
-    together = tagger.scores(sentences)[0]
+    together = tagger.read(sentences).scores
     begin = 0
     for sentence in sentences:
-        alone = tagger.scores([sentence])[0]
+        alone = tagger.read([sentence]).scores
         part = together[begin : begin + len(sentence)]
         np.testing.assert_allclose(alone, part, rtol=0, atol=5e-3)
         begin += len(sentence)
@@ -230,7 +230,7 @@ def test_a_tagger_s_scores_are_those_of_its_network(folder: Path) -> None:
     with torch.no_grad():
         task.module.lm.weight.mul_(20)  # so that what is read is of weight
     sentences = data.untagged_dev()[:6]
-    scores, _, vectors, places = task.tagger().scores(sentences)
+    scores, _, vectors, places = task.tagger().read(sentences)
     read = states.of([sentence.column(1) for sentence in sentences])
     module = task.module.eval()
     with torch.no_grad():

@@ -34,11 +34,20 @@ class PipelineConfig(Config):
     segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
     tagger: TaggerConfig = setting(TaggerConfig, "what tags them")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
+    taggers: int = setting(1, "of seeds one apart, that tag by the mean of their scores", minimum=1)
+    parsers: int = setting(
+        1, "of seeds one apart, that parse by the mean of their scores", minimum=1
+    )
     folds: int = setting(
         5,
         "parts of the treebank, each tagged by a tagger of the others for the parser",
         minimum=2,
     )
+
+
+def folders(part: str, num: int) -> list[str]:
+    """The folders of the members of a part: `tagger`, `tagger-2` ..."""
+    return [part, *(f"{part}-{number}" for number in range(2, num + 1))]
 
 
 def preset(name: str) -> dict[str, Any]:

@@ -2,28 +2,32 @@
 
 model.json      which parts there are, and their scores together
 segmenter/      each a model directory of its own kind, that may be trained again alone
-tagger/
-parser/
+tagger/         with tagger-2/ and so on where several tag by the mean of their scores
+parser/         likewise
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seqtool import checkpoint, model_cards
 from seqtool.checkpoint import Header
+from seqtool.config import from_dict
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import Sentence
 from seqtool.errors import ModelError, counted
 from seqtool.parsing.models import Parser
-from seqtool.parsing.pipeline.config import KIND, PARTS
+from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.segmentation.assembly import Spans
 from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.model import Segmenter
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.word_states import summarise
+
+Member = TypeVar("Member")
 
 
 class Pipeline:
@@ -73,15 +77,48 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
     Raises:
         ModelError: a part is missing, damaged or of another kind.
     """
-    parts = [checkpoint.load(directory / part, device=device) for part in PARTS]
-    for part, kind, name in zip(parts, (Segmenter, Tagger, Parser), PARTS, strict=True):
-        if not isinstance(part, kind):
+    return open_pipeline(directory, from_dict(PipelineConfig, header.config), device=device)
+
+
+def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
+    """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
+    (segmenter,) = _members(directory, "segmenter", 1, Segmenter, device)
+    parser, *others = _members(directory, "parser", config.parsers, Parser, device)
+    with _naming(directory):
+        return Pipeline(
+            segmenter, open_tagger(directory, config, device=device), parser.joined(others)
+        )
+
+
+def open_tagger(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Tagger:
+    """Open the taggers of a pipeline as one; see `load_model`."""
+    tagger, *others = _members(directory, "tagger", config.taggers, Tagger, device)
+    with _naming(directory):
+        return tagger.joined(others)
+
+
+@contextmanager
+def _naming(directory: Path) -> Iterator[None]:
+    """Say where models do not fit each other."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(error.message, hint=error.hint, path=error.path or directory) from error
+
+
+def _members(directory: Path, name: str, num: int, kind: type[Member], device: str) -> list[Member]:
+    """Open the models of a part."""
+    members = []
+    for folder in folders(name, num):
+        member = checkpoint.load(directory / folder, device=device)
+        if not isinstance(member, kind):
             raise ModelError(
                 f"is no {name}",
-                hint=f"train it again, with train-{name} -o {directory / name}",
-                path=directory / name,
+                hint=f"train it again, with train-{name} -o {directory / folder}",
+                path=directory / folder,
             )
-    return Pipeline(*parts)
+        members.append(member)
+    return members
 
 
 def model_card(header: Header) -> str:

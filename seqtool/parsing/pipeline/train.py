@@ -1,17 +1,18 @@
 """Training of all that raw text needs: `train_pipeline`.
 
 segmenter/              trained on the treebank
-tagger/                 trained on the treebank
+tagger/                 trained on the treebank; others of other seeds in tagger-2/ and so on
 jackknife/              taggers of parts of it, removed when they are done
 treebank/train.conllu   the treebank with the tags that those gave it
-treebank/dev.conllu     the validation part with those of tagger/
-parser/                 trained on both of these, since it will read predicted tags
+treebank/dev.conllu     the validation part with those of the taggers together
+parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
 """
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ from seqtool.corpora.sentence import Sentence
 from seqtool.errors import Interrupted
 from seqtool.parsing.config import check_encoder
 from seqtool.parsing.evaluate import evaluate_parser
-from seqtool.parsing.pipeline.config import KIND, PARTS, PipelineConfig, preset
-from seqtool.parsing.pipeline.model import Pipeline, model_card
+from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
+from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
 from seqtool.parsing.runs import RunRecord, open_record
 from seqtool.parsing.segmentation.gold import raw_text
 from seqtool.parsing.segmentation.train import train_segmenter
@@ -172,13 +173,14 @@ class _Stages:
     def run(self) -> TrainedPipeline:
         """Go through all stages; those that are done already take little time."""
         record, config = self.record, self.config
-        parts = [self.part("segmenter", train_segmenter, record.train, record.dev)]
+        parts = {"segmenter": self.part("segmenter", train_segmenter, record.train, record.dev)}
         vectors = {"embeddings": record.embeddings}
-        tagger = self.part(
-            "tagger", train_tagger, record.train, record.dev, lm=record.lm, **vectors
-        )
+        for folder in folders("tagger", config.taggers):
+            parts[folder] = self.part(
+                folder, train_tagger, record.train, record.dev, lm=record.lm, **vectors
+            )
         # from here on it need not be where it was
-        lm = None if record.lm is None else tagger.path / FOLDER
+        lm = None if record.lm is None else self.output / "tagger" / FOLDER
         train = self.output / TREEBANK / "train.conllu"
         if not train.is_file():
             self.write_predicted_tags(train, lm)
@@ -186,14 +188,10 @@ class _Stages:
         if record.dev is not None:
             dev = self.output / TREEBANK / "dev.conllu"
             if not dev.is_file():
-                tagged = checkpoint.load(tagger.path).tag_stream(
-                    self.sentences([record.dev]), retag=True
-                )
-                write_conllu(tagged, dev)
-        parts += [
-            tagger,
-            self.part("parser", train_parser, [str(train)], dev, lm=lm, **vectors),
-        ]
+                tagger = open_tagger(self.output, config)
+                write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
+        for folder in folders("parser", config.parsers):
+            parts[folder] = self.part(folder, train_parser, [str(train)], dev, lm=lm, **vectors)
         scores = self.scores(parts)
         header = Header(
             kind=KIND,
@@ -205,29 +203,29 @@ class _Stages:
                 **checkpoint.read_header(self.output / "segmenter").data,
             },
             command=record.command,
-            num_parameters=sum(part.num_parameters for part in parts),
+            num_parameters=sum(part.num_parameters for part in parts.values()),
             versions={"torch": torch.__version__},
         )
         checkpoint.amend(self.output, header, model_card(header))
-        seconds = sum(part.seconds for part in parts)
+        seconds = sum(part.seconds for part in parts.values())
         return TrainedPipeline(self.output, scores, seconds, header.num_parameters)
 
     def part(
         self,
-        name: str,
+        folder: str,
         train: Callable[..., Any],
         files: Sequence[str],
         dev: str | Path | None,
         **options: Any,
     ) -> Any:
-        """Train a part, or go on with it."""
-        self.on_part(name)
-        path = self.output / name
+        """Train a part, or one of its members, or go on with it."""
+        self.on_part(folder)
+        path = self.output / folder
         is_begun = (path / checkpoint.RUN).is_file()
         return train(
             files,
             path,
-            getattr(self.config, name),
+            self.config_of(folder),
             dev=dev,
             resume=is_begun,
             skip_invalid=self.record.skip_invalid,
@@ -237,6 +235,13 @@ class _Stages:
             **({} if is_begun else options),
             **self.shared,
         )
+
+    def config_of(self, folder: str) -> Any:
+        """The settings of a part; those of its members differ in the seed."""
+        part, _, number = folder.partition("-")
+        config = getattr(self.config, part)
+        seed = config.training.seed + int(number or 1) - 1
+        return dataclasses.replace(config, training=dataclasses.replace(config.training, seed=seed))
 
     def write_predicted_tags(self, path: Path, lm: Path | None) -> None:
         """Write the treebank with tags of taggers that did not see them."""
@@ -255,16 +260,16 @@ class _Stages:
         write_conllu(tagged, path)
         shutil.rmtree(self.output / JACKKNIFE)
 
-    def scores(self, parts: Sequence[Any]) -> dict[str, float]:
+    def scores(self, parts: Mapping[str, Any]) -> dict[str, float]:
         """Scores from the raw text of the validation part on; without one, those of the parts."""
         if self.record.dev is None:
             return {
                 f"{name}_{score}": value
-                for name, part in zip(PARTS, parts, strict=True)
+                for name, part in parts.items()
                 for score, value in part.scores.items()
                 if score.startswith("dev_")
             }
-        pipeline = Pipeline(*(checkpoint.load(self.output / name) for name in PARTS))
+        pipeline = open_pipeline(self.output, self.config)
         gold = self.sentences([self.record.dev])
         parsed = pipeline.parse_stream(pipeline.segment([raw_text(gold)]))
         evaluation = evaluate_parser(gold, (item for item in parsed if isinstance(item, Sentence)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -14,7 +14,7 @@ from seqtool.checkpoint import Header
 from seqtool.config import from_dict
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.errors import counted
+from seqtool.errors import ModelError, counted
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.hidden_layer import Floats
@@ -30,6 +30,22 @@ from seqtool.parsing.word_states import WEIGHT, WordStates, open_own, project, s
 
 CHUNK_WORDS = 1 << 12  # words read together
 _ENCODER = "encoder."
+
+
+class Reading(NamedTuple):
+    """What a tagger computes of words, those of one sentence after another.
+
+    Attributes:
+        scores: of the columns' values, [T, values of all].
+        states: of the encoder, [T, 2H].
+        vectors: of the distinct forms, [U, D].
+        places: which of them each word has, [T].
+    """
+
+    scores: Floats
+    states: Floats
+    vectors: Floats
+    places: Ints
 
 
 class Tagger:
@@ -58,6 +74,7 @@ class Tagger:
         word_states: WordStates | None = None,
     ) -> None:
         self.word_states = word_states
+        self._members = [self]
         self.config, self.bundles, self.lemmas, self.weights = config, bundles, lemmas, weights
         self.forms = Forms(symbols, characters, weights)
         self._recurrence = Recurrence(
@@ -74,13 +91,40 @@ class Tagger:
         self._lemma_words = _split(weights["lemma_words.weight"], split)
         self._scripts = np.ascontiguousarray(weights["scripts.weight"].T)
 
-    def scores(self, sentences: Sequence[Sentence]) -> tuple[Floats, Floats, Floats, Ints]:
-        """What is computed of words, those of one sentence after another.
+    def joined(self, others: Sequence[Tagger]) -> Tagger:
+        """A tagger that goes by the mean of the scores of this one and others.
 
-        Returns:
-            The scores of the columns' values [T, values of all], the states [T, 2H], the vectors of
-            the distinct forms [U, D], and which of them each word has [T].
+        Args:
+            others: trained on the same data with the same settings, from other seeds.
+
+        Raises:
+            ModelError: one knows other tags or lemmas.
         """
+        if not others:
+            return self
+        tagger = Tagger(
+            self.config,
+            self.forms.symbols,
+            self.forms.characters,
+            self.bundles,
+            self.lemmas,
+            self.weights,
+            self.word_states,
+        )
+        for other in others:
+            if (self.bundles.to_json(), self.lemmas.to_json()) != (
+                other.bundles.to_json(),
+                other.lemmas.to_json(),
+            ):
+                raise ModelError(
+                    "taggers of different treebanks or settings cannot tag together",
+                    hint="train them on the same files, with settings that differ in the seed only",
+                )
+            tagger._members.append(other)
+        return tagger
+
+    def read(self, sentences: Sequence[Sentence]) -> Reading:
+        """Compute what is to be known of the words of sentences."""
         numbers = self.forms.numbers([row[FORM] for item in sentences for row in item.rows])
         present, inverse = np.unique(numbers, return_inverse=True)
         places = inverse.astype(np.int32)
@@ -98,7 +142,7 @@ class Tagger:
         of_vectors, of_states = self._values
         scores = states @ of_states
         scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
-        return scores, states, vectors, places
+        return Reading(scores, states, vectors, places)
 
     def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
         """Give the words of sentences UPOS, XPOS, FEATS and lemmas.
@@ -120,21 +164,15 @@ class Tagger:
             there = np.concatenate([values_there(item.rows, values) for item in sentences])
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
-            scores, states, vectors, places = self.scores(sentences)
+            readings = [member.read(sentences) for member in self._members]
+            scores = _mean([reading.scores for reading in readings])
             best = np.empty(len(rows), np.int32)
             best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
             _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
-            self._write_lemmas(rows, best, states, vectors, places, retag=retag)
+            self._write_lemmas(rows, best, readings, retag=retag)
 
     def _write_lemmas(
-        self,
-        rows: Sequence[list[str]],
-        best: Ints,
-        states: Floats,
-        vectors: Floats,
-        places: Ints,
-        *,
-        retag: bool,
+        self, rows: Sequence[list[str]], best: Ints, readings: Sequence[Reading], *, retag: bool
     ) -> None:
         open_words: list[int] = []
         choices: list[Sequence[str]] = []
@@ -150,14 +188,25 @@ class Tagger:
                 choices.append(lemmas)
         if not open_words:
             return
-        of_vectors, of_states = self._lemma_words
-        hidden = states[open_words] @ of_states + vectors[places[open_words]] @ of_vectors
-        hidden += self.weights["lemma_words.bias"]
-        hidden += self.weights["lemma_bundles.weight"][best[open_words]]
-        np.maximum(hidden, 0.0, out=hidden)
-        scores = hidden @ self._scripts + self.weights["scripts.bias"]
+        scores = _mean(
+            [
+                member.script_scores(reading, open_words, best[open_words])
+                for member, reading in zip(self._members, readings, strict=True)
+            ]
+        )
         for place, (word, lemmas) in enumerate(zip(open_words, choices, strict=True)):
             rows[word][LEMMA] = self.lemmas.choose(rows[word][FORM], lemmas, scores[place])
+
+    def script_scores(self, reading: Reading, words: Sequence[int], bundles: Ints) -> Floats:
+        """The scores of the edit scripts of some words, [W, scripts], by their tags."""
+        of_vectors, of_states = self._lemma_words
+        hidden: Floats = reading.states[words] @ of_states
+        hidden += reading.vectors[reading.places[words]] @ of_vectors
+        hidden += self.weights["lemma_words.bias"]
+        hidden += self.weights["lemma_bundles.weight"][bundles]
+        np.maximum(hidden, 0.0, out=hidden)
+        scores: Floats = hidden @ self._scripts + self.weights["scripts.bias"]
+        return scores
 
     def tag_stream(
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
@@ -175,6 +224,16 @@ class Tagger:
                 chunk, num_words = [], 0
         self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
         yield from chunk
+
+
+def _mean(scores: Sequence[Floats]) -> Floats:
+    """The mean of arrays; the first one is changed."""
+    total, *others = scores
+    for more in others:
+        total += more
+    if others:
+        total /= len(scores)
+    return total
 
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:

@@ -79,16 +79,60 @@ def tagger() -> Tagger:
 @settings(max_examples=20)
 @given(texts=TEXTS)
 def test_scores_are_those_of_torch(tagger: Tagger, texts: list[list[str]]) -> None:
-    scores = tagger.scores([bare(text) for text in texts])[0]
+    scores = tagger.read([bare(text) for text in texts]).scores
     expected = [scores_by_torch(tagger, text, [0] * len(text))[0] for text in texts]
     np.testing.assert_allclose(scores, np.concatenate(expected), rtol=0, atol=2e-4)
+
+
+def test_joined_taggers_go_by_the_mean_of_their_scores(tagger: Tagger) -> None:
+    """Scores are linear in the last layers: where only these differ, their means give the mean."""
+    names = ("values.weight", "scripts.weight")
+    generator = np.random.default_rng(5)
+    outputs = [
+        {
+            name: generator.normal(0.0, 9.0, tagger.weights[name].shape).astype(np.float32)
+            for name in names
+        }
+        for _ in range(3)
+    ]
+
+    def tagged(by: Tagger) -> list[list[str]]:
+        sentences = [bare(["the", "dogs", "jumped", f"unseen{number}"]) for number in range(20)]
+        by.tag(sentences)
+        return [row for sentence in sentences for row in sentence.rows]
+
+    def with_outputs(arrays: dict[str, Any]) -> Tagger:
+        return Tagger(
+            tagger.config, tagger.forms.symbols, tagger.forms.characters, tagger.bundles,
+            tagger.lemmas, {**tagger.weights, **arrays},
+        )  # fmt: skip
+
+    members = [with_outputs(arrays) for arrays in outputs]
+    means = {name: np.mean([arrays[name] for arrays in outputs], axis=0) for name in names}
+    together = tagged(members[0].joined(members[1:]))
+    assert together == tagged(with_outputs(means))
+    assert all(together != tagged(member) for member in members)
+    for column in (UPOS, LEMMA):
+        assert any([row[column] for row in together] != [row[column] for row in tagged(member)]
+                   for member in members)  # fmt: skip
+
+
+def test_taggers_of_other_tags_are_not_joined(tagger: Tagger) -> None:
+    other = random_tagger()
+    others = Bundles.from_json([*other.bundles.to_json()][::-1])
+    changed = Tagger(
+        other.config, other.forms.symbols, other.forms.characters, others, other.lemmas,
+        other.weights,
+    )  # fmt: skip
+    with pytest.raises(ModelError, match="different treebanks or settings"):
+        tagger.joined([changed])
 
 
 def test_one_layer_too() -> None:
     tagger = random_tagger(tiny_config(model__encoder_layers=1, model__filter_width=5))
     forms = ["the", "dogs", "jumped", "unseen"]
     expected = scores_by_torch(tagger, forms, [0] * 4)[0]
-    np.testing.assert_allclose(tagger.scores([bare(forms)])[0], expected, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(tagger.read([bare(forms)]).scores, expected, rtol=0, atol=2e-4)
 
 
 @settings(max_examples=20)
