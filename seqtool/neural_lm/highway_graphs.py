@@ -138,7 +138,8 @@ class RecordedLoops:
             outputs_TBH = StreamsFirst.apply(*arguments)  # type: ignore[no-untyped-call]
             return outputs_TBH
         if self._loop is None:
-            self._loop = self._choose(arguments)
+            with torch.no_grad():
+                self._loop = self._choose(arguments)
         window = self._window(self._loop, arguments)
         outputs_TBH = (
             self._loop.apply(*arguments)  # type: ignore[no-untyped-call]
