@@ -94,14 +94,14 @@ def load_kernels() -> Loop:
 class RecordedLoops:
     """The loop over a window, recorded for each shape that comes again.
 
-    It is `StreamsFirst` in all that can be seen, and is that where nothing is recorded: without
-    gradients, and for shapes beyond the first few. If recording fails, one line of the log says so,
-    and nothing is recorded any more.
+    It is `StreamsFirst` in all that can be seen but rounding. Nothing is recorded without
+    gradients, where `StreamsFirst` itself runs, and for shapes beyond the first few. If recording
+    fails, one line of the log says so, and nothing is recorded any more.
 
     The first window that asks for gradients decides between `StreamsFirst` and the Triton kernels:
-    both are recorded, and the kernels are taken, for all windows with gradients, if they agree and
-    are faster. That they cannot be imported or compiled, or disagree, is one line of the log. As
-    the two round differently, runs are the same bit for bit only if both decide alike.
+    both are recorded (and hold memory for that moment), and the kernels are taken, for all windows
+    with gradients, if they agree and are faster. That they cannot be imported or compiled, or
+    disagree, is one line of the log. Runs are the same bit for bit only if both decide alike.
 
     Args:
         capture: records a function.

@@ -9,7 +9,7 @@ product after the loop.
 There is no kernel that keeps the weights in shared memory over the window: its programs would have
 to wait for one another 350 times, which only a GPU can test. Launched one after another (by a CUDA
 graph, see `highway_graphs.py`), kernels find the weights in the L2 cache, if that has room for them
-(27 MB at depth 10, 830 units and bfloat16).
+(28 MB at depth 10, 830 units and bfloat16).
 
 Not yet run on a GPU: tested by Triton's interpreter on the CPU, and compiled for GPUs. Triton comes
 with the CUDA builds of torch; this is the only module that imports it.
