@@ -237,11 +237,12 @@ def _key(arguments: Arguments) -> tuple[object, ...]:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return str(error).partition("\n")[0]
 
 
 def _log_without_kernels(error: Exception) -> None:
-    _log.warning("rhn: windows run without the Triton kernels: %s", _first_line(error))
+    reason = f"{type(error).__name__}: {_first_line(error)}"
+    _log.warning("rhn: windows run without the Triton kernels: %s", reason)
 
 
 class _Saved:
