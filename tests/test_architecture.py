@@ -86,6 +86,7 @@ NEVER_IMPORTS_TORCH = (
 )
 MAY_IMPORT_RICH = ("progress", "cli", "parsing.render")
 MAY_IMPORT_TYPER = ("cli",)
+MAY_IMPORT_TRITON = ("neural_lm.highway_kernels",)
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,7 @@ def test_no_import_cycles() -> None:
         ("rich", MAY_IMPORT_RICH),
         ("typer", MAY_IMPORT_TYPER),
         ("torch", MAY_IMPORT_TORCH),
+        ("triton", MAY_IMPORT_TRITON),
     ],
 )
 def test_library_stays_in_its_place(library: str, allowed: tuple[str, ...]) -> None:
@@ -206,6 +208,13 @@ def test_rich_and_typer_are_not_imported_lazily_elsewhere_either() -> None:
         if found.target.partition(".")[0] == library and not covers(allowed, found.source)
     ]
     assert strays == []
+
+
+def test_triton_is_imported_where_it_is_used_only() -> None:
+    importers = {
+        (found.source, found.at_top) for found in IMPORTS if found.inner in MAY_IMPORT_TRITON
+    }
+    assert importers == {("neural_lm.highway_graphs", False)}
 
 
 def test_torch_is_not_imported_with_the_light_modules() -> None:

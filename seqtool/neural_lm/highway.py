@@ -34,7 +34,8 @@ class RecurrentHighwayCell(Cell):
         weight_state   (D, H, G x H)   used as `state @ weight`
         bias           (D, G x H)
 
-    Under autocast on the CPU, products are made in bfloat16, sums and the state in float32.
+    Under autocast, the loop of the CPU and the Triton kernels make products in bfloat16, sums and
+    the state in float32.
     """
 
     half_pays = True

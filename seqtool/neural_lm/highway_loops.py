@@ -287,17 +287,17 @@ class StreamsFirst(torch.autograd.Function):
     ) -> Tensor:
         """Return the outputs (T, B, H); E = D - 1 biases, the first one is in `projected`."""
         with torch.autocast(projected_TBG.device.type, enabled=False):
-            return loop_forward(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
+            return _torch_forward(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs but the mask."""
         with torch.autocast(grad_TBH.device.type, enabled=False):
-            return loop_backward(ctx, grad_TBH)
+            return _torch_backward(ctx, grad_TBH)
 
 
-def loop_forward(
+def _torch_forward(
     ctx: Any,
     projected_TBG: Tensor,
     state_BH: Tensor,
@@ -334,8 +334,8 @@ def loop_forward(
     return states_DTBH[0, 1:].clone()
 
 
-def loop_backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the gradients of the arguments of `loop_forward`, none of the mask."""
+def _torch_backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the arguments of `_torch_forward`, none of the mask."""
     gates_DTBG, states_DTBH, weight_DHG, mask_BH = ctx.saved_tensors
     depth, num_steps, batch, width = gates_DTBG.shape
     size = states_DTBH.shape[-1]

@@ -3,8 +3,9 @@
     python tests/benchmarks/bench_gpu.py [--steps 50]
 
 Depth 10, 830 units, windows of 35 tokens, 20 and 128 streams, forward and backward, TF32 products
-for both. Before, outputs and gradients of both are compared in full float32. Without a GPU that
-CUDA knows, it says so and ends. The last line is JSON.
+for all. The layer's windows are recorded from torch's operations and from the Triton kernels; it is
+said which are faster, and which a layer chooses by itself. Before, outputs and gradients are
+compared in full float32. Without a GPU that CUDA knows, it says so and ends. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -22,9 +24,12 @@ from torch.nn import functional
 from seqtool import runtime
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway import RecurrentHighwayCell
+from seqtool.neural_lm.highway_graphs import RecordedLoops, load_kernels
+from seqtool.neural_lm.highway_loops import StreamsFirst
 
 HIDDEN, DEPTH, BPTT = 830, 10, 35
 AT_LEAST = 10.0
+COLUMNS = ("torch", "triton", "naive")
 WARM_UP = 5
 # of the largest value: float32 sums in another order, over 350 micro-steps
 TOLERANCE = 1e-4
@@ -41,7 +46,8 @@ class NaiveLayer(nn.Module):
         self.transforms = nn.ParameterList(weight[:, HIDDEN:].t().clone() for weight in weights)
         self.biases = nn.ParameterList(bias.clone() for bias in cell.bias.detach())
 
-    def forward(self, inputs: Tensor, state: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, states: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        (state,) = states
         outputs = []
         for entering in inputs:
             projected = functional.linear(entering, self.weight_input)
@@ -53,7 +59,7 @@ class NaiveLayer(nn.Module):
                 h, t = torch.tanh(h), torch.sigmoid(t)
                 state = h * t + state * (1 - t)
             outputs.append(state)
-        return torch.stack(outputs)
+        return torch.stack(outputs), (state,)
 
     def gradients(self) -> dict[str, Tensor]:
         """Return the gradients as the cell lays its weights out."""
@@ -87,60 +93,80 @@ def milliseconds(step: Callable[[], object], num_steps: int) -> list[float]:
     return times
 
 
-def race(batch: int, num_steps: int, device: str) -> dict[str, Any]:
-    """Compare both layers, then time them in turn."""
+def make(loop: type[torch.autograd.Function] | None, device: str) -> RecurrentHighwayCell:
+    """Return a layer whose windows are recorded from this loop if it can be; None: it chooses."""
     torch.manual_seed(0)
     cell = RecurrentHighwayCell(HIDDEN, HIDDEN, ModelConfig(cell="rhn", depth=DEPTH)).to(device)
     for parameter in cell.parameters():
         nn.init.uniform_(parameter, -0.04, 0.04)
     cell.initialise_biases(ModelConfig(cell="rhn", transform_bias=-2.0))
-    naive = NaiveLayer(cell)
+    if loop is not None:
+        cell.recorded = RecordedLoops(cost=lambda window: float(window.loop is not loop))
+    return cell
+
+
+def race(batch: int, num_steps: int, device: str) -> dict[str, Any]:
+    """Compare all layers, then time them in turn."""
+    loops: dict[str, type[torch.autograd.Function]] = {"torch": StreamsFirst}
+    with suppress(ImportError):  # one line of the log says so
+        loops["triton"] = load_kernels()
+    torch.manual_seed(0)
     inputs = torch.randn(BPTT, batch, HIDDEN, device=device)
     gradient = torch.randn(BPTT, batch, HIDDEN, device=device)
     state = torch.zeros(batch, HIDDEN, device=device)
 
-    def ours() -> Tensor:
-        cell.zero_grad()
-        outputs, _ = cell(inputs, (state,))
+    def step(layer: nn.Module) -> Tensor:
+        layer.zero_grad()
+        outputs = layer(inputs, (state,))[0]
         outputs.backward(gradient)
         return outputs.detach()
 
-    def theirs() -> Tensor:
-        naive.zero_grad()
-        outputs: Tensor = naive(inputs, state)
-        outputs.backward(gradient)
-        return outputs.detach()
-
-    differences = {}
     torch.set_float32_matmul_precision("highest")
-    for _ in range(WARM_UP):  # the window is recorded among these
-        found = ours()
-    pairs = {"outputs": (found, theirs())}
-    pairs |= {
-        name: (cell.get_parameter(name).grad, grad) for name, grad in naive.gradients().items()
-    }
-    for name, (one, other) in pairs.items():
-        differences[name] = float((one - other).abs().max() / other.abs().max())
-        if not differences[name] <= TOLERANCE:
-            raise SystemExit(f"batch {batch}: {name} differ by {differences[name]:.1e}")
+    naive = NaiveLayer(make(None, device))
+    differences = {}
+    expected = {"outputs": step(naive), **naive.gradients()}
+    for column, loop in loops.items():
+        cell = make(loop, device)
+        for _ in range(WARM_UP):  # the window is recorded among these
+            outputs = step(cell)
+        if cell.recorded.loop is not loop:
+            continue  # one line of the log has said why
+        differences[column] = 0.0
+        for name, other in expected.items():
+            one = outputs if name == "outputs" else cell.get_parameter(name).grad
+            difference = float((one - other).abs().max() / other.abs().max())
+            if not difference <= TOLERANCE:
+                raise SystemExit(f"batch {batch}, {column}: {name} differ by {difference:.1e}")
+            differences[column] = max(differences[column], difference)
     # a window recorded before keeps the products it was recorded with
-    cell = RecurrentHighwayCell(HIDDEN, HIDDEN, ModelConfig(cell="rhn", depth=DEPTH)).to(device)
-    for parameter in cell.parameters():
-        nn.init.uniform_(parameter, -0.04, 0.04)
     runtime.prepare_device(device)
-    for step in (ours, theirs):
-        milliseconds(step, WARM_UP)
-    turns = [(milliseconds(ours, 1)[0], milliseconds(theirs, 1)[0]) for _ in range(num_steps)]
-    mine, other = (statistics.median(side) for side in zip(*turns, strict=True))
-    ratio = statistics.median(theirs / ours for ours, theirs in turns)
-    print(f"{batch:<8}{mine:>14.2f}{other:>14.2f}{ratio:>8.1f}{AT_LEAST:>10.1f}", flush=True)
+    layers: dict[str, nn.Module] = {
+        column: make(loop, device) for column, loop in loops.items() if column in differences
+    }
+    recorded = [layer.recorded for layer in layers.values()]
+    chooser = make(None, device)
+    for layer in (*layers.values(), naive, chooser):
+        milliseconds(lambda layer=layer: step(layer), WARM_UP)
+    layers["naive"] = naive
+    times: dict[str, list[float]] = {column: [] for column in layers}
+    for _ in range(num_steps):
+        for column, layer in layers.items():
+            times[column] += milliseconds(lambda layer=layer: step(layer), 1)
+    medians = {column: statistics.median(side) for column, side in times.items()}
+    faster = min(differences, key=lambda column: medians[column])
+    ratio = medians["naive"] / medians[faster]
+    chosen = {loop: column for column, loop in loops.items()}[chooser.recorded.loop]
+    columns = [f"{medians[name]:.2f}" if name in medians else "-" for name in COLUMNS]
+    print(f"{batch:<8}" + "".join(f"{column:>12}" for column in columns), end="")
+    print(f"{faster:>10}{chosen:>10}{ratio:>8.1f}{AT_LEAST:>10.1f}", flush=True)
     return {
-        "seqtool_ms": round(mine, 3),
-        "naive_ms": round(other, 3),
+        **{f"{column}_ms": round(median, 3) for column, median in medians.items()},
+        "faster": faster,
+        "chosen": chosen,
         "ratio": round(ratio, 2),
         "at_least": AT_LEAST,
-        "largest_difference": max(differences.values()),
-        "recorded": cell.recorded.num_recorded > 0,
+        "largest_difference": differences,
+        "recorded": all(loop.num_recorded > 0 for loop in recorded),
     }
 
 
@@ -151,7 +177,8 @@ def main(num_steps: int) -> None:
         return
     device = "cuda:0"
     result: dict[str, Any] = {"benchmark": "gpu"}
-    print(f"{'batch':<8}{'seqtool, ms':>14}{'naive, ms':>14}{'ratio':>8}{'at least':>10}")
+    columns = "".join(f"{name + ', ms':>12}" for name in COLUMNS)
+    print(f"{'batch':<8}{columns}{'faster':>10}{'chosen':>10}{'ratio':>8}{'at least':>10}")
     for batch in (20, 128):
         result[f"rhn, batch {batch}"] = race(batch, num_steps, device)
     print()

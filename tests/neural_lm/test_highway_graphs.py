@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,14 @@ from torch.utils._pytree import tree_leaves
 from seqtool.neural_lm import highway
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway import RecurrentHighwayCell
-from seqtool.neural_lm.highway_graphs import BEFORE_CAPTURE, MOST_SHAPES, RecordedLoops
+from seqtool.neural_lm.highway_graphs import (
+    BEFORE_CAPTURE,
+    MOST_SHAPES,
+    Loop,
+    RecordedLoops,
+    Window,
+    load_kernels,
+)
 from seqtool.neural_lm.highway_loops import StreamsFirst
 
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -38,9 +46,9 @@ class Recorder(TorchDispatchMode):
 
     def replay(self) -> None:
         for func, args, kwargs, result in self.calls:
-            for old, new in zip(
-                tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True
-            ):
+            with torch.autocast("cpu", enabled=False):  # the calls are those that it had made
+                again = func(*args, **kwargs)
+            for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
                 if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
@@ -72,12 +80,13 @@ def arguments(
     gates: int = 2,
     *,
     masked: bool = True,
+    dtype: torch.dtype = torch.float64,
 ) -> Arguments:
     def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64).requires_grad_()
+        return torch.randn(shape, dtype=dtype).requires_grad_()
 
     width = gates * size
-    mask = torch.bernoulli(torch.full((batch, size), 0.5, dtype=torch.float64)) * 2
+    mask = torch.bernoulli(torch.full((batch, size), 0.5, dtype=dtype)) * 2
     return (
         *(draw(steps, batch, width), draw(batch, size), draw(depth, size, width)),
         *(draw(depth - 1, width), mask if masked else None),
@@ -90,9 +99,8 @@ def run(function: Callable[..., Tensor], given: Arguments) -> list[Tensor]:
     for part in given[:4]:
         part.requires_grad_()
     outputs = function(*given)
-    (
-        outputs * torch.linspace(-1, 1, outputs.numel(), dtype=torch.float64).view_as(outputs)
-    ).sum().backward()
+    weights = torch.linspace(-1, 1, outputs.numel(), dtype=outputs.dtype)
+    (outputs * weights.view_as(outputs)).sum().backward()
     return [outputs.detach(), *(part.grad for part in given[:4])]
 
 
@@ -219,3 +227,123 @@ def test_the_cell_records_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         for (name, one), two in zip(cell.named_parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(one.grad, two.grad, rtol=1e-10, atol=1e-12, msg=name)
     assert captures.num_replayed == 4
+
+
+class Kernels(StreamsFirst):
+    """In place of the Triton kernels, which a CPU cannot run."""
+
+
+class WrongOutputs(StreamsFirst):
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        return 1 - StreamsFirst.forward(ctx, *given)
+
+
+class WrongGradient(StreamsFirst):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        projected, *others = StreamsFirst.backward(ctx, grad)
+        return (-projected, *others)
+
+
+class CompilationError(Exception):
+    pass
+
+
+class NotCompiled(StreamsFirst):
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        raise CompilationError("at 3:7:\n    tl.dot(")
+
+
+@pytest.mark.parametrize("faster", [StreamsFirst, Kernels])
+def test_the_faster_loop_runs_all_windows(faster: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(4)
+    seen = []
+
+    def cost(window: Window) -> float:
+        window.replay()
+        seen.append(window.loop)
+        return 1.0 if window.loop is faster else 2.0
+
+    captures = Captures()
+    loops = RecordedLoops(captures, lambda: Kernels, cost)
+    with torch.no_grad():
+        loops(*arguments(dtype=torch.float32))
+    assert loops.loop is None
+    for steps in (4, 4, 3, 3, 3, 4):
+        given = arguments(steps, dtype=torch.float32)
+        assert_same(run(loops, given), run(StreamsFirst.apply, given))
+    assert loops.loop is faster
+    assert seen == [StreamsFirst, Kernels]
+    # both at first, then the better one again for the other shape, when it came a third time
+    assert captures.num_captured == 6
+    assert loops.num_recorded == 2
+    # comparing: 2 of each; measuring: 2 of each; 4 windows of those above
+    assert captures.num_replayed == 8 + 8
+    applied = []
+    monkeypatch.setattr(faster, "apply", lambda *given: applied.append(given) or given[0])
+    loops(*arguments(5, dtype=torch.float32))
+    assert len(applied) == 1
+
+
+@pytest.mark.parametrize(
+    ("loop", "reason"),
+    [
+        (NotCompiled, "CompilationError: at 3:7:"),
+        (WrongOutputs, "RuntimeError: their results are not those of the plain loop"),
+        (WrongGradient, "RuntimeError: their results are not those of the plain loop"),
+    ],
+)
+def test_kernels_that_fail_are_told_once(
+    loop: Loop, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(5)
+    captures = Captures()
+    loops = RecordedLoops(captures, lambda: loop, lambda window: window.loop is StreamsFirst)
+    for _ in range(3):
+        given = arguments(dtype=torch.float32)
+        assert_same(run(loops, given), run(StreamsFirst.apply, given))
+    assert loops.loop is StreamsFirst
+    assert loops.num_recorded == 1
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == f"rhn: windows run without the Triton kernels: {reason}"
+
+
+def test_without_triton_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(6)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.delitem(sys.modules, "seqtool.neural_lm.highway_kernels", raising=False)
+    captures = Captures()
+    loops = RecordedLoops(captures, load_kernels)
+    for _ in range(BEFORE_CAPTURE + 2):
+        given = arguments(dtype=torch.float32)
+        assert_same(run(loops, given), run(StreamsFirst.apply, given))
+    assert captures.num_replayed == 4
+    (record,) = caplog.records
+    line = "rhn: windows run without the Triton kernels: ModuleNotFoundError: "
+    assert record.getMessage().startswith(line)
+
+
+def test_kernels_are_for_float32(caplog: pytest.LogCaptureFixture) -> None:
+    loops = RecordedLoops(Captures(), lambda: NotCompiled)
+    run(loops, arguments(dtype=torch.float64))
+    assert loops.loop is StreamsFirst
+    assert caplog.records == []
+
+
+def test_a_window_is_recorded_as_it_runs_under_autocast() -> None:
+    """The loop of torch leaves autocast, recorded or not; each setting has its own windows."""
+    torch.manual_seed(7)
+    loops = RecordedLoops(Captures(), None)
+    for _ in range(BEFORE_CAPTURE + 2):
+        given = arguments(dtype=torch.float32)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert_same(run(loops, given), run(StreamsFirst.apply, given))
+    assert loops.num_recorded == 1
+    for _ in range(BEFORE_CAPTURE + 1):
+        run(loops, arguments(dtype=torch.float32))
+    assert loops.num_recorded == 2
