@@ -23,10 +23,12 @@ from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import train_lm
 from seqtool.parsing.config import ParserConfig
-from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, resolve
+from seqtool.parsing.models import Parser
+from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.spaces import rebuild
 from seqtool.parsing.tagging.config import TaggerConfig
+from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.tagging.train import train_tagger
 
 Run = Callable[..., Any]
@@ -51,6 +53,8 @@ TINY = {
         "training": {"epochs": 4, "learning_rate": 0.02, "precision": "float32"},
     },
     "folds": 2,
+    "taggers": 2,
+    "parsers": 2,
 }  # fmt: skip
 
 
@@ -90,8 +94,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert [part.partition(" ")[0] for part in parts] == [
         "segmenter",
         "tagger",
+        "tagger-2",
         "taggers",
         "parser",
+        "parser-2",
     ]
     assert trained.scores["dev_words"] == 100.0
     assert trained.scores["dev_upos"] == 100.0
@@ -103,7 +109,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def ask(step: int) -> bool:
         """Stop somewhere in every part."""
         asked.append(step)
-        return len(asked) % 15 == 0
+        return len(asked) % 25 == 0
 
     for attempt in range(20):
         begin = (
@@ -117,13 +123,50 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_resumed_run_ends_the_same(models: Path) -> None:
-    for part in PARTS:
+    for part in (*PARTS, "tagger-2", "parser-2"):
         before, after = (
             load_file(models / name / part / "weights.safetensors") for name in ("whole", "resumed")
         )
         assert before.keys() == after.keys()
         assert all((before[name] == after[name]).all() for name in before), part
     assert not (models / "resumed" / "jackknife").exists()
+
+
+def test_members_differ_and_work_together(models: Path) -> None:
+    whole = models / "whole"
+    pipeline = checkpoint.load(whole)
+    sentences = [list(read_conllu(models / "dev.conllu")) for _ in range(2)]
+    for part, kind in (("tagger", Tagger), ("parser", Parser)):
+        first, second = (checkpoint.load(whole / folder) for folder in folders(part, 2))
+        assert isinstance(first, kind)
+        assert isinstance(second, kind)
+        assert (first.config.training.seed, second.config.training.seed) == (1, 2)
+        name = {"tagger": "values.weight", "parser": "output.weight"}[part]
+        assert (first.weights[name] != second.weights[name]).any()
+        if part == "tagger":
+            first.joined([second]).tag(sentences[0], retag=True)
+            pipeline.tagger.tag(sentences[1], retag=True)
+        else:
+            first.joined([second]).parse(sentences[0])
+            pipeline.parser.parse(sentences[1])
+        assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
+
+
+def test_a_member_of_another_treebank_is_refused(
+    models: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    shutil.copytree(models / "whole", tmp_path / "model")
+    lines = (models / "train.conllu").read_text().replace("VERB", "AUX")
+    (tmp_path / "other.conllu").write_text(lines)
+    settings = from_dict(TaggerConfig, TINY["tagger"])
+    train_tagger(tmp_path / "other.conllu", tmp_path / "model" / "tagger-2", settings, force=True)
+    result = seqtool("parse", models / "dev.conllu", "-m", tmp_path / "model")
+    assert result.code == 1
+    assert result.stderr.splitlines() == [
+        f"error: {tmp_path / 'model'}: taggers of different treebanks or settings cannot tag "
+        "together",
+        "hint: train them on the same files, with settings that differ in the seed only",
+    ]
 
 
 def test_a_text_is_parsed(
