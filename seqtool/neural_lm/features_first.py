@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqtool.neural_lm import highway_updates
-from seqtool.neural_lm.products import one_blas_thread, product
+from seqtool.neural_lm.products import multiplies_pairs, one_blas_thread, product
 from seqtool.neural_lm.workspace import Array, Workspace
 
 
@@ -176,20 +176,28 @@ class _Recurrent:
     """
 
     def __init__(self, weights_DMK: Tensor, batch: int) -> None:
-        _, rows, inner = weights_DMK.shape
-        self._factors_KB = weights_DMK.new_empty(inner, batch)
-        self._product_MB = weights_DMK.new_empty(rows, batch)
-        self.factors_KB, self._product = _numbers(self._factors_KB), _numbers(self._product_MB)
-        self._is_half = weights_DMK.dtype == torch.bfloat16
-        self._weights = weights_DMK.unbind(0)
-        self._arrays = [] if self._is_half else list(weights_DMK.numpy())
+        depth, rows, inner = weights_DMK.shape
+        factors_KB = weights_DMK.new_empty(inner, batch)
+        product_MB = weights_DMK.new_empty(rows, batch)
+        self.factors_KB, self._product = _numbers(factors_KB), _numbers(product_MB)
+        if weights_DMK.dtype != torch.bfloat16:
+            arrays = list(weights_DMK.numpy())
+            self._make = lambda level: np.matmul(arrays[level], self.factors_KB, out=self._product)
+        elif multiplies_pairs():
+            from seqtool.neural_lm import pair_products
+
+            pairs_DMP = pair_products.pairs(weights_DMK)
+            self._product = np.empty((rows, batch), np.float32)
+            self._make = lambda level: pair_products.multiply(
+                pairs_DMP[level], self.factors_KB, self._product
+            )
+        else:
+            weights = weights_DMK.unbind(0)
+            self._make = lambda level: torch.mm(weights[level], factors_KB, out=product_MB)
 
     def __call__(self, depth: int) -> Array:
         """Return the product with a depth's weights, valid until the next one."""
-        if self._is_half:
-            torch.mm(self._weights[depth], self._factors_KB, out=self._product_MB)
-        else:
-            np.matmul(self._arrays[depth], self.factors_KB, out=self._product)
+        self._make(depth)
         return self._product
 
 

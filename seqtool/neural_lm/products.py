@@ -41,6 +41,19 @@ def numpy_is_fast() -> bool:
 
 
 @cache
+def multiplies_pairs() -> bool:
+    """Return whether small products of bfloat16 are best made by `pair_products.py`.
+
+    The processor must have the instruction that multiplies pairs, and Numba must be allowed to use
+    it; where it has units for whole matrices (AMX), torch's library uses those.
+    """
+    from numba.core.registry import cpu_target
+
+    *_, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+avx512bf16" in features and "+amx-bf16" not in features
+
+
+@cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
