@@ -3,14 +3,15 @@
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
 depth, G gates (G x H rows), N = T x B.
 
-The products and the tanh are NumPy's, several times as fast as torch's, or in bfloat16 torch's; what
-is elementwise is compiled (`highway_updates.py`). The state is held features first, (H, B): the
-products `weight @ state` of so few columns are faster than `state @ weight`.
-Imports Numba, so on use only.
+The tanh and the products of float32 are NumPy's, several times as fast as torch's; products of
+bfloat16 are compiled (`pair_products.py`) or torch's, and what else is elementwise is compiled
+(`highway_updates.py`). The state is held features first, (H, B): products `weight @ state` of so
+few columns are faster than `state @ weight`. Imports Numba, so on use only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,15 +93,14 @@ def _forward(
     recurrent = _Recurrent(weights_DGH, batch)
     entering, biases_DG = _numbers(entering_DHTB), bias_DG.numpy()
     mask_HB = _mask(mask_BH, (size, batch), dtype)
-    sums_GB, last_HB = (np.empty((rows, batch), gates_DTGB.dtype) for rows in (width, size))
-    last_HB[:] = state_BH.detach().numpy().T
+    last_HB = state_BH.detach().numpy().T.copy()
     for step in range(num_steps):
         at = step % kept
         states_DTHB[0, at] = last_HB
         for level in range(depth):
             highway_updates.enter(states_DTHB, mask_HB, level, at, recurrent.factors_KB, entering)
-            product_GB = recurrent(level)
-            highway_updates.add(product_GB, projected_GTB, biases_DG, level, step, sums_GB)
+            sums_GB = recurrent(level)
+            highway_updates.add(sums_GB, projected_GTB, biases_DG, level, step)
             np.tanh(sums_GB, out=sums_GB)
             highway_updates.update(sums_GB, gates_DTGB, states_DTHB, last_HB, level, at)
         outputs_THB[step] = last_HB
@@ -176,29 +176,31 @@ class _Recurrent:
     """
 
     def __init__(self, weights_DMK: Tensor, batch: int) -> None:
-        depth, rows, inner = weights_DMK.shape
+        _, rows, inner = weights_DMK.shape
+        is_half = weights_DMK.dtype == torch.bfloat16
         factors_KB = weights_DMK.new_empty(inner, batch)
-        product_MB = weights_DMK.new_empty(rows, batch)
-        self.factors_KB, self._product = _numbers(factors_KB), _numbers(product_MB)
-        if weights_DMK.dtype != torch.bfloat16:
+        product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_half else factors_KB.dtype)
+        factors, product = _numbers(factors_KB), product_MB.numpy()
+        self._make: Callable[[int], object]
+        if not is_half:
             arrays = list(weights_DMK.numpy())
-            self._make = lambda level: np.matmul(arrays[level], self.factors_KB, out=self._product)
+            self._make = lambda level: np.matmul(arrays[level], factors, out=product)
         elif multiplies_pairs():
-            from seqtool.neural_lm import pair_products
+            from seqtool.neural_lm.pair_products import multiply, pairs
 
-            pairs_DMP = pair_products.pairs(weights_DMK)
-            self._product = np.empty((rows, batch), np.float32)
-            self._make = lambda level: pair_products.multiply(
-                pairs_DMP[level], self.factors_KB, self._product
-            )
+            parts = list(pairs(weights_DMK))
+            self._make = lambda level: multiply(parts[level], factors, product)
         else:
-            weights = weights_DMK.unbind(0)
-            self._make = lambda level: torch.mm(weights[level], factors_KB, out=product_MB)
+            weights, rounded_MB = weights_DMK.unbind(0), weights_DMK.new_empty(rows, batch)
+            self._make = lambda level: product_MB.copy_(
+                torch.mm(weights[level], factors_KB, out=rounded_MB)
+            )
+        self.factors_KB, self._product_MB = factors, product
 
-    def __call__(self, depth: int) -> Array:
-        """Return the product with a depth's weights, valid until the next one."""
-        self._make(depth)
-        return self._product
+    def __call__(self, level: int) -> Array:
+        """Return the product with the weights of a depth, valid until the next one is made."""
+        self._make(level)
+        return self._product_MB
 
 
 def _write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> None:

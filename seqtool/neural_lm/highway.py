@@ -1,4 +1,4 @@
-"""The recurrent highway cell (its loops over time are in `features_first.py` and `highway_loops.py`).
+"""The recurrent highway cell; its loops over time: `features_first.py` and `highway_loops.py`.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
 depth, G gates (G x H columns).

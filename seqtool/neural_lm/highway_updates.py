@@ -1,9 +1,9 @@
 """The elementwise part of the recurrent highway's micro-steps, as compiled loops.
 
-Dimensions in names as in `features_first.py`. Factors of products are of the state's type, or bfloat16,
-which NumPy does not have: then they and what comes of them are its bits, in uint16. Each array is
-gone through once: what is computed is also summed, rounded and laid out for the products.
-Imports Numba, so on use only.
+Dimensions in names as in `features_first.py`. Factors of products are of the state's type, or of
+bfloat16, which NumPy does not have: they are its bits then, in uint16. What is computed is summed,
+rounded and laid out for all products in the same pass; short loops over flat arrays are what the
+compiler makes vectors of. Imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -17,31 +17,17 @@ from numba.extending import overload
 from seqtool.compiled import compiled
 
 _int = types.int64
+_NUMBERS = (types.float32, types.float64)
 # types of the states, and of the factors of products
-_TYPES = (
+_FACTORS = (
     (types.float32, types.float32),
     (types.float32, types.uint16),
     (types.float64, types.float64),
 )
 
 
-def _widened(number):  # type: ignore[no-untyped-def]
-    """Return a number of a product as one that is computed with."""
-
-
-@overload(_widened)
-def _widened_number(number):  # type: ignore[no-untyped-def]
-    def same(number):  # type: ignore[no-untyped-def]
-        return number
-
-    def of_bits(number):  # type: ignore[no-untyped-def]
-        return np.uint32(np.uint32(number) << np.uint32(16)).view(np.float32)
-
-    return of_bits if number == types.uint16 else same
-
-
-def _factor(value, factors):  # type: ignore[no-untyped-def]
-    """Return a value as it is stored among factors: bfloat16 is rounded to nearest, ties to even."""
+def _factor(value: Any, factors: Any) -> Any:
+    """Return a value as it is stored among factors; to bfloat16, ties are rounded to even."""
 
 
 @overload(_factor)
@@ -58,13 +44,9 @@ def _factor_number(value, factors):  # type: ignore[no-untyped-def]
     return bits if factors.dtype == types.uint16 else same
 
 
-def _signatures(make: Any) -> list[Any]:
-    return [make(number, factor) for number, factor in _TYPES]
-
-
 @compiled(
-    _signatures(
-        lambda number, factor: types.void(
+    [
+        types.void(
             number[:, :, :, ::1],
             number[:, ::1],
             _int,
@@ -72,7 +54,8 @@ def _signatures(make: Any) -> list[Any]:
             factor[:, ::1],
             factor[:, :, :, ::1],
         )
-    )
+        for number, factor in _FACTORS
+    ]
 )
 def enter(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: ignore[no-untyped-def]
     """Write what enters a micro-step, masked, for its product and for that of the gradient."""
@@ -85,28 +68,21 @@ def enter(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: 
 
 
 @compiled(
-    _signatures(
-        lambda number, factor: types.void(
-            factor[:, ::1],
-            number[:, :, ::1],
-            number[:, ::1],
-            _int,
-            _int,
-            number[:, ::1],
-        )
-    )
+    [
+        types.void(number[:, ::1], number[:, :, ::1], number[:, ::1], _int, _int)
+        for number in _NUMBERS
+    ]
 )
-def add(product_GB, projected_GTB, bias_DG, level, step, sums_GB):  # type: ignore[no-untyped-def]
-    """Write pre-activations: the product, and what the input or the bias adds."""
+def add(product_GB, projected_GTB, bias_DG, level, step):  # type: ignore[no-untyped-def]
+    """Add to a product what the input or the bias does, which makes it the pre-activations."""
     for row in range(product_GB.shape[0]):
         if level == 0:
             for stream in range(product_GB.shape[1]):
-                number = _widened(product_GB[row, stream])
-                sums_GB[row, stream] = number + projected_GTB[row, step, stream]
+                product_GB[row, stream] += projected_GTB[row, step, stream]
         else:
             bias = bias_DG[level, row]
             for stream in range(product_GB.shape[1]):
-                sums_GB[row, stream] = _widened(product_GB[row, stream]) + bias
+                product_GB[row, stream] += bias
 
 
 @compiled(
@@ -119,23 +95,22 @@ def add(product_GB, projected_GTB, bias_DG, level, step, sums_GB):  # type: igno
             _int,
             _int,
         )
-        for number in (types.float32, types.float64)
+        for number in _NUMBERS
     ]
 )
 def update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ignore[no-untyped-def]
     """Write the gates, of what came out of the tanh, and the next state; the last one is apart."""
     depth, _, size, batch = states_DTHB.shape
+    bounded = bounded_GB.reshape(-1)
     gates, source = gates_DTGB[level, at].reshape(-1), states_DTHB[level, at].reshape(-1)
     target = (states_DTHB[level + 1, at] if level + 1 < depth else last_HB).reshape(-1)
-    length = size * batch
+    length, half = size * batch, bounded_GB.dtype.type(0.5)
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
-    half = bounded_GB.dtype.type(0.5)
-    bounded, squashed = bounded_GB.reshape(-1), gates[length:]
     for index in range(length):
         candidate[index] = bounded[index]
-    halves = bounded[length:]
-    for index in range(len(squashed)):
-        squashed[index] = half * halves[index] + half
+    sigmoids, halved = gates[length:], bounded[length:]
+    for index in range(len(sigmoids)):
+        sigmoids[index] = half * halved[index] + half
     if len(carry) == 0:
         for index in range(length):  # s + (h - s) t
             change = (candidate[index] - source[index]) * opened[index]
@@ -146,8 +121,8 @@ def update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ig
 
 
 @compiled(
-    _signatures(
-        lambda number, factor: types.void(
+    [
+        types.void(
             number[:, :, :, ::1],
             number[:, :, :, ::1],
             number[:, ::1],
@@ -157,7 +132,8 @@ def update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ig
             factor[:, ::1],
             factor[:, :, :, ::1],
         )
-    )
+        for number, factor in _FACTORS
+    ]
 )
 def differentiate(  # type: ignore[no-untyped-def]
     gates_DTGB, states_DTHB, running_HB, level, at, summed_DGB, factors_GB, history_DGTB
@@ -200,14 +176,9 @@ def differentiate(  # type: ignore[no-untyped-def]
             history_DGTB[level, row, at, stream] = factors_GB[row, stream]
 
 
-@compiled(
-    _signatures(
-        lambda number, factor: types.void(factor[:, ::1], number[:, ::1], number[:, ::1])
-    )
-)
+@compiled([types.void(number[:, ::1], number[:, ::1], number[:, ::1]) for number in _NUMBERS])
 def join(product_HB, mask_HB, running_HB):  # type: ignore[no-untyped-def]
     """Add what came through a product, and its mask, to the gradient of the state."""
-    for unit in range(running_HB.shape[0]):
-        for stream in range(running_HB.shape[1]):
-            through = _widened(product_HB[unit, stream]) * mask_HB[unit, stream]
-            running_HB[unit, stream] += through
+    product, mask, running = product_HB.reshape(-1), mask_HB.reshape(-1), running_HB.reshape(-1)
+    for index in range(len(running)):
+        running[index] += product[index] * mask[index]
