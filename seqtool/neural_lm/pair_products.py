@@ -95,8 +95,9 @@ def _tile(typing_context, weights, row, pairs, column, width, num_pairs, out, pl
 def pairs(weights_DMK: Tensor) -> Pairs:
     """Return left factors of bfloat16 as `multiply` reads them, [D, M or more, P]."""
     _, rows, inner = weights_DMK.shape
-    padded = functional.pad(weights_DMK, (0, inner % 2, 0, -rows % ROWS)).contiguous()
-    return padded.view(torch.uint16).numpy().view(np.uint32)
+    padding = 0, inner % 2, 0, -rows % ROWS
+    padded = functional.pad(weights_DMK, padding) if any(padding) else weights_DMK
+    return padded.contiguous().view(torch.uint16).numpy().view(np.uint32)
 
 
 @compiled(types.void(types.uint32[:, ::1], types.uint16[:, ::1], types.float32[:, ::1]))

@@ -8,7 +8,8 @@ NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in
       512 x 256 x 32            106      214                316
        20 x 256 x 512            85      127                228
 
-So NumPy makes those of float32 and float64 wherever it was built with a fast library. Nothing is
+So NumPy makes those of float32 and float64 wherever it was built with a fast library; small ones of
+bfloat16 in a recurrent highway are compiled where that is faster (`pair_products.py`). Nothing is
 timed: a run that is resumed on the same machine, with the same threads, ends with the same bits.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
