@@ -1,4 +1,4 @@
-"""The recurrent highway cell (its loops over time are in `highway_loops.py`).
+"""The recurrent highway cell; its loops over time: `features_first.py` and `highway_loops.py`.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
 depth, G gates (G x H columns).
@@ -13,7 +13,7 @@ from torch.nn import functional
 from seqtool.neural_lm.cells import Cell, State
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway_graphs import RecordedLoops
-from seqtool.neural_lm.highway_loops import FeaturesFirst, StreamsFirst
+from seqtool.neural_lm.highway_loops import StreamsFirst
 from seqtool.neural_lm.products import numpy_is_fast
 from seqtool.neural_lm.workspace import Workspace
 
@@ -68,6 +68,8 @@ class RecurrentHighwayCell(Cell):
             return outputs_TBH, (outputs_TBH[-1],)
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
         if is_fast and len(inputs_TBI) >= FEWEST_STEPS:
+            from seqtool.neural_lm.features_first import FeaturesFirst
+
             outputs_TBH = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
                 inputs_TBI.to(state_BH.dtype),
                 state_BH,

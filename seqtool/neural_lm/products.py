@@ -8,7 +8,8 @@ NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in
       512 x 256 x 32            106      214                316
        20 x 256 x 512            85      127                228
 
-So NumPy makes those of float32 and float64 wherever it was built with a fast library. Nothing is
+So NumPy makes those of float32 and float64 wherever it was built with a fast library; small ones of
+bfloat16 in a recurrent highway are compiled where that is faster (`pair_products.py`). Nothing is
 timed: a run that is resumed on the same machine, with the same threads, ends with the same bits.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
@@ -38,6 +39,19 @@ def numpy_is_fast() -> bool:
     build = np.show_config(mode="dicts")
     name = str(build["Build Dependencies"]["blas"].get("name", "")).lower()
     return any(fast in name for fast in ("openblas", "mkl", "accelerate"))
+
+
+@cache
+def multiplies_pairs() -> bool:
+    """Return whether small products of bfloat16 are best made by `pair_products.py`.
+
+    The processor must have the instruction that multiplies pairs, and Numba must be allowed to use
+    it; where it has units for whole matrices (AMX), torch's library uses those.
+    """
+    from numba.core.registry import cpu_target
+
+    *_, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+avx512bf16" in features and "+amx-bf16" not in features
 
 
 @cache

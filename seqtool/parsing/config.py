@@ -221,7 +221,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 # the same classifier, which an encoder reads for
 PRESETS["accurate"] = {
     "model": {"encoder": "bilstm"},
-    "training": {**PRESETS["fast"]["training"], "epochs": 10},
+    "training": {**PRESETS["fast"]["training"], "epochs": 13},
 }
 
 

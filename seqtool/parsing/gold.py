@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL, FORM, Sentence
+from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
 from seqtool.errors import DataError
 from seqtool.parsing.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.features import (
@@ -36,6 +36,8 @@ PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
+# attribute of MISC: the treebank's own tags of a word whose columns have predicted ones
+RIGHT_TAGS = "RightTags"
 DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 
 Tree = tuple[list[int], list[str]]
@@ -78,6 +80,8 @@ class TrainingData:
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
         word_states: the language model that reads the sentences, if given.
+        right_tags: numbers of the treebank's own tags, if column MISC tells them, as a token array;
+            -1 in the rows of NONE and ROOT.
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
     """
@@ -92,8 +96,27 @@ class TrainingData:
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
     word_states: WordStates | None = None
+    right_tags: Ints | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
+
+    @property
+    def num_right_tags(self) -> int:
+        """How many different ones there are."""
+        return 0 if self.right_tags is None else 1 + int(self.right_tags.max())
+
+
+def tell_right_tags(sentence: Sentence, right: Sentence) -> None:
+    """Write the tags of the same sentence of the treebank into column MISC."""
+    for row, own in zip(sentence.rows, right.rows, strict=True):
+        tags = "~".join(own[UPOS : FEATS + 1]).replace("|", "+")
+        others = [] if row[MISC] == "_" else [row[MISC]]
+        row[MISC] = "|".join([*others, f"{RIGHT_TAGS}={tags}"])
+
+
+def _right_tags(row: Sequence[str]) -> str:
+    """What `tell_right_tags` wrote, or nothing."""
+    return row[MISC].partition(f"{RIGHT_TAGS}=")[2].partition("|")[0]
 
 
 class _Reader:
@@ -124,9 +147,12 @@ class _Reader:
             first = ROOT_TYPE + 1
             into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
             into.trees.append((sentence.heads(), sentence.column(DEPREL)))
+            right = list(map(_right_tags, sentence.rows))
+            into.right_tags += ["", *right]
             if self.keep_forms:
                 into.forms.append(sentence.column(FORM))
-            self.digest.update(repr((keys, into.trees[-1])).encode())
+            told = (right,) if any(right) else ()
+            self.digest.update(repr((keys, into.trees[-1], *told)).encode())
 
 
 @dataclass
@@ -137,6 +163,7 @@ class Part:
     tokens: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
     forms: list[list[str]] = field(default_factory=list)
+    right_tags: list[str] = field(default_factory=lambda: [""])
 
     def gold(self, word_states: WordStates | None) -> GoldTrees:
         """What was read, as arrays."""
@@ -147,6 +174,13 @@ class Part:
             None if word_states is None else word_states.of(self.forms),
         )
         return GoldTrees(arrays, self.trees)
+
+    def right_tag_ids(self) -> Ints | None:
+        """Numbers of the right tags of tokens, -1 where none are told; None if they nowhere are."""
+        ids = {tags: number for number, tags in enumerate(sorted({*self.right_tags} - {""}))}
+        return (
+            np.asarray([ids.get(tags, -1) for tags in self.right_tags], np.int32) if ids else None
+        )
 
 
 def prepare_data(
@@ -227,7 +261,7 @@ def prepare_data(
         summary |= word_states.about
     return TrainingData(
         config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
-        summary, skipped,
+        train.right_tag_ids(), summary, skipped,
     )  # fmt: skip
 
 

@@ -84,6 +84,7 @@ class ParserNetwork(nn.Module):
         num_transitions: what is scored.
         state_size: P; 0 without a language model.
         choose_heads: with `head_choice`, whose weights are no part of the model.
+        num_right_tags: that `head_choice` is told of.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class ParserNetwork(nn.Module):
         state_size: int = 0,
         *,
         choose_heads: bool = False,
+        num_right_tags: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
@@ -123,7 +125,7 @@ class ParserNetwork(nn.Module):
             width = len(config.contexts) * config.context_units
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
             if choose_heads:
-                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels)
+                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_right_tags)
         self.output = nn.Linear(config.hidden_size, num_transitions)
         for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
             nn.init.normal_(embedding.weight, std=std)

@@ -68,6 +68,7 @@ class ParserTask:
             labels.num_transitions,
             0 if data.word_states is None else data.word_states.size,
             choose_heads=config.learning.head_weight > 0,
+            num_right_tags=data.num_right_tags,
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(types.lexical)
@@ -251,7 +252,10 @@ class ParserTask:
             torch.from_numpy(array).long().to(self._device)
             for array in (lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T])
         )
-        loss: Tensor = self.module.head_choice(states_TE, sizes_B, heads_T, labels_T)
+        tags_T = None
+        if self._data.right_tags is not None:
+            tags_T = torch.from_numpy(self._data.right_tags[inside_T]).long().to(self._device)
+        loss: Tensor = self.module.head_choice(states_TE, sizes_B, heads_T, labels_T, tags_T)
         return loss
 
     def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:

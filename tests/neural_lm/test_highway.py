@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.neural_lm import highway
+from seqtool.neural_lm import features_first, highway, highway_updates
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway import RecurrentHighwayCell
+from seqtool.neural_lm.products import multiplies_pairs
 
 # (T, B, I, H): one stream, odd sizes, columns beyond one register
 SIZES = [(4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (6, 37, 16, 17)]
@@ -88,7 +90,17 @@ def test_both_loops_agree(carry: str, masked: bool, torch_loop: Callable[[], Non
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("carry", ["coupled", "separate"])
 @pytest.mark.parametrize("sizes", SIZES[1:], ids=lambda sizes: "x".join(map(str, sizes)))
-def test_bfloat16_rounds_products_only(sizes: tuple[int, ...], carry: str, masked: bool) -> None:
+@pytest.mark.parametrize("pairs", [False, True], ids=["torch", "pairs"])
+def test_bfloat16_rounds_products_only(
+    sizes: tuple[int, ...],
+    carry: str,
+    masked: bool,
+    pairs: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if pairs and not multiplies_pairs():
+        pytest.skip("the processor has no instruction that multiplies pairs of bfloat16")
+    monkeypatch.setattr(features_first, "multiplies_pairs", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)
@@ -111,6 +123,29 @@ def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
     exact, half = (run(cell, sizes, masked=False, half=half) for half in (False, True))
     assert torch.equal(exact[0], half[0])
     assert torch.equal(exact[1], half[1])
+
+
+def test_factors_are_rounded_as_torch_does() -> None:
+    generator = np.random.default_rng(1)
+    patterns = generator.integers(0, 2**32, 4096, dtype=np.uint32)
+    patterns[::2] = patterns[::2] & 0xFFFF0000 | 0x8000  # ties
+    special = [0, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF]
+    patterns[: len(special)] = special
+    states = patterns.view(np.float32).reshape(1, 1, 64, 64)
+    factors = np.empty((64, 64), np.uint16)
+    kept = np.empty((1, 64, 1, 64), np.uint16)
+    highway_updates.enter(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    expected = torch.from_numpy(states[0, 0]).bfloat16()
+    found = torch.from_numpy(factors).view(torch.bfloat16)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert np.array_equal(kept[0, :, 0], factors)
+
+
+def test_the_state_before_is_left_as_it_is() -> None:
+    sizes = (5, 1, 3, 4)  # of one stream, whose states features first are the same memory
+    cell, state = make(sizes, 2, "coupled"), torch.full((1, 4), 0.5)
+    cell(torch.randn(5, 1, 3, generator=torch.Generator().manual_seed(1)), (state,))
+    assert torch.equal(state, torch.full((1, 4), 0.5))
 
 
 def test_graphs_that_live_together_do_not_share_memory() -> None:

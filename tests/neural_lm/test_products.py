@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from seqtool.neural_lm import products
-from seqtool.neural_lm.products import one_blas_thread, product
+from seqtool.neural_lm.products import multiplies_pairs, one_blas_thread, product
 from seqtool.neural_lm.workspace import Workspace
 
 
@@ -43,6 +43,29 @@ def test_parts_make_the_whole(shape: tuple[int, int, int], dtype: torch.dtype) -
         with one_blas_thread():
             assert product(left.to(dtype), factor, out) is out
         assert torch.equal(out, expected)
+
+
+@pytest.mark.skipif(not multiplies_pairs(), reason="the processor has no such instruction")
+@pytest.mark.parametrize("columns", [1, 20, 32, 69])
+@pytest.mark.parametrize("inner", [1, 6, 257])
+@pytest.mark.parametrize("rows", [1, 16, 21])
+def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
+    from seqtool.neural_lm import pair_products
+
+    generator = torch.Generator().manual_seed(rows)
+    left, right = (
+        torch.randn(shape, generator=generator).bfloat16()
+        for shape in ((2, rows, inner), (inner, columns))
+    )
+    out = np.full((rows, columns), np.nan, np.float32)
+    bits = right.view(torch.uint16).numpy()
+    for depth, weights in enumerate(pair_products.pairs(left)):
+        pair_products.multiply(weights, bits, out)
+        expected = left[depth].double() @ right.double()
+        sizes = left[depth].double().abs() @ right.double().abs()
+        error = (torch.from_numpy(out).double() - expected).abs()
+        # products are exact, and each of the sums is rounded by 2^-24 of itself or less
+        assert (error <= inner * 2.0**-24 * sizes).all()
 
 
 def test_the_number_of_blas_threads_is_given_back() -> None:

@@ -34,6 +34,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "rhn, tied": {"cell": "rhn", "depth": 3, "tied": True, "layers": 2, "connection": "highway"},
     "rhn, sparse": {"cell": "rhn", "depth": 2, "carry": "separate"},
     "window": {"cell": "window", "connection": "dense", "layers": 2},
+    # clusters of some letters, of one, and of <unk>, which no process ever sees
+    "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6, 7]}},
+    "adaptive, tied": {"output": {"layer": "adaptive", "cutoffs": [2, 4]}, "tied": True},
+    "mixture": {"output": {"layer": "mixture", "mixtures": 3}},
 }
 
 
@@ -231,7 +235,7 @@ def test_another_number_of_processes_is_refused(tmp_path: Path, corpus: Prepared
 def test_what_fails_in_one_process_ends_all(
     tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch that cannot be shared, a text that one does not find, a loss that is no number."""
+    """What cannot be shared, a text that one does not find, a loss that is no number."""
 
     def failure(rank: int, settings: NeuralLMConfig, path: Path | PreparedCorpus) -> str:
         with pytest.raises(SeqtoolError) as caught:
@@ -243,6 +247,7 @@ def test_what_fails_in_one_process_ends_all(
         uneven = from_dict(NeuralLMConfig, {"data": {"batch_size": 3}})
         told = [
             failure(rank, uneven, corpus),
+            failure(rank, config({"output": {"layer": "maxent"}}), corpus),
             failure(rank, of("lstm"), tmp_path / "none.txt" if rank == 0 else corpus),
         ]
         assert rank > 0 or not (tmp_path / "failed").exists()
@@ -257,6 +262,7 @@ def test_what_fails_in_one_process_ends_all(
 
     told = [
         f"{ConfigError.__name__}: batch_size is 3, which 2 processes cannot share evenly",
+        f"{ConfigError.__name__}: several processes cannot share a hash table of n-grams",
         "DataError: no such file or directory",
         f"{TrainingError.__name__}: the loss is not a number at step 4 (epoch 1)",
     ]

@@ -63,6 +63,7 @@ def preset(name: str) -> dict[str, Any]:
         "segmenter": {section: dict(values) for section, values in segmenters.DEFAULTS.items()},
         "tagger": taggers.preset("fast" if name == "fast" else "accurate"),
         "parser": parsers.preset(name),
+        **({"taggers": 2, "parsers": 2} if name == "accurate" else {}),
     }
 
 

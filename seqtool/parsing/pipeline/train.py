@@ -3,7 +3,7 @@
 segmenter/              trained on the treebank; others of other seeds in segmenter-2/ and so on
 tagger/                 likewise; tagger-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
-treebank/train.conllu   the treebank with the tags that those gave it
+treebank/train.conllu   the treebank with the tags that those gave it; its own are in MISC
 treebank/dev.conllu     the validation part with those of the taggers together
 parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
 """
@@ -27,6 +27,7 @@ from seqtool.corpora.sentence import Sentence
 from seqtool.errors import Interrupted
 from seqtool.parsing.config import check_encoder
 from seqtool.parsing.evaluate import evaluate_parser
+from seqtool.parsing.gold import tell_right_tags
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
 from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
 from seqtool.parsing.runs import RunRecord, open_record
@@ -250,8 +251,9 @@ class _Stages:
         """Write the treebank with tags of taggers that did not see them."""
         self.on_part("taggers of parts of the treebank, for the parser to learn from")
         chosen = runtime.choose_device(self.device)
+        sentences = self.sentences(self.record.train)
         tagged = jackknifed(
-            self.sentences(self.record.train),
+            sentences,
             self.output / JACKKNIFE,
             fold_config(seed=self.config.tagger.training.seed),
             folds=self.config.folds,
@@ -259,6 +261,8 @@ class _Stages:
             lm=lm,
             **self.shared,
         )
+        for sentence, right in zip(tagged, sentences, strict=True):
+            tell_right_tags(sentence, right)
         path.parent.mkdir(exist_ok=True)
         write_conllu(tagged, path)
         shutil.rmtree(self.output / JACKKNIFE)
