@@ -80,6 +80,7 @@ class Segmenter:
         segmenter = Segmenter(
             self.config, self.alphabet, self.lexicon, self.splitter, self.has_spaces, self.weights
         )
+        segmenter._readers = [*self._readers]
         for other in others:
             if self.vocabulary() != other.vocabulary():
                 raise ModelError(
@@ -221,7 +222,7 @@ class Segmenter:
 
 
 class _Tokens(NamedTuple):
-    """Tokens: the places of each one's ends, ascending, and the readers' states there, [N, 4H]."""
+    """The first and last place of each token, ascending; each reader's states there, [N, 4H]."""
 
     firsts: Ints64
     lasts: Ints64

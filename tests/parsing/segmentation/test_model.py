@@ -189,6 +189,8 @@ def test_joined_segmenters_read_with_their_own_networks() -> None:
     ]
     assert together[0] == together[1] == together[2]
     assert together[0] not in found
+    joined = members[0].joined([members[2]]).joined([members[3]])
+    assert joined.split([text])[0] == together[0]
 
 
 def test_segmenters_that_know_other_things_are_not_joined() -> None:
