@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ _OURS = frozenset(
         *("segmenter", "tagger", "parser", "jackknife", "treebank", "lm"),
     }
 )
+
+_MEMBER = re.compile(r"(segmenter|tagger|parser)-[0-9]+")  # of several of a kind
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
@@ -354,7 +357,7 @@ def check_output(
     names = {name for name in names if not storage.is_leftover(name)}
     if path.is_dir() and not names:
         return
-    foreign = sorted(names - _OURS)
+    foreign = sorted(name for name in names - _OURS if not _MEMBER.fullmatch(name))
     # a README.md or a folder called corpus alone may be anybody's
     proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((path / proof).is_file() for proof in proofs):

@@ -34,6 +34,9 @@ class PipelineConfig(Config):
     segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
     tagger: TaggerConfig = setting(TaggerConfig, "what tags them")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
+    segmenters: int = setting(
+        1, "of seeds one apart, that split by the mean of their scores", minimum=1
+    )
     taggers: int = setting(1, "of seeds one apart, that tag by the mean of their scores", minimum=1)
     parsers: int = setting(
         1, "of seeds one apart, that parse by the mean of their scores", minimum=1

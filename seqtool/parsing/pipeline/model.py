@@ -1,8 +1,9 @@
 """From raw text to trees: segmenter, tagger and parser in one model directory, of kind "pipeline".
 
 model.json      which parts there are, and their scores together
-segmenter/      each a model directory of its own kind, that may be trained again alone
-tagger/         with tagger-2/ and so on where several tag by the mean of their scores
+segmenter/      each a model directory of its own kind, that may be trained again alone; with
+                segmenter-2/ and so on where several split by the mean of their scores
+tagger/         likewise
 parser/         likewise
 """
 
@@ -82,11 +83,13 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
 
 def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
     """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
-    (segmenter,) = _members(directory, "segmenter", 1, Segmenter, device)
-    parser, *others = _members(directory, "parser", config.parsers, Parser, device)
+    segmenter, *segmenters = _members(directory, "segmenter", config.segmenters, Segmenter, device)
+    parser, *parsers = _members(directory, "parser", config.parsers, Parser, device)
     with _naming(directory):
         return Pipeline(
-            segmenter, open_tagger(directory, config, device=device), parser.joined(others)
+            segmenter.joined(segmenters),
+            open_tagger(directory, config, device=device),
+            parser.joined(parsers),
         )
 
 

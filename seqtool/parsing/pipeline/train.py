@@ -1,7 +1,7 @@
 """Training of all that raw text needs: `train_pipeline`.
 
-segmenter/              trained on the treebank
-tagger/                 trained on the treebank; others of other seeds in tagger-2/ and so on
+segmenter/              trained on the treebank; others of other seeds in segmenter-2/ and so on
+tagger/                 likewise; tagger-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
 treebank/train.conllu   the treebank with the tags that those gave it; its own are in MISC
 treebank/dev.conllu     the validation part with those of the taggers together
@@ -174,7 +174,10 @@ class _Stages:
     def run(self) -> TrainedPipeline:
         """Go through all stages; those that are done already take little time."""
         record, config = self.record, self.config
-        parts = {"segmenter": self.part("segmenter", train_segmenter, record.train, record.dev)}
+        parts = {
+            folder: self.part(folder, train_segmenter, record.train, record.dev)
+            for folder in folders("segmenter", config.segmenters)
+        }
         vectors = {"embeddings": record.embeddings}
         for folder in folders("tagger", config.taggers):
             parts[folder] = self.part(

@@ -1,6 +1,6 @@
 """The segmenter at work, without torch: raw text to sentences; its directory, of kind "segmenter".
 
-Dimensions: C characters, N tokens, H and G units of a direction over characters and tokens.
+Dimensions: C characters, N tokens, S stretches of text, H units of a direction over characters.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from seqtool import model_cards
 from seqtool.checkpoint import Header
 from seqtool.config import from_dict
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import counted
+from seqtool.errors import ModelError, counted
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.hidden_layer import Floats
-from seqtool.parsing.recurrence import Recurrence
+from seqtool.parsing.members import mean
 from seqtool.parsing.segmentation.assembly import Spans, assemble
 from seqtool.parsing.segmentation.characters import (
-    NUM_CODES,
     Alphabet,
     Bools,
     Codes,
@@ -32,18 +31,11 @@ from seqtool.parsing.segmentation.characters import (
     to_text,
 )
 from seqtool.parsing.segmentation.config import KIND, ModelConfig, SegmenterConfig
-from seqtool.parsing.segmentation.gold import fold
 from seqtool.parsing.segmentation.limits import MAX_WORD, may_end, sentence_ends
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
+from seqtool.parsing.segmentation.reading import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader
 from seqtool.parsing.segmentation.units import Unit
 from seqtool.parsing.segmentation.windows import Windows
-from seqtool.parsing.states import Ints
-
-# what is read together, and the context that is read with it on both sides
-CHARACTERS, CHARACTER_CONTEXT = 1024, 128
-TOKENS, TOKEN_CONTEXT = 256, 64
-GROUP = 1 << 16  # characters or tokens whose states are in memory together
-MAX_TYPES = 1 << 14  # characters whose vectors are kept
 
 
 class Segmenter:
@@ -71,15 +63,41 @@ class Segmenter:
     ) -> None:
         self.config, self.alphabet, self.lexicon = config, alphabet, dict(lexicon)
         self.splitter, self.has_spaces, self.weights = splitter, has_spaces, weights
-        self._characters = Recurrence(_part(weights, "characters."))
-        self._tokens = Recurrence(_part(weights, "tokens."))
-        self._decisions_G2 = np.ascontiguousarray(weights["decisions.weight"].T)
+        self._readers = [Reader(config.model, alphabet, lexicon, weights)]
         self._threads = ThreadpoolController()
-        self._forget_types()
 
-    def _forget_types(self) -> None:
-        self._rows = np.full(NUM_CODES, -1, np.int32)  # row of a code point's vector
-        self._vectors: Floats = np.empty((0, self.config.model.character_size), np.float32)
+    def joined(self, others: Sequence[Segmenter]) -> Segmenter:
+        """A segmenter that goes by the mean of the scores of this one and others.
+
+        Args:
+            others: trained on the same data with the same settings, from other seeds.
+
+        Raises:
+            ModelError: one knows other characters, forms or multiword tokens.
+        """
+        if not others:
+            return self
+        segmenter = Segmenter(
+            self.config, self.alphabet, self.lexicon, self.splitter, self.has_spaces, self.weights
+        )
+        segmenter._readers = [*self._readers]
+        for other in others:
+            if self.vocabulary() != other.vocabulary():
+                raise ModelError(
+                    "segmenters of different treebanks or settings cannot work together",
+                    hint="train them on the same files, with settings that differ in the seed only",
+                )
+            segmenter._readers += other._readers
+        return segmenter
+
+    def vocabulary(self) -> dict[str, Any]:
+        """What it knows beside its weights, as JSON holds it."""
+        return {
+            "alphabet": self.alphabet.to_json(),
+            "lexicon": list(self.lexicon),
+            "multiword": self.splitter.to_json(),
+            "has_spaces": self.has_spaces,
+        }
 
     def segment(
         self,
@@ -125,7 +143,12 @@ class Segmenter:
         if self.has_spaces:
             forms = [" ".join(form.split()) for form in forms]
         counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
-        scores_N2 = self._read_tokens(found, forms, counts_S)
+        scores_N2 = mean(
+            [
+                reader.token_scores(states, forms, counts_S)
+                for reader, states in zip(self._readers, found.states, strict=True)
+            ]
+        )
         all_spans = []
         first = 0
         for count, origin, size in zip(
@@ -149,26 +172,32 @@ class Segmenter:
 
     def _read_characters(self, codes_C: Codes, sizes_S: Ints64) -> _Tokens:
         """Find the tokens of texts as they are seen."""
-        rows_C = self._rows_of(codes_C)
+        rows = [reader.rows_of(codes_C) for reader in self._readers]
         is_space = space_table()[codes_C]
         next_is_space = np.append(is_space[1:], True)
         is_last = np.zeros(len(codes_C), np.bool_)
         is_last[np.cumsum(sizes_S) - 1] = True
         allowed = may_end(codes_C)
         forced = is_last if self.has_spaces else is_last | (next_is_space & ~is_space)
-        weight_H, bias = self.weights["token_ends.weight"][0], self.weights["token_ends.bias"][0]
         firsts: list[Ints64] = []
         lasts: list[Ints64] = []
-        states: list[tuple[Floats, Floats]] = []
+        of_firsts: list[list[Floats]] = [[] for _ in self._readers]
+        of_lasts: list[list[Floats]] = [[] for _ in self._readers]
         place, is_new = 0, True  # where the open token begins, and whether it is to be noted
         for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
-            lengths = (group.read_ends - group.read_begins).astype(np.int32)
-            states_CH = _states(
-                self._characters, self._vectors, rows_C[group.places()], lengths, group.used()
+            states = [
+                reader.character_states(rows_C, group)
+                for reader, rows_C in zip(self._readers, rows, strict=True)
+            ]
+            scores_C = mean(
+                [
+                    reader.end_scores(states_CH)
+                    for reader, states_CH in zip(self._readers, states, strict=True)
+                ]
             )
             begin, end = int(group.begins[0]), int(group.ends[-1])
             part = slice(begin, end)
-            is_end = (states_CH @ weight_H > -bias) & allowed[part] | forced[part]
+            is_end = (scores_C > 0) & allowed[part] | forced[part]
             ends = _with_cuts(np.flatnonzero(is_end) + begin, place, end, is_space)
             nexts = ends + 1
             # at the end of a text nothing follows, and the next one begins without whitespace
@@ -179,58 +208,25 @@ class Segmenter:
             begins = begins[begins < end]
             firsts.append(begins)
             lasts.append(ends)
-            states.append((states_CH[begins - begin], states_CH[ends - begin]))
+            for number, states_CH in enumerate(states):
+                of_firsts[number].append(states_CH[begins - begin])
+                of_lasts[number].append(states_CH[ends - begin])
         return _Tokens(
             np.concatenate(firsts),
             np.concatenate(lasts),
-            np.hstack([np.concatenate(parts) for parts in zip(*states, strict=True)]),
+            [
+                np.hstack((np.concatenate(of_first), np.concatenate(of_last)))
+                for of_first, of_last in zip(of_firsts, of_lasts, strict=True)
+            ],
         )
-
-    def _rows_of(self, codes: Codes) -> Ints:
-        """The rows of characters' vectors, which are made when a character is met first."""
-        if len(self._vectors) > MAX_TYPES:
-            self._forget_types()
-        rows = self._rows[codes]
-        if len(rows) and rows.min() < 0:
-            new = np.unique(codes[rows < 0])
-            symbols = self.alphabet.symbols(new.tolist())
-            vectors = self.weights["symbols.weight"][symbols].sum(axis=1, dtype=np.float32)
-            self._rows[new] = np.arange(len(self._vectors), len(self._vectors) + len(new))
-            self._vectors = np.concatenate((self._vectors, vectors))
-            rows = self._rows[codes]
-        return rows
-
-    def _read_tokens(self, found: _Tokens, forms: list[str], counts_S: Ints64) -> Floats:
-        """Score tokens, [N, 2]: above 0 where a sentence ends, and for several words."""
-        rows = np.array([self.lexicon.get(fold(form), 0) for form in forms], np.int32)
-        inputs_NI = np.hstack((found.states, self.weights["forms.weight"][rows]))
-        scores = []
-        for group in Windows.over(counts_S, TOKENS, TOKEN_CONTEXT).groups(GROUP):
-            lengths = (group.read_ends - group.read_begins).astype(np.int32)
-            begin, end = int(group.read_begins.min()), int(group.read_ends.max())
-            places = (group.places() - begin).astype(np.int32)
-            states = _states(self._tokens, inputs_NI[begin:end], places, lengths, group.used())
-            scores.append(states @ self._decisions_G2)
-        scores_N2: Floats = np.concatenate(scores) + self.weights["decisions.bias"]
-        return scores_N2
-
-
-def _states(
-    recurrence: Recurrence, inputs: Floats, places: Ints, lengths: Ints, wanted: Ints64
-) -> Floats:
-    """The states of some places of sequences; see `Recurrence.states`."""
-    states, order = recurrence.states(inputs, places, lengths)
-    rows = np.empty(len(order), np.int64)
-    rows[order] = np.arange(len(order))
-    return states[rows[wanted]]
 
 
 class _Tokens(NamedTuple):
-    """Tokens: the first and last place of each, ascending, and the states there, [N, 4H]."""
+    """The first and last place of each token, ascending; each reader's states there, [N, 4H]."""
 
     firsts: Ints64
     lasts: Ints64
-    states: Floats
+    states: list[Floats]
 
 
 def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
@@ -253,14 +249,6 @@ def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
     return np.union1d(ends, np.array(more, np.int64))
 
 
-def _part(weights: Mapping[str, Floats], prefix: str) -> dict[str, Floats]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in weights.items()
-        if name.startswith(prefix)
-    }
-
-
 def save_model(
     directory: Path,
     segmenter: Segmenter,
@@ -271,16 +259,10 @@ def save_model(
     versions: Mapping[str, str] | None = None,
 ) -> None:
     """Write a segmenter as a model directory."""
-    vocabulary = {
-        "alphabet": segmenter.alphabet.to_json(),
-        "lexicon": list(segmenter.lexicon),
-        "multiword": segmenter.splitter.to_json(),
-        "has_spaces": segmenter.has_spaces,
-    }
     save_network(
         directory,
         segmenter,
-        vocabulary,
+        segmenter.vocabulary(),
         model_card,
         scores=scores,
         data=data,

@@ -18,6 +18,7 @@ from seqtool.errors import ModelError, counted
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.hidden_layer import Floats
+from seqtool.parsing.members import mean
 from seqtool.parsing.recurrence import Recurrence
 from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.bundles import COLUMNS, Bundles, values_there
@@ -165,7 +166,7 @@ class Tagger:
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
             readings = [member.read(sentences) for member in self._members]
-            scores = _mean([reading.scores for reading in readings])
+            scores = mean([reading.scores for reading in readings])
             best = np.empty(len(rows), np.int32)
             best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
             _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
@@ -188,7 +189,7 @@ class Tagger:
                 choices.append(lemmas)
         if not open_words:
             return
-        scores = _mean(
+        scores = mean(
             [
                 member.script_scores(reading, open_words, best[open_words])
                 for member, reading in zip(self._members, readings, strict=True)
@@ -224,16 +225,6 @@ class Tagger:
                 chunk, num_words = [], 0
         self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
         yield from chunk
-
-
-def _mean(scores: Sequence[Floats]) -> Floats:
-    """The mean of arrays; the first one is changed."""
-    total, *others = scores
-    for more in others:
-        total += more
-    if others:
-        total /= len(scores)
-    return total
 
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:

@@ -36,7 +36,10 @@ Run = Callable[..., Any]
 TINY = {
     "segmenter": {
         "model": {"character_units": 8, "token_units": 8},
-        "learning": {"batch_characters": 512, "window_characters": 32, "dropout_states": 0.1},
+        "learning": {
+            "batch_characters": 512, "min_steps": 16, "window_characters": 32,
+            "dropout_states": 0.1,
+        },
         "training": {"epochs": 4, "learning_rate": 0.03, "precision": "float32"},
     },
     "tagger": {
@@ -53,6 +56,7 @@ TINY = {
         "training": {"epochs": 4, "learning_rate": 0.02, "precision": "float32"},
     },
     "folds": 2,
+    "segmenters": 2,
     "taggers": 2,
     "parsers": 2,
 }  # fmt: skip
@@ -93,6 +97,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert [part.partition(" ")[0] for part in parts] == [
         "segmenter",
+        "segmenter-2",
         "tagger",
         "tagger-2",
         "taggers",
@@ -123,7 +128,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_resumed_run_ends_the_same(models: Path) -> None:
-    for part in (*PARTS, "tagger-2", "parser-2"):
+    for part in (*PARTS, *(f"{part}-2" for part in PARTS)):
         before, after = (
             load_file(models / name / part / "weights.safetensors") for name in ("whole", "resumed")
         )
@@ -150,6 +155,25 @@ def test_members_differ_and_work_together(models: Path) -> None:
             first.joined([second]).parse(sentences[0])
             pipeline.parser.parse(sentences[1])
         assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
+
+
+def test_segmenters_differ_and_work_together(models: Path, tmp_path: Path) -> None:
+    whole = models / "whole"
+    first, second = (checkpoint.load(whole / folder) for folder in folders("segmenter", 2))
+    assert (first.config.training.seed, second.config.training.seed) == (1, 2)
+    text = "".join(random.Random(0).choices("dogsecatxX12 .!?-", k=2000)).strip()
+    pipeline = checkpoint.load(whole)
+    together, joined, *apart = (
+        [sentence.to_conllu() for sentence in splitter.segment([text])]
+        for splitter in (pipeline, first.joined([second]), first, second)
+    )
+    assert together == joined
+    assert joined not in apart
+    assert rebuild(pipeline.segment([text])) == text
+
+
+def test_several_members_may_be_replaced(models: Path) -> None:
+    checkpoint.check_output(models / "whole", force=True)
 
 
 def test_a_member_of_another_treebank_is_refused(

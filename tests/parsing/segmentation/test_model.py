@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.segmentation.tiny_segmenter import SPLITTER, random_segmenter
+from parsing.segmentation.tiny_segmenter import FORMS, SPLITTER, random_segmenter
 
 from seqtool import checkpoint
 from seqtool.errors import ModelError
 from seqtool.parsing.segmentation import model as model_module
-from seqtool.parsing.segmentation.characters import code_points, seen
+from seqtool.parsing.segmentation import reading
+from seqtool.parsing.segmentation.assembly import Spans
+from seqtool.parsing.segmentation.characters import Alphabet, code_points, seen
 from seqtool.parsing.segmentation.limits import MAX_WORD
 from seqtool.parsing.segmentation.model import Segmenter, save_model
+from seqtool.parsing.segmentation.multiword import MultiwordSplitter
 from seqtool.parsing.segmentation.network import SegmenterNetwork
 from seqtool.parsing.segmentation.windows import Windows
 
@@ -25,6 +29,7 @@ CHARACTERS = st.sampled_from(list("abdehtu.,' \n\u00e9\u0301\u4e2d0"))
 STRETCHES = st.lists(
     st.text(CHARACTERS, min_size=1, max_size=40).map(str.strip).filter(bool), min_size=1, max_size=8
 )
+EVERY_SPLIT = MultiwordSplitter({}, {letter: (letter, letter) for letter in "abehtdu.,'"})
 
 
 def test_scores_are_those_of_the_network() -> None:
@@ -61,10 +66,8 @@ def test_scores_are_those_of_the_network() -> None:
             torch.tensor([len(ends)]),
         )  # fmt: skip
         decisions = network.decisions(inner).numpy()
-    found = model_module._Tokens(
-        np.array(spans.begins), np.array(ends) - 1, _states_of(states, spans.begins, ends)
-    )
-    scores = segmenter._read_tokens(found, forms, np.array([len(ends)]))
+    of_tokens = _states_of(states, spans.begins, ends)
+    scores = segmenter._readers[0].token_scores(of_tokens, forms, np.array([len(ends)]))
     np.testing.assert_allclose(scores, decisions, rtol=1e-4, atol=1e-5)
     expected = [place + 1 for place, score in enumerate(decisions[:-1, 0]) if score > 0]
     assert spans.sentence_ends == [*expected, len(ends)]
@@ -75,18 +78,24 @@ def _states_of(states: torch.Tensor, begins: list[int], ends: list[int]) -> np.n
     return np.hstack((array[begins], array[[end - 1 for end in ends]]))
 
 
-@given(STRETCHES, st.integers(0, 4), st.booleans())
+@given(STRETCHES, st.integers(0, 4), st.booleans(), st.integers(1, 3))
 @settings(max_examples=25)
-def test_batches_do_not_matter(texts: list[str], seed: int, has_spaces: bool) -> None:
-    segmenter = random_segmenter(seed, has_spaces=has_spaces)
+def test_batches_do_not_matter(
+    texts: list[str], seed: int, has_spaces: bool, num_members: int
+) -> None:
+    segmenter, *others = (
+        random_segmenter(seed + number, has_spaces=has_spaces) for number in range(num_members)
+    )
+    segmenter = segmenter.joined(others)
     codes = [code_points(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("CHARACTERS", "TOKENS"):
-            patch.setattr(model_module, name, 8)
-        for name in ("CHARACTER_CONTEXT", "TOKEN_CONTEXT"):
-            patch.setattr(model_module, name, 3)
+        patch.setattr(model_module, "CHARACTERS", 8)
+        patch.setattr(model_module, "CHARACTER_CONTEXT", 3)
+        patch.setattr(reading, "TOKENS", 8)
+        patch.setattr(reading, "TOKEN_CONTEXT", 3)
         together = segmenter.split(codes)
         patch.setattr(model_module, "GROUP", 10)
+        patch.setattr(reading, "GROUP", 10)
         assert segmenter.split(codes) == together
         assert [segmenter.split([single])[0] for single in codes] == together
         # nothing is lost, and no token is empty or holds whitespace that it may not
@@ -138,6 +147,64 @@ def test_multiword_tokens_are_split() -> None:
     if ["1-2", "Du"] in tokens:
         assert forms[:2] == ["De", "le"]
     assert all(SPLITTER.split(form) is not None for _, form in tokens)
+
+
+def test_joined_segmenters_go_by_the_mean_of_their_scores() -> None:
+    """Scores are linear in the last layers: where only these differ, their means give the mean."""
+    first = random_segmenter(1)
+    names = ("token_ends.weight", "token_ends.bias", "decisions.weight", "decisions.bias")
+    outputs = [random_segmenter(seed).weights for seed in (1, 2, 3)]
+    letters = np.random.default_rng(0).choice(list("abehtdu.,' \n"), 3000)
+    text = code_points("".join(letters).strip())
+
+    def with_outputs(arrays: dict[str, Any]) -> Segmenter:
+        return Segmenter(
+            first.config, first.alphabet, FORMS, EVERY_SPLIT, False, {**first.weights, **arrays}
+        )
+
+    def found(segmenter: Segmenter) -> Spans:
+        return segmenter.split([text])[0]
+
+    members = [with_outputs({name: of[name] for name in names}) for of in outputs]
+    means = {name: np.mean([of[name] for of in outputs], axis=0) for name in names}
+    together = found(members[0].joined(members[1:]))
+    assert together == found(with_outputs(means))
+    for member in members:
+        alone = found(member)
+        assert together.ends != alone.ends
+        assert together.sentence_ends != alone.sentence_ends
+        assert together.words.keys() != alone.words.keys()
+    assert first.joined([]) is first
+
+
+def test_joined_segmenters_read_with_their_own_networks() -> None:
+    """Two of the same weights say what one says, and the order of the others does not matter."""
+    members = [random_segmenter(seed) for seed in (1, 1, 2, 3)]
+    text = code_points("the hat, du b\u00e9\u0301te. can't a\n\u4e2d ab. " * 20 + "a")
+    found = [segmenter.split([text])[0] for segmenter in members]
+    assert members[0].joined(members[1:2]).split([text])[0] == found[0]
+    together = [
+        members[first].joined([members[second], members[third]]).split([text])[0]
+        for first, second, third in ((0, 2, 3), (2, 3, 0), (3, 0, 2))
+    ]
+    assert together[0] == together[1] == together[2]
+    assert together[0] not in found
+    joined = members[0].joined([members[2]]).joined([members[3]])
+    assert joined.split([text])[0] == together[0]
+
+
+def test_segmenters_that_know_other_things_are_not_joined() -> None:
+    first = random_segmenter()
+    arguments = (first.config, first.alphabet, FORMS, SPLITTER, False, first.weights)
+    for place, other in (
+        (1, Alphabet(["LATIN"], [" ", "\n", *"abehtdu.,-"])),
+        (2, {"a": 1, "the": 2, "0": 3}),
+        (3, EVERY_SPLIT),
+        (4, True),
+    ):
+        changed = Segmenter(*arguments[:place], other, *arguments[place + 1 :])
+        with pytest.raises(ModelError, match="different treebanks or settings"):
+            first.joined([changed])
 
 
 def saved(segmenter: Segmenter, path: Path) -> Path:
