@@ -74,8 +74,8 @@ def train_parser(
         bool,
         typer.Option(
             "--raw",
-            help="Train all that plain text needs, in one directory: a segmenter, a tagger with a "
-            "lemmatizer, and a parser that is used to its tags.",
+            help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
+            "lemmatizer, and parsers that are used to their tags.",
         ),
     ] = False,
     preset: Annotated[

@@ -89,8 +89,8 @@ class Parser:
 
     def _is_alike(self, other: Parser) -> bool:
         def reads(parser: Parser) -> object:
-            symbols = (parser.types.lexical.to_json(), parser.types.tags.to_json())
-            return parser.config.model.fields, symbols, parser.word_states is None
+            lm = None if parser.word_states is None else parser.word_states.about
+            return parser.types.lexical.to_json(), parser.types.tags.to_json(), lm
 
         return (
             reads(self) == reads(other)

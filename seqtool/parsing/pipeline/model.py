@@ -1,4 +1,4 @@
-"""From raw text to trees: segmenter, tagger and parser in one model directory, of kind "pipeline".
+"""From raw text to trees: segmenters, taggers, parsers in one directory, of kind "pipeline".
 
 model.json      which parts there are, and their scores together
 segmenter/      each a model directory of its own kind, that may be trained again alone; with
@@ -129,7 +129,7 @@ def model_card(header: Header) -> str:
     return model_cards.compose(
         header,
         "From raw text to dependency trees",
-        "A segmenter, a tagger with a lemmatizer, and a parser, in folders of their own; "
+        "A segmenter, taggers with a lemmatizer, and parsers, in folders of their own; "
         f"{counted(header.num_parameters, 'parameter')}.",
         summarise(header.data, "tagger/lm", "parser/lm"),
         model_cards.scores_table(header),

@@ -80,7 +80,7 @@ def train_pipeline(
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
 ) -> TrainedPipeline:
-    """Train a segmenter, a tagger with a lemmatizer, and a parser on one treebank.
+    """Train segmenters, taggers with a lemmatizer, and parsers on one treebank.
 
     Args:
         train_files: CoNLL-U with tags, lemmas and trees. A run that is resumed knows its own.
