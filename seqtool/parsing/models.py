@@ -32,7 +32,7 @@ CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
 # 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
 TEMPERATURE = 1.5
-TABLE_BYTES = 192 << 20  # of the products of types; all are dropped when there are more
+TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
 
 Tree = tuple[list[int], list[str]]
 
@@ -110,7 +110,7 @@ class Parser:
     def limit_types(self) -> None:
         """Forget all types if too many were met."""
         tables = [classifier.products for classifier in self._classifiers]
-        if sum(table.num_bytes for table in tables) > TABLE_BYTES:
+        if max(table.num_bytes for table in tables) > TABLE_BYTES:
             self.types.clear()
             for table in tables:
                 table.clear()
