@@ -61,7 +61,7 @@ class Parser:
         self.config, self.labels, self.weights = config, labels, weights
         self.types, self.word_states = types, word_states
         self.classifier = Classifier(config.model, weights)
-        self._classifiers = [self.classifier]
+        self._members, self._classifiers = [self], [self.classifier]
         self._threads = ThreadpoolController()
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
@@ -77,14 +77,18 @@ class Parser:
         """
         if not others:
             return self
-        parser = Parser(self.config, self.types, self.labels, self.weights, self.word_states)
+        types = Types(self.types.lexical, self.types.tags)  # which it forgets by itself
+        parser = Parser(self.config, types, self.labels, self.weights, self.word_states)
         for other in others:
             if not self._is_alike(other):
                 raise ModelError(
                     "parsers of different treebanks or settings cannot parse together",
                     hint="train them on the same files, with settings that differ in the seed only",
                 )
-            parser._classifiers.append(Classifier(other.config.model, other.weights))
+        parser._members = [member for one in (self, *others) for member in one._members]
+        parser._classifiers += [
+            Classifier(member.config.model, member.weights) for member in parser._members[1:]
+        ]
         return parser
 
     def _is_alike(self, other: Parser) -> bool:

@@ -102,8 +102,26 @@ def test_joined_parsers_go_by_the_mean_of_their_scores(encoder: str, beam: int) 
 
     together = trees(members[0].joined(members[1:]))
     assert together == trees(with_outputs(means))
+    assert together == trees(members[0].joined([members[1]]).joined([members[2]]))
     assert all(together != trees(member) for member in members)
     assert trees(first.joined([])) == trees(first)
+
+
+def test_a_parser_forgets_its_types_without_those_it_is_joined_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = (random_parser(tiny_config(), seed=seed) for seed in (0, 1))
+    together = first.joined([second])
+
+    def trees(parser: Parser, seed: int) -> list[Any]:
+        return list(parser.trees(parser.encode(random_sentences(20, 9, seed))))
+
+    expected = trees(together, 1)
+    trees(first, 2)
+    monkeypatch.setattr(models, "TABLE_BYTES", 0)
+    trees(first, 3)
+    monkeypatch.undo()
+    assert trees(together, 1) == expected
 
 
 def test_parsers_that_say_other_things_are_not_joined() -> None:

@@ -5,6 +5,7 @@ Dimensions: C characters, N tokens, S stretches of text, H units of a direction 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,19 +76,14 @@ class Segmenter:
         Raises:
             ModelError: one knows other characters, forms or multiword tokens.
         """
-        if not others:
-            return self
-        segmenter = Segmenter(
-            self.config, self.alphabet, self.lexicon, self.splitter, self.has_spaces, self.weights
-        )
-        segmenter._readers = [*self._readers]
         for other in others:
             if self.vocabulary() != other.vocabulary():
                 raise ModelError(
                     "segmenters of different treebanks or settings cannot work together",
                     hint="train them on the same files, with settings that differ in the seed only",
                 )
-            segmenter._readers += other._readers
+        segmenter = copy.copy(self)
+        segmenter._readers = [reader for one in (self, *others) for reader in one._readers]
         return segmenter
 
     def vocabulary(self) -> dict[str, Any]:

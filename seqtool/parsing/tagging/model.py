@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,17 +102,6 @@ class Tagger:
         Raises:
             ModelError: one knows other tags or lemmas.
         """
-        if not others:
-            return self
-        tagger = Tagger(
-            self.config,
-            self.forms.symbols,
-            self.forms.characters,
-            self.bundles,
-            self.lemmas,
-            self.weights,
-            self.word_states,
-        )
         for other in others:
             if (self.bundles.to_json(), self.lemmas.to_json()) != (
                 other.bundles.to_json(),
@@ -121,7 +111,8 @@ class Tagger:
                     "taggers of different treebanks or settings cannot tag together",
                     hint="train them on the same files, with settings that differ in the seed only",
                 )
-            tagger._members.append(other)
+        tagger = copy.copy(self)
+        tagger._members = [member for one in (self, *others) for member in one._members]
         return tagger
 
     def read(self, sentences: Sequence[Sentence]) -> Reading:
