@@ -63,6 +63,7 @@ MAY_IMPORT_TORCH = (
     "neural_lm",
     "parsing.encoder",
     "parsing.head_choice",
+    "parsing.cloze",
     "parsing.network",
     "parsing.pipeline.train",
     "parsing.regularisation",

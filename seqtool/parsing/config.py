@@ -148,6 +148,11 @@ class LearningConfig(Config):
         "of transitions",
         minimum=0,
     )
+    cloze_weight: float = setting(
+        0.2,
+        "bilstm: weight of the loss of telling words by their context alone",
+        minimum=0,
+    )
     dropout_words: float = setting(
         2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
     )

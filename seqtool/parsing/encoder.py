@@ -71,7 +71,16 @@ class ContextEncoder(nn.Module):
         lengths_B: Tensor,
         dropout: Callable[[Tensor], Tensor] = lambda states_LBD: states_LBD,
     ) -> Tensor:
-        """Return the states of all tokens, (T, 2H).
+        """Return the states of the last layer of all tokens, (T, 2H): see `first_and_last`."""
+        return self.first_and_last(inputs_TD, lengths_B, dropout)[1]
+
+    def first_and_last(
+        self,
+        inputs_TD: Tensor,
+        lengths_B: Tensor,
+        dropout: Callable[[Tensor], Tensor] = lambda states_LBD: states_LBD,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the states of the first and of the last layer of all tokens, each (T, 2H).
 
         Args:
             inputs_TD: the tokens of the sentences, one after another.
@@ -86,10 +95,13 @@ class ContextEncoder(nn.Module):
         reversal_LB = torch.where(inside_LB, lengths_B - 1 - places_LB, places_LB)
         begins_B = lengths_B.cumsum(0) - lengths_B
         values_LBD = inputs_TD[torch.where(inside_LB, begins_B + places_LB, 0)]
-        for number, layer in enumerate(self.layers):
-            values_LBD = layer(dropout(values_LBD) if number else values_LBD, reversal_LB)
-        states_TD: Tensor = values_LBD.transpose(0, 1)[inside_LB.t()]
-        return states_TD
+        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
+        for layer in self.layers[1:]:
+            values_LBD = layer(dropout(values_LBD), reversal_LB)
+        first_TD, last_TD = (
+            values.transpose(0, 1)[inside_LB.t()] for values in (first_LBD, values_LBD)
+        )
+        return first_TD, last_TD
 
 
 def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:

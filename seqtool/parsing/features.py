@@ -183,6 +183,11 @@ class SymbolTable:
         """The numbers of the symbols of a group."""
         return self._numbered[list(self.groups).index(group)][2]
 
+    def range_of(self, group: str) -> tuple[int, int]:
+        """The first symbol of a group, which is the unknown one, and the last."""
+        first = self._numbered[list(self.groups).index(group)][3]
+        return first, first + len(self.groups[group])
+
     def to_json(self) -> dict[str, Any]:
         """The table as JSON can hold it."""
         return {

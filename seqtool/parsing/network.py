@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.parsing.cloze import Cloze
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD
@@ -85,6 +86,7 @@ class ParserNetwork(nn.Module):
         state_size: P; 0 without a language model.
         choose_heads: with `head_choice`, whose weights are no part of the model.
         num_right_tags: that `head_choice` is told of.
+        num_words: that `cloze` tells apart, whose weights are no part of the model either; 0: none.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class ParserNetwork(nn.Module):
         *,
         choose_heads: bool = False,
         num_right_tags: int = 0,
+        num_words: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
@@ -126,6 +129,8 @@ class ParserNetwork(nn.Module):
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
             if choose_heads:
                 self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_right_tags)
+            if num_words:
+                self.cloze = Cloze(config.encoder_size, num_words)
         self.output = nn.Linear(config.hidden_size, num_transitions)
         for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
             nn.init.normal_(embedding.weight, std=std)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.head_choice import PREFIX
+from seqtool.parsing import cloze, head_choice
 
+TRAINING_ONLY = (cloze.PREFIX, head_choice.PREFIX)  # weights that are no part of a model
 AVERAGE_EVERY = 4  # steps between updates of the average
 
 
@@ -73,7 +74,7 @@ class AveragedWeights:
         return {
             name: tensor.detach().cpu().numpy()
             for name, tensor in tensors.items()
-            if not name.startswith(PREFIX)
+            if not name.startswith(TRAINING_ONLY)
         }
 
     def carried(self) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from seqtool import runtime
 from seqtool.parsing.classifier import Classifier
+from seqtool.parsing.cloze import num_words, word_numbers
 from seqtool.parsing.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.gold import TrainingData
@@ -59,6 +60,9 @@ class ParserTask:
             config.model.label_slots,
             config.model.measures,
         )
+        self._words: Ints | None = None  # of each type, the number of its word
+        if config.learning.cloze_weight and data.word_states is None:
+            self._words = word_numbers(types.lexical, types.arrays()[0])
         runtime.seed_everything(config.training.seed)
         self.module = ParserNetwork(
             config.model,
@@ -69,6 +73,7 @@ class ParserTask:
             0 if data.word_states is None else data.word_states.size,
             choose_heads=config.learning.head_weight > 0,
             num_right_tags=data.num_right_tags,
+            num_words=num_words(self._words),
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(types.lexical)
@@ -222,9 +227,15 @@ class ParserTask:
         )
         contexts_NX, loss = None, torch.zeros((), device=self._device)
         if self._contexts:
-            states_TE = self._read(vectors_UD, places[types_NS.size :], sentences_B, lengths_B)
+            first_TE, states_TE = self._read(
+                vectors_UD, places[types_NS.size :], sentences_B, lengths_B
+            )
             if learning.head_weight:
                 loss = learning.head_weight * self._head_loss(states_TE, inside_T, lengths_B)
+            if self._words is not None:
+                words_T = self._words[types[types_NS.size :]]
+                told = self.module.cloze(first_TE, *self._on_device(words_T, lengths_B + 1))
+                loss = loss + learning.cloze_weight * told
             units_TK = self.module.in_context(
                 states_TE, lambda units: units * self._kept(units, learning.dropout_contexts)
             )
@@ -248,15 +259,14 @@ class ParserTask:
 
     def _head_loss(self, states_TE: Tensor, inside_T: Ints64, lengths_B: Ints) -> Tensor:
         """The loss of choosing heads by the encoder's states, see `head_choice`."""
-        sizes_B, heads_T, labels_T = (
-            torch.from_numpy(array).long().to(self._device)
-            for array in (lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T])
-        )
-        tags_T = None
+        told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
         if self._data.right_tags is not None:
-            tags_T = torch.from_numpy(self._data.right_tags[inside_T]).long().to(self._device)
-        loss: Tensor = self.module.head_choice(states_TE, sizes_B, heads_T, labels_T, tags_T)
+            told.append(self._data.right_tags[inside_T])
+        loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
         return loss
+
+    def _on_device(self, *arrays: Ints) -> list[Tensor]:
+        return [torch.from_numpy(array).long().to(self._device) for array in arrays]
 
     def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:
         """What the language model made of sentences, if there is one."""
@@ -266,8 +276,8 @@ class ParserTask:
 
     def _read(
         self, vectors_UD: Tensor, places_T: Ints64, sentences_B: Ints, lengths_B: Ints
-    ) -> Tensor:
-        """The encoder's states of tokens, [T, 2E].
+    ) -> tuple[Tensor, Tensor]:
+        """The states of tokens in the encoder's first layer and in its last one, each [T, 2E].
 
         Args:
             vectors_UD: of types.
@@ -283,13 +293,13 @@ class ParserTask:
             read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
             read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
             inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
-        states_TE: Tensor = self.module.encoder(
+        first_TE, last_TE = self.module.encoder.first_and_last(
             inputs_TD,
             torch.from_numpy(lengths_B + 1),
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
         )
-        return states_TE * self._kept(states_TE, dropout)
+        return first_TE, last_TE * self._kept(last_TE, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
         """Symbols of types, the rarer ones now and then unknown, on the device.

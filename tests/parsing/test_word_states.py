@@ -239,7 +239,7 @@ def test_a_tagger_s_scores_are_those_of_its_network(folder: Path) -> None:
             module.values(
                 module.states(
                     torch.from_numpy(vectors[places]), lengths, lambda x: x, lambda x: x, lm
-                )
+                )[0]
             ).numpy()
             for lm in (
                 torch.from_numpy(np.concatenate([rows[1:] for rows in read])).float(),

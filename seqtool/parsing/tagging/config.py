@@ -77,6 +77,9 @@ class LearningConfig(Config):
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
     )
+    cloze_weight: float = setting(
+        0.2, "weight of the loss of telling words by their context alone", minimum=0
+    )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the tagger is made of; 0: the last weights",

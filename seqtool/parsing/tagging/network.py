@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from seqtool.parsing.cloze import Cloze
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagging.characters import PAD
@@ -62,6 +63,7 @@ class TaggerNetwork(nn.Module):
         num_bundles: how many.
         num_scripts: edit scripts.
         state_size: P; 0 without a language model.
+        num_words: that `cloze` tells apart, whose weights are no part of the model; 0: none.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class TaggerNetwork(nn.Module):
         num_bundles: int,
         num_scripts: int,
         state_size: int = 0,
+        *,
+        num_words: int = 0,
     ) -> None:
         super().__init__()
         self.lexical = nn.EmbeddingBag(
@@ -89,6 +93,8 @@ class TaggerNetwork(nn.Module):
         self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
         self.scripts = nn.Linear(config.lemma_size, num_scripts)
+        if num_words:
+            self.cloze = Cloze(config.encoder_size, num_words)
         nn.init.normal_(self.lexical.weight, std=0.03)
         nn.init.normal_(self.characters.embedding.weight, std=0.2)
         nn.init.normal_(self.lemma_bundles.weight, std=0.2)
@@ -107,8 +113,10 @@ class TaggerNetwork(nn.Module):
         between: Noise,
         after: Noise,
         lm_TP: Tensor | None = None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
+
+        The states of the first layer, [T, 2H], come second.
 
         Args:
             inputs_TD: the vectors of words, one sentence after another.
@@ -118,7 +126,8 @@ class TaggerNetwork(nn.Module):
             lm_TP: the language model's states after the words, which the encoder reads too.
         """
         read_TI = inputs_TD if lm_TP is None else torch.cat((inputs_TD, self.lm(lm_TP)), 1)
-        return torch.cat((inputs_TD, after(self.encoder(read_TI, lengths, between))), 1)
+        first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between)
+        return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
 
     def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:
         """Return the scores of edit scripts, [T, E], of words with these bundles."""

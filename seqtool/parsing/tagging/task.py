@@ -14,7 +14,9 @@ from torch.nn import functional
 
 from seqtool import runtime
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
+from seqtool.parsing.cloze import num_words, word_numbers
 from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
+from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
@@ -44,6 +46,9 @@ class TaggerTask:
         self.config, self._data, self._device, self._command = config, data, device, command
         runtime.seed_everything(config.training.seed)
         bundles = data.bundles
+        self._words: Ints | None = None  # of each distinct word, the number of its word
+        if config.learning.cloze_weight and data.word_states is None:
+            self._words = word_numbers(data.symbols, data.lexical)
         self.module = TaggerNetwork(
             config.model,
             data.symbols.num_symbols,
@@ -52,6 +57,7 @@ class TaggerTask:
             len(bundles),
             len(data.lemmas.scripts),
             0 if data.word_states is None else data.word_states.size,
+            num_words=num_words(self._words),
         )
         if data.vectors is not None:
             places, rows = data.vectors.initial(data.symbols)
@@ -105,9 +111,10 @@ class TaggerTask:
         words, places = np.unique(self._data.words[inside], return_inverse=True)
         vectors_UD = self._vectors(torch.from_numpy(words))
         inputs_TD = functional.embedding(torch.from_numpy(places).to(self._device), vectors_UD)
-        states_TX = self.module.states(
+        lengths_B = torch.from_numpy(lengths)
+        states_TX, first_TH = self.module.states(
             inputs_TD * self._kept(inputs_TD, learning.dropout_embeddings),
-            torch.from_numpy(lengths),
+            lengths_B,
             # the same for all words of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
             lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
@@ -129,6 +136,10 @@ class TaggerTask:
             loss = loss + learning.lemma_weight * functional.cross_entropy(
                 scores_TE.float(), scripts_T, ignore_index=NO_SCRIPT
             )
+        if self._words is not None:
+            words_T = torch.from_numpy(self._words[words][places]).long().to(self._device)
+            told = self.module.cloze(first_TH, words_T, lengths_B.to(self._device))
+            loss = loss + learning.cloze_weight * told
         return loss, len(inside)
 
     def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:

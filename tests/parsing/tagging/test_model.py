@@ -66,7 +66,7 @@ def scores_by_torch(tagger: Tagger, forms: list[str], bundles: list[int]) -> tup
     spelling = padded(*tagger.forms.characters.rows(forms))
     with torch.no_grad():
         vectors = network.vectors(torch.tensor(lexical), torch.from_numpy(spelling).long())
-        states = network.states(vectors, torch.tensor([len(forms)]), lambda x: x, lambda x: x)
+        states, _ = network.states(vectors, torch.tensor([len(forms)]), lambda x: x, lambda x: x)
         scripts = network.lemma_scores(states, torch.tensor(bundles), lambda x: x)
         return network.values(states).numpy(), scripts.numpy()
 
