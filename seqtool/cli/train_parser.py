@@ -163,7 +163,7 @@ def train_parser(
     if raw:
         from seqtool.parsing.pipeline.train import train_pipeline as train
 
-        noted: dict[str, Any] = {"on_part": lambda part: note(f"training the {part}")}
+        noted: dict[str, Any] = {"on_part": lambda part: note(f"{part}: reading the treebank")}
     else:
         from seqtool.parsing.train import train_parser as train
 
