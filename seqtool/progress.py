@@ -32,7 +32,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from seqtool.errors import ConfigError, counted
+from seqtool.errors import counted
 from seqtool.perplexity import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]
@@ -259,9 +259,13 @@ class Display(Listener):
             if not (isinstance(event, RunFinished) and event.reason == "interrupted"):
                 self._line(run, event)  # of an interruption the error tells more
 
+    def note(self, text: str) -> None:
+        """Show a line, above the bars; printed in another way, it would be overwritten by them."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
     def _line(self, run: _ShownRun, event: Event) -> None:
         text = describe(event, total_steps=run.total_steps, epochs=run.epochs)
-        self._console.print(run.prefix + text, markup=False, soft_wrap=True)
+        self.note(run.prefix + text)
         run.last_line = time.monotonic()
 
     def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
@@ -287,8 +291,9 @@ class Display(Listener):
         if self._progress is not None and run.task is not None:
             self._progress.remove_task(run.task)
             run.task = None
-            if not self._progress.task_ids:
+            if not self._progress.task_ids:  # started again, it would erase what is above it
                 self._progress.stop()
+                self._progress = None
 
     def _step(self, run: _ShownRun, event: StepDone) -> None:
         if self._progress is not None and run.task is not None:
@@ -347,48 +352,3 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
             progress.update(task, completed=done, total=total)
 
         yield on_progress
-
-
-class TensorBoard(Listener):
-    """Writes the scalars of a run for TensorBoard.
-
-    Args:
-        directory: where the event files go; made with the first event.
-
-    Raises:
-        ConfigError: the extra `tensorboard` is not installed.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
-            ) from error
-        self._make: Callable[..., Any] = SummaryWriter
-        self._directory = directory
-        self._writer: Any = None
-
-    def close(self) -> None:
-        """Close the files."""
-        if self._writer is not None:
-            self._writer.close()
-
-    def show(self, event: Event) -> None:
-        """Write the numbers of one event."""
-        if isinstance(event, RunStarted):  # not before: the run directory is made by then
-            # steps after the saved state are run again: drop what was written of them
-            purge = event.step + 1 if event.resumed else None
-            self._writer = self._make(str(self._directory), purge_step=purge)
-        scalars: dict[str, float] = {}
-        if isinstance(event, StepDone):
-            scalars = {
-                "train/loss": event.loss,
-                "train/tokens_per_second": event.items_per_second,
-                "train/learning_rate": event.learning_rate,
-            }
-        elif isinstance(event, EpochDone):
-            scalars = {f"valid/{name}": value for name, value in event.scores.items()}
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, event.step)

@@ -20,11 +20,11 @@ from seqtool.progress import (
     RunFinished,
     RunStarted,
     StepDone,
-    TensorBoard,
     describe,
     format_seconds,
     progress_bar,
 )
+from seqtool.tensorboard import TensorBoard
 
 STARTED = RunStarted(
     step=0,

@@ -160,16 +160,17 @@ def train_parser(
     from seqtool.progress import Display
 
     train: Callable[..., Any]
+    noted: dict[str, Callable[..., None]] = {}
     if raw:
         from seqtool.parsing.pipeline.train import train_pipeline as train
-
-        noted: dict[str, Any] = {"on_part": lambda part: note(f"{part}: reading the treebank")}
     else:
         from seqtool.parsing.train import train_parser as train
 
-        noted = {"on_data": _note_data}
+        noted["on_data"] = _note_data
     should_stop = stop_after(max_minutes)
     with Display() as display:
+        if raw:
+            noted["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
         trained = train(
             treebank,
             output,

@@ -1,10 +1,10 @@
-"""Jobs that do not depend on one another, one after another or in several processes: `run_jobs`.
+"""Jobs that do not depend on one another, one after another or in several processes: `Team`.
 
 Small networks gain next to nothing from a second thread, so several of them are trained at once.
 A process is started anew ("spawn"), loads torch once (some seconds), and does one job after
 another. It talks to the one that started it, the parent, through a pipe of its own:
 
-    parent -> process   Job, or None: stop what runs, with its state saved, and end
+    parent -> process   (Job, its threads), or None: save the state of what runs, and end
     process -> parent   (EVENT, Event), (RESULT, what the job returned), (ERROR, exception)
 
 The end of the pipe tells each side that the other is gone: without its parent, a process saves and
@@ -26,7 +26,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 from seqtool.errors import Interrupted, TrainingError
 from seqtool.interruption import Interruption
@@ -52,82 +52,88 @@ class Job:
     arguments: Mapping[str, Any]
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    *,
-    num_processes: int,
-    threads: int | None,
-    on_begin: Callable[[str], None],
-    on_event: Callable[[Event, str], None],
-    should_stop: Callable[[int], bool],
-) -> dict[str, Any]:
-    """Do jobs in their order, as many at once as there are processes; return what they returned.
-
-    What a job returns does not depend on the number of processes.
+class Team:
+    """Does jobs, in this process or in several; a context manager that ends these.
 
     Args:
-        jobs: the longest first, so that no process waits long for another one at the end.
-        num_processes: 1 does them in this process.
-        threads: of each job.
         on_begin: called with the name of a job that begins.
         on_event: called with every event of a job, and its name.
         should_stop: asked with the step number before each step of a job; of several processes,
             five times a second with the step of the newest event. True stops all of them.
-
-    Raises:
-        Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state of all jobs is saved.
-        TrainingError: a process died.
-        SeqtoolError: what a job raised; the state of the others is saved.
     """
-    if num_processes == 1:
-        results = {}
-        for job in jobs:
-            on_begin(job.name)
-            results[job.name] = job.function(
-                **job.arguments,
-                threads=threads,
-                on_event=lambda event, name=job.name: on_event(event, name),
-                should_stop=should_stop,
-            )
-        return results
-    team = _Team(jobs, threads, on_begin, on_event, should_stop)
-    try:
-        return team.run(min(num_processes, len(jobs)))
-    finally:
-        for worker in team.workers:
-            worker.end()
-
-
-class _Team:
-    """The processes of one call of `run_jobs`, with its arguments."""
 
     def __init__(
         self,
-        jobs: Sequence[Job],
-        threads: int | None,
         on_begin: Callable[[str], None],
         on_event: Callable[[Event, str], None],
         should_stop: Callable[[int], bool],
     ) -> None:
-        self.waiting, self.threads = deque(jobs), threads
         self.on_begin, self.on_event, self.should_stop = on_begin, on_event, should_stop
         self.workers: list[_Worker] = []
+        self.waiting: deque[Job] = deque()
         self.results: dict[str, Any] = {}
         self.failure: Exception | None = None
         self.step = 0
 
-    def run(self, num_processes: int) -> dict[str, Any]:
-        """Start the processes and go on until no job runs any more."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.keep(0)
+
+    def keep(self, num: int) -> None:
+        """End all processes but so many, with what they do."""
+        while len(self.workers) > num:
+            self.workers.pop().end()
+
+    def run(
+        self, jobs: Sequence[Job], *, num_processes: int = 1, threads: int | None = None
+    ) -> dict[str, Any]:
+        """Do jobs in their order, as many at once as there are processes; return their results.
+
+        These do not depend on the number of processes.
+
+        Args:
+            jobs: the longest first, so that no process waits long for another one at the end.
+            num_processes: 1 does them in this process.
+            threads: of each job.
+
+        Raises:
+            Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state of all jobs is saved.
+            TrainingError: a process died.
+            SeqtoolError: what a job raised; the state of the others is saved.
+        """
+        num_processes = min(num_processes, len(jobs))
+        if num_processes > 1:
+            return self.run_side_by_side(jobs, num_processes, threads)
+        results = {}
+        for job in jobs:
+            self.on_begin(job.name)
+            results[job.name] = job.function(
+                **job.arguments,
+                threads=threads,
+                on_event=lambda event, name=job.name: self.on_event(event, name),
+                should_stop=self.should_stop,
+            )
+        return results
+
+    def run_side_by_side(
+        self, jobs: Sequence[Job], num_processes: int, threads: int | None
+    ) -> dict[str, Any]:
+        """Go on until no job runs any more."""
+        self.waiting, self.results = deque(jobs), {}
+        self.keep(num_processes)
         interruption = Interruption()
         with interruption.listening():
-            self.workers.extend(_Worker(self.threads) for _ in range(num_processes))
+            while len(self.workers) < num_processes:
+                self.workers.append(_Worker())
             while True:
                 if not self.failure and (interruption.requested or self.should_stop(self.step)):
-                    self.stop(Interrupted("the run was interrupted; the state is saved"))
+                    self.stop(_interrupted())
                 for worker in self.workers:
                     if worker.job is None and self.waiting:
                         self.on_begin(self.waiting[0].name)
-                        worker.begin(self.waiting.popleft())
+                        worker.begin(self.waiting.popleft(), threads)
                 busy = {worker.connection: worker for worker in self.workers if worker.job}
                 if not busy:
                     break
@@ -150,7 +156,7 @@ class _Team:
         if kind == RESULT:
             self.results[name] = content
         else:
-            self.stop(content)
+            self.stop(_interrupted() if isinstance(content, Interrupted) else content)
 
     def stop(self, failure: Exception) -> None:
         """Begin no further job, and let those that run save their state and stop.
@@ -158,7 +164,7 @@ class _Team:
         Args:
             failure: why; an error is told rather than the interruption of others.
         """
-        if self.failure is None or type(self.failure) is Interrupted:
+        if self.failure is None or isinstance(self.failure, Interrupted):
             self.failure = failure
         self.waiting.clear()
         for worker in self.workers:
@@ -168,20 +174,20 @@ class _Team:
 class _Worker:
     """A process that does jobs, as its parent sees it."""
 
-    def __init__(self, threads: int | None) -> None:
+    def __init__(self) -> None:
         context = get_context("spawn")
         self.job: Job | None = None
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, threads))
+        self.process = context.Process(target=_work, args=(theirs,))
         with _without_main(), theirs:
             self.process.start()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job, threads: int | None) -> None:
         """Give it a job."""
         self.job = job
-        self.send(job)
+        self.send((job, threads))
 
-    def send(self, message: Job | None) -> None:
+    def send(self, message: tuple[Job, int | None] | None) -> None:
         """Send a message; one that is gone is found out by `receive`."""
         with suppress(OSError):
             self.connection.send(message)
@@ -210,6 +216,10 @@ class _Worker:
         self.connection.close()
 
 
+def _interrupted() -> Interrupted:
+    return Interrupted("the run was interrupted; the state is saved")
+
+
 @contextmanager
 def _without_main() -> Iterator[None]:
     """Let a new process not run the program that this one runs, as it would to know its classes."""
@@ -221,29 +231,30 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _work(connection: Connection, threads: int | None) -> None:
+def _work(connection: Connection) -> None:
     """Do jobs until the parent says that there are no more, or is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all, but the parent decides
         signal.signal(number, signal.SIG_IGN)
-    jobs: SimpleQueue[Job | None] = SimpleQueue()
+    orders: SimpleQueue[tuple[Job, int | None] | None] = SimpleQueue()
     stopped = threading.Event()
 
     def listen() -> None:
         try:
-            while (job := connection.recv()) is not None:
-                jobs.put(job)
+            while (order := connection.recv()) is not None:
+                orders.put(order)
         except (EOFError, OSError):
             pass
         finally:
             stopped.set()
-            jobs.put(None)
+            orders.put(None)
 
     def send(kind: str, content: Any) -> None:
         with suppress(OSError):  # `listen` finds out as well
             connection.send((kind, content))
 
     threading.Thread(target=listen, daemon=True).start()
-    while (job := jobs.get()) is not None:
+    while (order := orders.get()) is not None:
+        job, threads = order
         try:
             result = job.function(
                 **job.arguments,

@@ -33,7 +33,7 @@ from seqtool.parsing.config import check_encoder
 from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.gold import tell_right_tags
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
-from seqtool.parsing.pipeline.jobs import Job, run_jobs
+from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
 from seqtool.parsing.runs import RunRecord, open_record, with_precision
 from seqtool.parsing.segmentation.gold import raw_text
@@ -138,12 +138,8 @@ def train_pipeline(
     )
     threads = runtime.set_threads(record.threads)
     record = dataclasses.replace(record, config=_with_precision(record.config, device))
-    listeners: dict[str, Callable[..., Any]] = {
-        "on_begin": on_part,
-        "on_event": on_event,
-        "should_stop": should_stop or (lambda step: False),
-    }
-    stage = _Stages(output, record, device, threads, listeners)
+    team = Team(on_part, on_event, should_stop or (lambda step: False))
+    stage = _Stages(output, record, device, threads, team)
     if resume:
         record.write(output)
     else:
@@ -152,7 +148,8 @@ def train_pipeline(
             stage.check_treebanks()
             record.write(output)
     try:
-        return stage.run()
+        with team:
+            return stage.run()
     except Interrupted as stopped:
         raise Interrupted(
             stopped.message, hint=f"continue with: seqtool train-parser --resume -o {output}"
@@ -167,7 +164,7 @@ class _Stages:
     Args:
         output, record, device: of the run; the device is chosen.
         threads: CPU threads to be shared out.
-        listeners: for `run_jobs`.
+        team: what trains the parts.
     """
 
     def __init__(
@@ -176,10 +173,10 @@ class _Stages:
         record: RunRecord[PipelineConfig],
         device: str,
         threads: int,
-        listeners: Mapping[str, Callable[..., Any]],
+        team: Team,
     ) -> None:
         self.output, self.record, self.config = output, record, record.config
-        self.device, self.threads, self.listeners = device, threads, listeners
+        self.device, self.threads, self.team = device, threads, team
 
     def check_treebanks(self) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -239,7 +236,7 @@ class _Stages:
         is_alone = self.device != "cpu" or processes.place().size > 1
         num_processes = 1 if is_alone else min(self.threads, len(jobs))
         each = self.threads // num_processes
-        results = run_jobs(jobs, num_processes=num_processes, threads=each, **self.listeners)
+        results = self.team.run(jobs, num_processes=num_processes, threads=each)
         runtime.set_threads(each)  # tags of several threads might differ in a last bit
         return results
 
