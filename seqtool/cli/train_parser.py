@@ -14,7 +14,6 @@ from seqtool.cli.options import (
     JsonOption,
     OutputOption,
     SeedOption,
-    ThreadsOption,
     note,
 )
 from seqtool.cli.training_options import SETTINGS as SHARED_SETTINGS
@@ -124,7 +123,15 @@ def train_parser(
     max_minutes: MaxMinutesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="CPU threads; all cores if not given. With --raw they are shared by parts that "
+            "are trained at once, each in a process of its own; 1 trains one after another.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Train a dependency parser on a treebank.

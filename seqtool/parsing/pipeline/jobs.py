@@ -197,7 +197,7 @@ class _Worker:
         try:
             message: tuple[str, Any] = self.connection.recv()
         except (EOFError, OSError):
-            self.process.join()
+            self.process.join(10)
             code = self.process.exitcode or 0
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             assert self.job is not None
