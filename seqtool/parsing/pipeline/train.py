@@ -9,7 +9,7 @@ parser/                 trained on both of these, since it will read predicted t
 
 On the CPU, as many parts as there are threads are trained at once, each in a process of its own:
 first all that comes before `treebank/`, then the parsers. A process of the preset `accurate` takes
-0.8 to 1.2 GB of memory with the shipped sample; more with a larger treebank. The results are those
+0.8 to 1.6 GB of memory with the shipped sample; more with a larger treebank. The results are those
 of one part after another with as many threads as each has then.
 """
 
