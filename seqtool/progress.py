@@ -32,7 +32,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from seqtool.errors import ConfigError, counted
+from seqtool.errors import counted
 from seqtool.perplexity import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]
@@ -226,7 +226,7 @@ class Listener(ABC):
 
 
 class Display(Listener):
-    """Shows the events of one run on stderr.
+    """Shows the events of one run on stderr, or of several that have names.
 
     On a terminal a live bar with the epoch, step, loss, perplexity, tokens per second and the time
     left; elsewhere a line per epoch and one every ten seconds between.
@@ -235,10 +235,7 @@ class Display(Listener):
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._total_steps = 0
-        self._epochs = 0
-        self._last_line = time.monotonic()
+        self._runs: dict[str, _ShownRun] = {}
         self._is_narrow = self._console.width < 105
 
     def close(self) -> None:
@@ -246,51 +243,87 @@ class Display(Listener):
         if self._progress is not None:
             self._progress.stop()
 
-    def show(self, event: Event) -> None:
-        """Show one event."""
+    def show(self, event: Event, name: str = "") -> None:
+        """Show one event, of the run of that name."""
+        run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
         if isinstance(event, RunStarted):
-            self._total_steps, self._epochs = event.total_steps, event.epochs
-            self._line(event)
+            run.total_steps, run.epochs = event.total_steps, event.epochs
+            self._line(run, event)
             if self._console.is_terminal:
-                self._start_bar(event)
+                self._start_bar(run, event)
         elif isinstance(event, StepDone):
-            self._step(event)
+            self._step(run, event)
         else:
-            if isinstance(event, RunFinished) and self._progress is not None:
-                self._progress.stop()
+            if isinstance(event, RunFinished):
+                self._stop_bar(run)
             if not (isinstance(event, RunFinished) and event.reason == "interrupted"):
-                self._line(event)  # of an interruption the error tells more
+                self._line(run, event)  # of an interruption the error tells more
 
-    def _line(self, event: Event) -> None:
-        text = describe(event, total_steps=self._total_steps, epochs=self._epochs)
+    def note(self, text: str) -> None:
+        """Show a line, above the bars; printed in another way, it would be overwritten by them."""
         self._console.print(text, markup=False, soft_wrap=True)
-        self._last_line = time.monotonic()
 
-    def _start_bar(self, event: RunStarted) -> None:
-        self._progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=6 if self._is_narrow else 20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=self._console,
-            transient=True,
-        )
-        self._task = self._progress.add_task(
-            "", total=event.total_steps, completed=event.step, epoch=f"-/{event.epochs}", state=""
+    def _line(self, run: _ShownRun, event: Event) -> None:
+        text = describe(event, total_steps=run.total_steps, epochs=run.epochs)
+        self.note(run.prefix + text)
+        run.last_line = time.monotonic()
+
+    def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("{task.description}epoch {task.fields[epoch]}", markup=False),
+                BarColumn(bar_width=6 if self._is_narrow else 20),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[state]}"),
+                console=self._console,
+                transient=True,
+            )
+        run.task = self._progress.add_task(
+            run.prefix,
+            total=event.total_steps,
+            completed=event.step,
+            epoch=f"-/{event.epochs}",
+            state="",
         )
         self._progress.start()
 
-    def _step(self, event: StepDone) -> None:
-        if self._progress is not None and self._task is not None:
+    def _stop_bar(self, run: _ShownRun) -> None:
+        if self._progress is not None and run.task is not None:
+            self._progress.remove_task(run.task)
+            run.task = None
+            if not self._progress.task_ids:  # started again, it would erase what is above it
+                self._progress.stop()
+                self._progress = None
+
+    def _step(self, run: _ShownRun, event: StepDone) -> None:
+        if self._progress is not None and run.task is not None:
             self._progress.update(
-                self._task,
+                run.task,
                 completed=event.step,
-                epoch=f"{event.epoch}/{self._epochs}",
+                epoch=f"{event.epoch}/{run.epochs}",
                 state=f"{_describe_step(event, short=self._is_narrow)}  "
                 f"{format_seconds(event.seconds_left)} left",
             )
-        elif time.monotonic() - self._last_line >= PLAIN_LINE_SECONDS:
-            self._line(event)
+        elif time.monotonic() - run.last_line >= PLAIN_LINE_SECONDS:
+            self._line(run, event)
+
+
+@dataclass
+class _ShownRun:
+    """What a display knows of a run.
+
+    Attributes:
+        prefix: of its lines.
+        total_steps, epochs: of the run.
+        task: its bar, if there is one.
+        last_line: when a line of it was shown, in seconds of the monotonic clock.
+    """
+
+    prefix: str
+    total_steps: int = 0
+    epochs: int = 0
+    task: TaskID | None = None
+    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())
 
 
 @contextmanager
@@ -319,48 +352,3 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
             progress.update(task, completed=done, total=total)
 
         yield on_progress
-
-
-class TensorBoard(Listener):
-    """Writes the scalars of a run for TensorBoard.
-
-    Args:
-        directory: where the event files go; made with the first event.
-
-    Raises:
-        ConfigError: the extra `tensorboard` is not installed.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
-            ) from error
-        self._make: Callable[..., Any] = SummaryWriter
-        self._directory = directory
-        self._writer: Any = None
-
-    def close(self) -> None:
-        """Close the files."""
-        if self._writer is not None:
-            self._writer.close()
-
-    def show(self, event: Event) -> None:
-        """Write the numbers of one event."""
-        if isinstance(event, RunStarted):  # not before: the run directory is made by then
-            # steps after the saved state are run again: drop what was written of them
-            purge = event.step + 1 if event.resumed else None
-            self._writer = self._make(str(self._directory), purge_step=purge)
-        scalars: dict[str, float] = {}
-        if isinstance(event, StepDone):
-            scalars = {
-                "train/loss": event.loss,
-                "train/tokens_per_second": event.items_per_second,
-                "train/learning_rate": event.learning_rate,
-            }
-        elif isinstance(event, EpochDone):
-            scalars = {f"valid/{name}": value for name, value in event.scores.items()}
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, event.step)

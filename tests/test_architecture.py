@@ -43,6 +43,7 @@ LAYERS = (
         "score_tables",
         "step_losses",
         "storage",
+        "tensorboard",
         "training",
         "training_run",
         "training_task",

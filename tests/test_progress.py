@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -20,11 +21,11 @@ from seqtool.progress import (
     RunFinished,
     RunStarted,
     StepDone,
-    TensorBoard,
     describe,
     format_seconds,
     progress_bar,
 )
+from seqtool.tensorboard import TensorBoard
 
 STARTED = RunStarted(
     step=0,
@@ -150,6 +151,53 @@ def test_on_a_terminal_a_bar_shows_where_training_stands() -> None:
     for event in (STARTED, EPOCH, FINISHED):
         assert describe(event, total_steps=2000, epochs=2) in screen(output.getvalue())
     assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h") == 1
+
+
+def test_several_runs_have_names_and_a_bar_each() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=140, color_system=None)
+    with Display(console) as display:
+        for name in ("tagger", "fold 1 of 5"):
+            display.show(STARTED, name)
+            display.show(STEP, name)
+        assert display._progress is not None
+        display._progress.refresh()
+        bars = screen(output.getvalue()).splitlines()[-2:]
+        display.show(EPOCH, "tagger")
+        display.show(FINISHED, "tagger")
+        display.note("parser: reading")
+        display._progress.refresh()
+        left = screen(output.getvalue()).splitlines()[-1]
+        display.show(FINISHED, "fold 1 of 5")
+        assert display._progress is None  # nothing is drawn over what comes now
+        display.show(STARTED, "parser")
+        assert display._progress is not None
+    assert [bar.split("epoch")[0] for bar in (*bars, left)] == [
+        "tagger: ",
+        "fold 1 of 5: ",
+        "fold 1 of 5: ",
+    ]
+    assert f"tagger: {describe(EPOCH, total_steps=2000, epochs=2)}" in screen(output.getvalue())
+    assert "parser: reading" in screen(output.getvalue())
+
+
+def test_lines_of_several_runs_begin_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("seqtool.progress.time.monotonic", lambda: now)
+    output = io.StringIO()
+    with Display(Console(file=output)) as display:
+        for name in ("tagger", "parser"):
+            display.show(STARTED, name)
+        display.show(dataclasses.replace(STARTED, epochs=9), "tagger")
+        for second in range(11):
+            now = 100.0 + second
+            display.show(STEP, "tagger")
+            display.show(STEP, "parser")
+    # each has a line of its own after ten seconds
+    assert [line.partition("  ")[0] for line in output.getvalue().splitlines()[3:]] == [
+        "tagger: epoch 1/9",
+        "parser: epoch 1/2",
+    ]
 
 
 def test_a_narrow_terminal_shows_everything_too() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -191,11 +192,12 @@ def _train(
 
     from seqtool.errors import counted
     from seqtool.neural_lm.train import train_lm as train
-    from seqtool.progress import Display, Event, RunStarted, TensorBoard
+    from seqtool.progress import Display, Event, RunStarted
+    from seqtool.tensorboard import TensorBoard
 
     should_stop = stop_after(max_minutes)
     with ExitStack() as stack:
-        listeners = [stack.enter_context(Display()).show]
+        listeners: list[Callable[[Event], None]] = [stack.enter_context(Display()).show]
         if tensorboard:
             listeners.append(stack.enter_context(TensorBoard(output / "tensorboard")).show)
 

@@ -14,7 +14,6 @@ from seqtool.cli.options import (
     JsonOption,
     OutputOption,
     SeedOption,
-    ThreadsOption,
     note,
 )
 from seqtool.cli.training_options import SETTINGS as SHARED_SETTINGS
@@ -124,7 +123,15 @@ def train_parser(
     max_minutes: MaxMinutesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="CPU threads; all cores if not given. With --raw they are shared by parts that "
+            "are trained at once, each in a process of its own; 1 trains one after another.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Train a dependency parser on a treebank.
@@ -160,16 +167,17 @@ def train_parser(
     from seqtool.progress import Display
 
     train: Callable[..., Any]
+    noted: dict[str, Callable[..., None]] = {}
     if raw:
         from seqtool.parsing.pipeline.train import train_pipeline as train
-
-        noted: dict[str, Any] = {"on_part": lambda part: note(f"training the {part}")}
     else:
         from seqtool.parsing.train import train_parser as train
 
-        noted = {"on_data": _note_data}
+        noted["on_data"] = _note_data
     should_stop = stop_after(max_minutes)
     with Display() as display:
+        if raw:
+            noted["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
         trained = train(
             treebank,
             output,

@@ -68,34 +68,83 @@ def jackknifed(
         ConfigError: fewer sentences than folds, or fewer than two folds.
         DataError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    if folds < 2 or len(sentences) < folds:
-        raise ConfigError(
-            f"{counted(len(sentences), 'sentence')} cannot be split into {folds} folds",
-            hint="give a larger treebank, or 2 folds or more",
-        )
-    directory = Path(directory)
-    config = config or fold_config()
-    word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
+    check_folds(len(sentences), folds)
     tagged = [
-        dataclasses.replace(item, rows=[list(row) for row in item.rows]) for item in sentences
-    ]
-    for fold in range(folds):
-        output = directory / f"fold-{fold}"
-        output.mkdir(parents=True, exist_ok=True)
-        others = [item for number, item in enumerate(sentences) if number % folds != fold]
-        data = prepare_data(others, sentences[fold::folds], config.model, word_states=word_states)
-        if lm is not None:
-            checkpoint.copy(lm, output / FOLDER)
-        events = train(
-            TaggerTask(config, data, device=device),
-            config.training,
-            output,
+        tagged_fold(
+            sentences,
+            fold,
+            directory,
+            config,
+            folds=folds,
             device=device,
-            fingerprint=fingerprint(config, data.summary),
-            resume=True,
+            lm=lm,
+            command=command,
+            on_event=on_event,
             should_stop=should_stop,
         )
-        complete(events, directory.parent, command, on_event=on_event)
-        for _ in checkpoint.load(output).tag_stream(tagged[fold::folds], retag=True):
-            pass
+        for fold in range(folds)
+    ]
+    return joined_folds(tagged)
+
+
+def check_folds(num_sentences: int, folds: int) -> None:
+    """Refuse a number of folds that cannot be.
+
+    Raises:
+        ConfigError: fewer sentences than folds, or fewer than two folds.
+    """
+    if folds < 2 or num_sentences < folds:
+        raise ConfigError(
+            f"{counted(num_sentences, 'sentence')} cannot be split into {folds} folds",
+            hint="give a larger treebank, or 2 folds or more",
+        )
+
+
+def tagged_fold(
+    sentences: Sequence[Sentence],
+    fold: int,
+    directory: str | Path,
+    config: TaggerConfig | None = None,
+    *,
+    folds: int = FOLDS,
+    device: str = "cpu",
+    lm: str | Path | None = None,
+    command: str = "train-parser",
+    on_event: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[int], bool] | None = None,
+) -> list[Sentence]:
+    """Return copies of the sentences of one fold, from 0, tagged by a tagger of all others.
+
+    The folds do not depend on one another. The arguments are those of `jackknifed`.
+    """
+    output = Path(directory) / f"fold-{fold}"
+    output.mkdir(parents=True, exist_ok=True)
+    config = config or fold_config()
+    others = [item for number, item in enumerate(sentences) if number % folds != fold]
+    word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
+    data = prepare_data(others, sentences[fold::folds], config.model, word_states=word_states)
+    if lm is not None:
+        checkpoint.copy(lm, output / FOLDER)
+    events = train(
+        TaggerTask(config, data, device=device),
+        config.training,
+        output,
+        device=device,
+        fingerprint=fingerprint(config, data.summary),
+        resume=True,
+        should_stop=should_stop,
+    )
+    complete(events, output.parent.parent, command, on_event=on_event)
+    tagged = [
+        dataclasses.replace(item, rows=[list(row) for row in item.rows])
+        for item in sentences[fold::folds]
+    ]
+    for _ in checkpoint.load(output).tag_stream(tagged, retag=True):
+        pass
     return tagged
+
+
+def joined_folds(tagged: Sequence[Sequence[Sentence]]) -> list[Sentence]:
+    """Return the sentences of all folds, from 0 on, in the order of the treebank."""
+    num = sum(map(len, tagged))
+    return [tagged[i % len(tagged)][i // len(tagged)] for i in range(num)]

@@ -30,6 +30,7 @@ from seqtool.parsing.segmentation.spaces import rebuild
 from seqtool.parsing.tagging.config import TaggerConfig
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.tagging.train import train_tagger
+from seqtool.progress import Event, RunStarted
 
 Run = Callable[..., Any]
 
@@ -95,14 +96,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = train_pipeline(
         train, folder / "whole", config, dev=dev, device="cpu", on_part=parts.append
     )
-    assert [part.partition(" ")[0] for part in parts] == [
-        "segmenter",
-        "segmenter-2",
-        "tagger",
-        "tagger-2",
-        "taggers",
-        "parser",
-        "parser-2",
+    assert parts == [
+        *("tagger", "tagger-2", "segmenter", "segmenter-2", "fold 1 of 2", "fold 2 of 2"),
+        *("parser", "parser-2"),
     ]
     assert trained.scores["dev_words"] == 100.0
     assert trained.scores["dev_upos"] == 100.0
@@ -135,6 +131,35 @@ def test_a_resumed_run_ends_the_same(models: Path) -> None:
         assert before.keys() == after.keys()
         assert all((before[name] == after[name]).all() for name in before), part
     assert not (models / "resumed" / "jackknife").exists()
+
+
+def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path) -> None:
+    """Stopped while the parsers are trained, in two processes, and resumed in this one."""
+    output = tmp_path / "p"
+    begun: set[str] = set()
+
+    def on_event(event: Event, part: str) -> None:
+        if isinstance(event, RunStarted):
+            begun.add(part)
+
+    with pytest.raises(Interrupted) as stopped:
+        train_pipeline(
+            models / "train.conllu", output, from_dict(PipelineConfig, TINY),
+            dev=models / "dev.conllu", device="cpu", threads=2, on_event=on_event,
+            should_stop=lambda step: "parser" in begun or "parser-2" in begun,
+        )  # fmt: skip
+    assert stopped.value.hint == f"continue with: seqtool train-parser --resume -o {output}"
+    assert begun >= {"tagger", "tagger-2", "segmenter", "segmenter-2", "fold 1 of 2", "fold 2 of 2"}
+    for part in ("parser", "parser-2"):
+        assert (output / part / "run.json").is_file()
+    trained = train_pipeline(output=output, resume=True, device="cpu", threads=1)
+    header = json.loads((models / "whole" / "model.json").read_text())
+    assert trained.scores == header["scores"]
+    for name in (*PARTS, *(f"{part}-2" for part in PARTS)):
+        path = Path(name, "weights.safetensors")
+        assert (output / path).read_bytes() == (models / "whole" / path).read_bytes(), name
+    for path in (Path("treebank", "train.conllu"), Path("treebank", "dev.conllu")):
+        assert (output / path).read_bytes() == (models / "whole" / path).read_bytes()
 
 
 def test_members_differ_and_work_together(models: Path) -> None:
@@ -285,7 +310,7 @@ def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqt
     assert result.code == 0, result.stderr
     shown = json.loads(result.stdout)
     assert {"segmenter_dev_words", "tagger_dev_upos", "parser_dev_las"} <= set(shown)
-    assert "training the segmenter" in result.stderr
+    assert "segmenter: reading the treebank" in result.stderr
     assert (output / "model.json").is_file()
     assert "jackknife" not in {path.name for path in output.iterdir()}
 
@@ -324,7 +349,7 @@ def test_a_language_model_is_read_by_tagger_and_parser(models: Path, tmp_path: P
     settings["parser"]["model"] |= {"encoder": "bilstm", "encoder_size": 4}
 
     def on_part(part: str) -> None:
-        if part.startswith("taggers"):
+        if part == "segmenter":
             shutil.rmtree(tmp_path / "lm")
 
     output = tmp_path / "out"
