@@ -41,11 +41,11 @@ _OURS = frozenset(
         *(HEADER, WEIGHTS, CARD, RUN),
         *("vocabulary.json", "tokenizer.model", "log.jsonl"),
         *("last", "best", "corpus", "tensorboard"),
-        *("segmenter", "tagger", "parser", "jackknife", "treebank", "lm"),
+        *("segmenter", "multiword", "tagger", "parser", "jackknife", "treebank", "lm"),
     }
 )
 
-_MEMBER = re.compile(r"(segmenter|tagger|parser)-[0-9]+")  # of several of a kind
+_MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of several of a kind
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",

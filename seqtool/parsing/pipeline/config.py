@@ -24,7 +24,7 @@ from seqtool.parsing.tagging import config as taggers
 from seqtool.parsing.tagging.config import TaggerConfig
 
 KIND = "pipeline"
-PARTS = ("segmenter", "tagger", "parser")
+PARTS = ("segmenter", "multiword", "tagger", "parser")
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,19 @@ class PipelineConfig(Config):
     """All settings."""
 
     segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
-    tagger: TaggerConfig = setting(TaggerConfig, "what tags them")
+    multiword: TaggerConfig = setting(
+        TaggerConfig, "what tells whether a form such as French `des` is one word or several"
+    )
+    tagger: TaggerConfig = setting(TaggerConfig, "what tags words")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
     segmenters: int = setting(
         1, "of seeds one apart, that split by the mean of their scores", minimum=1
+    )
+    multiwords: int = setting(
+        1,
+        "of seeds one apart; trained where the treebank has enough of such forms; 0: the segmenter "
+        "decides by itself",
+        minimum=0,
     )
     taggers: int = setting(1, "of seeds one apart, that tag by the mean of their scores", minimum=1)
     parsers: int = setting(
@@ -61,10 +70,18 @@ def preset(name: str) -> dict[str, Any]:
     """
     return {
         "segmenter": {section: dict(values) for section, values in segmenters.DEFAULTS.items()},
+        "multiword": _multiword(),
         "tagger": taggers.preset("fast" if name == "fast" else "accurate"),
         "parser": parsers.preset(name),
-        **({"taggers": 2, "parsers": 2} if name == "accurate" else {}),
+        **({"taggers": 2, "parsers": 2} if name == "accurate" else {"multiwords": 0}),
     }
+
+
+def _multiword() -> dict[str, Any]:
+    settings = taggers.preset("accurate")
+    settings["training"]["epochs"] = 12
+    settings["learning"] = {"lemma_weight": 0.0}
+    return settings
 
 
 def resolve(

@@ -3,6 +3,7 @@
 model.json      which parts there are, and their scores together
 segmenter/      each a model directory of its own kind, that may be trained again alone; with
                 segmenter-2/ and so on where several split by the mean of their scores
+multiword/      likewise, where there are forms that are one word or several: see `multiword`
 tagger/         likewise
 parser/         likewise
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +24,15 @@ from seqtool.corpora.sentence import Sentence
 from seqtool.errors import ModelError, counted
 from seqtool.parsing.models import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
-from seqtool.parsing.segmentation.assembly import Spans
+from seqtool.parsing.pipeline.multiword import MultiwordChooser
+from seqtool.parsing.segmentation.assembly import Spans, assemble
 from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.model import Segmenter
+from seqtool.parsing.segmentation.units import Unit
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.word_states import summarise
 
-Member = TypeVar("Member")
+Member = TypeVar("Member", Segmenter, Tagger, Parser)
 
 
 class Pipeline:
@@ -38,20 +42,35 @@ class Pipeline:
         segmenter: splits text into sentences and words.
         tagger: gives words tags and lemmas.
         parser: gives sentences trees.
+        multiword: tells whether forms that can be both are one word or several; without it, the
+            segmenter does.
     """
 
     kind = KIND
 
-    def __init__(self, segmenter: Segmenter, tagger: Tagger, parser: Parser) -> None:
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        tagger: Tagger,
+        parser: Parser,
+        multiword: MultiwordChooser | None = None,
+    ) -> None:
         self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
+        self.multiword = multiword
 
-    def segment(self, pieces: Iterable[str], **options: Any) -> Iterator[Sentence]:
+    def segment(
+        self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any
+    ) -> Iterator[Sentence]:
         """Split a text; see `Segmenter.segment`."""
-        return self.segmenter.segment(pieces, **options)
+        split = partial(self.split, whole=unit == "line")
+        return assemble(pieces, split, unit=unit, **options)
 
     def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
         """Find tokens and sentences; see `Segmenter.split`."""
-        return self.segmenter.split(stretches, whole=whole)
+        spans = self.segmenter.split(stretches, whole=whole)
+        if self.multiword is not None:
+            self.multiword.choose(stretches, spans)
+        return spans
 
     def tag_stream(
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
@@ -86,16 +105,25 @@ def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu
     segmenter, *segmenters = _members(directory, "segmenter", config.segmenters, Segmenter, device)
     parser, *parsers = _members(directory, "parser", config.parsers, Parser, device)
     with _naming(directory):
-        return Pipeline(
-            segmenter.joined(segmenters),
-            open_tagger(directory, config, device=device),
-            parser.joined(parsers),
-        )
+        segmenter = segmenter.joined(segmenters)
+        multiword = None
+        if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
+            tagger = open_tagger(directory, "multiword", config.multiwords, device=device)
+            multiword = MultiwordChooser(tagger, segmenter.splitter)
+        tagger = open_tagger(directory, "tagger", config.taggers, device=device)
+        return Pipeline(segmenter, tagger, parser.joined(parsers), multiword)
 
 
-def open_tagger(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Tagger:
-    """Open the taggers of a pipeline as one; see `load_model`."""
-    tagger, *others = _members(directory, "tagger", config.taggers, Tagger, device)
+def open_tagger(directory: Path, part: str, num: int, *, device: str = "cpu") -> Tagger:
+    """Open the taggers of a part of a pipeline as one; see `load_model`.
+
+    Args:
+        directory: of the pipeline.
+        part: "tagger" or "multiword".
+        num: how many there are.
+        device: see `load_model`.
+    """
+    tagger, *others = _members(directory, part, num, Tagger, device)
     with _naming(directory):
         return tagger.joined(others)
 
@@ -116,8 +144,8 @@ def _members(directory: Path, name: str, num: int, kind: type[Member], device: s
         member = checkpoint.load(directory / folder, device=device)
         if not isinstance(member, kind):
             raise ModelError(
-                f"is no {name}",
-                hint=f"train it again, with train-{name} -o {directory / folder}",
+                f"is no {kind.kind}",
+                hint=f"train it again, with train-{kind.kind} -o {directory / folder}",
                 path=directory / folder,
             )
         members.append(member)

@@ -2,9 +2,11 @@
 
 tagger/                 trained on the treebank; others of other seeds in tagger-2/ and so on
 segmenter/              likewise; segmenter-2/ ...
+multiword/              on surface tokens, where these need it: see `multiword`; multiword-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
 treebank/train.conllu   the treebank with the tags that those gave it; its own are in MISC
 treebank/dev.conllu     the validation part with those of the taggers together
+treebank/surface.conllu the surface tokens that multiword/ learns from; surface-dev.conllu
 parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
 
 On the CPU, as many parts as there are threads are trained at once, each in a process of its own:
@@ -36,6 +38,7 @@ from seqtool.parsing.gold import tell_right_tags
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
 from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
+from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
 from seqtool.parsing.runs import RunRecord, open_record, with_precision
 from seqtool.parsing.segmentation.gold import raw_text
 from seqtool.parsing.segmentation.train import train_segmenter
@@ -203,18 +206,20 @@ class _Stages:
         folds = [] if train.is_file() else self.folds()
         taggers = self.parts("tagger", train_tagger, record.train, record.dev)
         segmenters = self.parts("segmenter", train_segmenter, record.train, record.dev)
-        trained = self.train([*taggers, *segmenters, *folds])
+        multiwords = self.multiwords()
+        trained = self.train([*taggers, *segmenters, *multiwords, *folds])
         if folds:
             self.write_predicted_tags([trained[fold.name] for fold in folds], train)
         shutil.rmtree(self.output / JACKKNIFE, ignore_errors=True)
         if record.dev is not None:
             dev = treebank / "dev.conllu"
             if not dev.is_file():
-                tagger = open_tagger(self.output, config)
+                tagger = open_tagger(self.output, "tagger", config.taggers)
                 write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
         parsers = self.parts("parser", train_parser, [str(train)], dev)
         trained |= self.train(parsers)
-        parts = {job.name: trained[job.name] for job in (*segmenters, *taggers, *parsers)}
+        members = (*segmenters, *multiwords, *taggers, *parsers)
+        parts = {job.name: trained[job.name] for job in members}
         scores = self.scores(parts)
         header = Header(
             kind=KIND,
@@ -265,12 +270,27 @@ class _Stages:
                 "command": self.record.command,
             }
             if part != "segmenter" and not is_begun:
-                arguments |= {
-                    "embeddings": self.record.embeddings,
-                    "lm": _lm_at_hand(self.record.lm, self.output),
-                }
+                arguments["embeddings"] = self.record.embeddings
+            if part in ("tagger", "parser") and not is_begun:
+                arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
             jobs.append(Job(folder, train, arguments))
         return jobs
+
+    def multiwords(self) -> list[Job]:
+        """The jobs that train taggers of surface tokens; none where the treebank needs none."""
+        if not self.config.multiwords:
+            return []
+        sentences = self.sentences(self.record.train)
+        if share_of_both(sentences) < LEAST_SHARE:
+            return []
+        treebank = self.output / TREEBANK
+        treebank.mkdir(exist_ok=True)
+        write_conllu(map(surface_sentence, sentences), train := treebank / "surface.conllu")
+        dev = None
+        if self.record.dev is not None:
+            dev = treebank / "surface-dev.conllu"
+            write_conllu(map(surface_sentence, self.sentences([self.record.dev])), dev)
+        return self.parts("multiword", train_tagger, [str(train)], dev)
 
     def folds(self) -> list[Job]:
         """The jobs that tag each fold of the treebank by a tagger that does not see it."""
@@ -323,7 +343,7 @@ class _Stages:
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Settings in which the precision is decided: by a measurement, so once for all members."""
     decided: dict[str, Any] = {}
-    for part in ("tagger", "parser"):
+    for part in ("multiword", "tagger", "parser"):
         settings = getattr(config, part)
         training = with_precision(settings.training, device)
         decided[part] = dataclasses.replace(settings, training=training)

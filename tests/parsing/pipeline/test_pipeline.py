@@ -24,7 +24,7 @@ from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import train_lm
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.models import Parser
-from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, folders, resolve
+from seqtool.parsing.pipeline.config import PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.spaces import rebuild
 from seqtool.parsing.tagging.config import TaggerConfig
@@ -34,6 +34,7 @@ from seqtool.progress import Event, RunStarted
 
 Run = Callable[..., Any]
 
+PARTS = ("segmenter", "tagger", "parser")  # the treebank needs no others
 TINY = {
     "segmenter": {
         "model": {"character_units": 8, "token_units": 8},
