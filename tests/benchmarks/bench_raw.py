@@ -29,7 +29,7 @@ from seqtool.config import from_dict
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sample import sample_treebank
 from seqtool.parsing.evaluate import evaluate_parser
-from seqtool.parsing.pipeline.config import PipelineConfig, preset
+from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, preset
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.documents import segment_files
@@ -43,7 +43,7 @@ METRICS = ("Words", "Sentences", "UPOS", "Lemmas", "UAS", "LAS")
 def train_ours(train: Path, test: Path, folder: Path, name: str, epochs: int | None) -> Pipeline:
     """All that raw text needs, by a preset."""
     settings = preset(name)
-    for part in ("segmenter", "tagger", "parser"):
+    for part in PARTS:
         if epochs is not None:
             settings[part]["training"]["epochs"] = epochs
     config = from_dict(PipelineConfig, settings)
