@@ -66,7 +66,7 @@ class TrainedPipeline:
         scores: F1 in percent on the raw text of the validation part (`dev_words`, `dev_las` ...);
             without one, those of the parts on what they held out.
         seconds: training time of the parts, validation included, over all continuations; without
-            that of the jackknifed taggers.
+            that of the taggers of folds.
         num_parameters: trained numbers.
     """
 

@@ -23,7 +23,6 @@ from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import complete
 
-FOLDS = 5
 EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
 
 
@@ -32,59 +31,6 @@ def fold_config(**training: Any) -> TaggerConfig:
     base = preset("fast")
     base["training"] |= {"epochs": EPOCHS, **training}
     return from_dict(TaggerConfig, base)
-
-
-def jackknifed(
-    sentences: Sequence[Sentence],
-    directory: str | Path,
-    config: TaggerConfig | None = None,
-    *,
-    folds: int = FOLDS,
-    device: str = "cpu",
-    lm: str | Path | None = None,
-    command: str = "train-parser",
-    on_event: Callable[[Event], None] = lambda event: None,
-    should_stop: Callable[[int], bool] | None = None,
-) -> list[Sentence]:
-    """Return copies of sentences whose UPOS, XPOS, FEATS and lemmas are predicted.
-
-    Sentence i, from 0, is tagged by a tagger of all sentences but those of fold i % folds. The same
-    sentences and settings give the same tags. Called again after an interruption, it goes on where
-    it stopped, with the same result.
-
-    Args:
-        sentences: with tags and lemmas.
-        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
-        config: of the taggers; `fold_config()` if not given.
-        folds: how many taggers are trained.
-        device: torch device.
-        lm: a language model that the taggers read too.
-        command: what the hint of an interrupted run names, with the directory above `directory`.
-        on_event: called with every event of the runs.
-        should_stop: asked with the step number of a run before each step; True interrupts.
-
-    Raises:
-        Interrupted: it was stopped; the state is saved.
-        ConfigError: fewer sentences than folds, or fewer than two folds.
-        DataError, ModelError, TrainingError, OutputError: as their messages say.
-    """
-    check_folds(len(sentences), folds)
-    tagged = [
-        tagged_fold(
-            sentences,
-            fold,
-            directory,
-            config,
-            folds=folds,
-            device=device,
-            lm=lm,
-            command=command,
-            on_event=on_event,
-            should_stop=should_stop,
-        )
-        for fold in range(folds)
-    ]
-    return joined_folds(tagged)
 
 
 def check_folds(num_sentences: int, folds: int) -> None:
@@ -106,16 +52,34 @@ def tagged_fold(
     directory: str | Path,
     config: TaggerConfig | None = None,
     *,
-    folds: int = FOLDS,
+    folds: int,
     device: str = "cpu",
     lm: str | Path | None = None,
     command: str = "train-parser",
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[int], bool] | None = None,
 ) -> list[Sentence]:
-    """Return copies of the sentences of one fold, from 0, tagged by a tagger of all others.
+    """Return copies of the sentences of a fold, with predicted UPOS, XPOS, FEATS and lemmas.
 
-    The folds do not depend on one another. The arguments are those of `jackknifed`.
+    Sentence i, from 0, is of fold i % folds, and is tagged by a tagger of all others. The folds do
+    not depend on one another. The same sentences and settings give the same tags. Called again
+    after an interruption, it goes on where it stopped, with the same result.
+
+    Args:
+        sentences: of all folds, with tags and lemmas.
+        fold: which one, from 0.
+        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
+        config: of the tagger; `fold_config()` if not given.
+        folds: how many there are: see `check_folds`.
+        device: torch device.
+        lm: a language model that the tagger reads too.
+        command: what the hint of an interrupted run names, with the directory above `directory`.
+        on_event: called with every event of the run.
+        should_stop: asked with the step number before each step; True interrupts.
+
+    Raises:
+        Interrupted: it was stopped; the state is saved.
+        DataError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(directory) / f"fold-{fold}"
     output.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from seqtool.corpora.sentence import LEMMA, UPOS, Sentence
 from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.parsing.tagging.config import ModelConfig, TaggerConfig, preset, resolve
 from seqtool.parsing.tagging.gold import NO_SCRIPT, prepare_data
-from seqtool.parsing.tagging.jackknife import jackknifed
+from seqtool.parsing.tagging.jackknife import check_folds, joined_folds, tagged_fold
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.tagging.train import TrainedTagger, train_tagger
 from seqtool.progress import EpochDone, Event
@@ -220,6 +220,13 @@ def test_rare_symbols_become_unknown_and_only_they() -> None:
         assert share == pytest.approx(wanted, abs=0.05)
 
 
+def jackknifed(sentences: list[Sentence], folder: Path, **rest: Any) -> list[Sentence]:
+    """All of a treebank, in two folds."""
+    return joined_folds(
+        [tagged_fold(sentences, fold, folder, tiny_config(6), folds=2, **rest) for fold in (0, 1)]
+    )
+
+
 def test_jackknifing(tmp_path: Path) -> None:
     """A word that is met once, and what it is follows from nothing: only by itself can it be known.
 
@@ -229,9 +236,8 @@ def test_jackknifing(tmp_path: Path) -> None:
     odd = sentence_of([("zzz", "yyy", "INTJ", "UH", "_")])
     sentences[30] = odd
     before = [item.to_conllu() for item in sentences]
-    settings = tiny_config(6)
     events: list[Event] = []
-    found = jackknifed(sentences, tmp_path / "whole", settings, folds=2, on_event=events.append)
+    found = jackknifed(sentences, tmp_path / "whole", on_event=events.append)
     assert [item.to_conllu() for item in sentences] == before
     assert len([event for event in events if isinstance(event, EpochDone)]) == 12
     wrong = [i for i, item in enumerate(found) if item.to_conllu() != before[i]]
@@ -248,16 +254,16 @@ def test_jackknifing(tmp_path: Path) -> None:
         return calls > 24
 
     with pytest.raises(Interrupted, match="saved"):
-        jackknifed(sentences, tmp_path / "parts", settings, folds=2, should_stop=stop)
+        jackknifed(sentences, tmp_path / "parts", should_stop=stop)
     assert (tmp_path / "parts" / "fold-1").is_dir()
-    again = jackknifed(sentences, tmp_path / "parts", settings, folds=2)
+    again = jackknifed(sentences, tmp_path / "parts")
     assert [item.to_conllu() for item in again] == [item.to_conllu() for item in found]
 
 
 @pytest.mark.parametrize(("num", "folds"), [(3, 4), (3, 1)])
-def test_folds_that_cannot_be(num: int, folds: int, tmp_path: Path) -> None:
+def test_folds_that_cannot_be(num: int, folds: int) -> None:
     with pytest.raises(ConfigError, match="cannot be split"):
-        jackknifed(random_treebank(num), tmp_path, folds=folds)
+        check_folds(num, folds)
 
 
 def test_vectors_are_what_forms_begin_with(tmp_path: Path) -> None:
