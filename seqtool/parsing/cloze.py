@@ -4,8 +4,7 @@ The forward states of an encoder's first layer before a word, and the backward o
 not seen it. To tell it from these is language modelling from both sides (context2vec: Melamud,
 Goldberger & Dagan 2016), and teaches the encoder more of a small treebank than its labels do (Rei
 2017, who tells the next and the previous word). What it learns so stays in the encoder; reading
-takes no longer. Where an encoder reads a language model's states, it is left out: these have seen
-the words.
+takes no longer.
 
 Dimensions: T tokens of all sentences, H units of a direction, K width of what words are told by, V
 words that are told apart.
@@ -65,6 +64,14 @@ class Cloze(nn.Module):
         context_NK = torch.tanh((before_TK + behind_TK)[is_word_T])
         loss: Tensor = functional.cross_entropy(self.words(context_NK).float(), words_T[is_word_T])
         return loss
+
+
+def without_lm(inputs_TI: Tensor, num: int) -> Tensor:
+    """Inputs whose columns from `num` on, a language model's states, are zeros.
+
+    These have seen the words, so where an encoder reads them too, `Cloze` needs states without.
+    """
+    return functional.pad(inputs_TI[:, :num], (0, inputs_TI.shape[1] - num))
 
 
 def num_words(numbers: Ints | None) -> int:

@@ -87,6 +87,23 @@ class ContextEncoder(nn.Module):
             lengths_B: tokens of each.
             dropout: is applied to what the layers after the first one read.
         """
+        values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
+        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
+        for layer in self.layers[1:]:
+            values_LBD = layer(dropout(values_LBD), reversal_LB)
+        first_TD, last_TD = (
+            values.transpose(0, 1)[inside_LB.t()] for values in (first_LBD, values_LBD)
+        )
+        return first_TD, last_TD
+
+    def first(self, inputs_TD: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the states of the first layer alone, (T, 2H): see `first_and_last`."""
+        values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
+        states_TD: Tensor = self.layers[0](values_LBD, reversal_LB).transpose(0, 1)[inside_LB.t()]
+        return states_TD
+
+    def _laid_out(self, inputs_TD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Sentences side by side, (L, B, D), which of these are tokens, and the reversal."""
         device = inputs_TD.device
         longest = int(lengths_B.max())
         lengths_B = lengths_B.to(device)
@@ -95,13 +112,7 @@ class ContextEncoder(nn.Module):
         reversal_LB = torch.where(inside_LB, lengths_B - 1 - places_LB, places_LB)
         begins_B = lengths_B.cumsum(0) - lengths_B
         values_LBD = inputs_TD[torch.where(inside_LB, begins_B + places_LB, 0)]
-        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
-        for layer in self.layers[1:]:
-            values_LBD = layer(dropout(values_LBD), reversal_LB)
-        first_TD, last_TD = (
-            values.transpose(0, 1)[inside_LB.t()] for values in (first_LBD, values_LBD)
-        )
-        return first_TD, last_TD
+        return values_LBD, inside_LB, reversal_LB
 
 
 def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from seqtool import runtime
 from seqtool.parsing.classifier import Classifier
-from seqtool.parsing.cloze import num_words, word_numbers
+from seqtool.parsing.cloze import num_words, without_lm, word_numbers
 from seqtool.parsing.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.gold import TrainingData
@@ -61,7 +61,7 @@ class ParserTask:
             config.model.measures,
         )
         self._words: Ints | None = None  # of each type, the number of its word
-        if config.learning.cloze_weight and data.word_states is None:
+        if config.learning.cloze_weight:
             self._words = word_numbers(types.lexical, types.arrays()[0])
         runtime.seed_everything(config.training.seed)
         self.module = ParserNetwork(
@@ -279,6 +279,8 @@ class ParserTask:
     ) -> tuple[Tensor, Tensor]:
         """The states of tokens in the encoder's first layer and in its last one, each [T, 2E].
 
+        Those of the first layer are without the language model, if there is one.
+
         Args:
             vectors_UD: of types.
             places_T: which of them each token is.
@@ -293,12 +295,16 @@ class ParserTask:
             read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
             read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
             inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
+        sizes_B = torch.from_numpy(lengths_B + 1)
         first_TE, last_TE = self.module.encoder.first_and_last(
             inputs_TD,
-            torch.from_numpy(lengths_B + 1),
+            sizes_B,
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
         )
+        if lm_states is not None and self._words is not None:
+            alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
+            first_TE = self.module.encoder.first(alone_TD, sizes_B)
         return first_TE, last_TE * self._kept(last_TE, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from seqtool.neural_lm.train import train_lm
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.train import train_ngram
 from seqtool.parsing import word_states
+from seqtool.parsing.cloze import Cloze
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.gold import prepare_data
 from seqtool.parsing.hidden_layer import SCALE
@@ -278,6 +279,38 @@ def test_a_parser_s_products_are_those_of_its_network(folder: Path) -> None:
             results.append((products * SCALE).numpy())
     np.testing.assert_allclose(found[1:], results[0], rtol=0, atol=1.0)
     assert np.abs(results[0] - results[1]).max() > 50.0
+
+
+@pytest.mark.parametrize("kind", ["tagger", "parser"])
+def test_words_are_told_without_the_language_model(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read them: what they are told by has not seen its states."""
+    states = open_word_states(folder / "lm", keep=True)
+    files = [str(folder / "train.conllu")], str(folder / "dev.conllu")
+    task: TaggerTask | ParserTask
+    if kind == "tagger":
+        settings = tagger_config()
+        task = TaggerTask(settings, tagging.read_data(*files, settings.model, word_states=states))
+    else:
+        data = prepare_data(*files, bilstm_config(), word_states=states)
+        task = ParserTask(data.config, data)
+    seen: list[torch.Tensor] = []
+    forward = Cloze.forward
+
+    def watched(module: Cloze, states: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        seen.append(states.detach())
+        return forward(module, states, *rest)
+
+    monkeypatch.setattr(Cloze, "forward", watched)
+    losses = []
+    for scale in (1.0, 20.0):
+        with torch.no_grad():
+            task.module.lm.weight.mul_(scale)
+        task.start_epoch(0)
+        losses.append(task.loss(0)[0].item())
+    assert losses[0] != losses[1]
+    assert seen[0].equal(seen[1])
 
 
 @pytest.mark.parametrize("kind", ["tagger", "parser"])

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.cloze import Cloze
+from seqtool.parsing.cloze import Cloze, without_lm
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagging.characters import PAD
@@ -93,6 +93,7 @@ class TaggerNetwork(nn.Module):
         self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
         self.scripts = nn.Linear(config.lemma_size, num_scripts)
+        self.num_words = num_words
         if num_words:
             self.cloze = Cloze(config.encoder_size, num_words)
         nn.init.normal_(self.lexical.weight, std=0.03)
@@ -116,7 +117,7 @@ class TaggerNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
 
-        The states of the first layer, [T, 2H], come second.
+        The states of the first layer without the language model, [T, 2H], come second.
 
         Args:
             inputs_TD: the vectors of words, one sentence after another.
@@ -125,8 +126,12 @@ class TaggerNetwork(nn.Module):
             after: is applied to the states.
             lm_TP: the language model's states after the words, which the encoder reads too.
         """
-        read_TI = inputs_TD if lm_TP is None else torch.cat((inputs_TD, self.lm(lm_TP)), 1)
+        read_TI = inputs_TD
+        if lm_TP is not None:
+            read_TI = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
         first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between)
+        if lm_TP is not None and self.num_words:
+            first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
         return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
 
     def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:

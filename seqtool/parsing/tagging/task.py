@@ -47,7 +47,7 @@ class TaggerTask:
         runtime.seed_everything(config.training.seed)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
-        if config.learning.cloze_weight and data.word_states is None:
+        if config.learning.cloze_weight:
             self._words = word_numbers(data.symbols, data.lexical)
         self.module = TaggerNetwork(
             config.model,
