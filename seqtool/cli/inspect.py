@@ -143,13 +143,15 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
     sizes = _sizes(directory, header) if header.kind == NGRAM else []
+    file_sizes = _file_sizes(directory, header)
+    size = sum(file_sizes.values())
     if as_json:
         import dataclasses
 
         content = dataclasses.asdict(header)
         del content["statistics"]  # `orders` says it, and what it means for the size
         orders = {"orders": sizes} if sizes else {}
-        emit({"path": str(directory), **content, "bytes": _size(header), **orders})
+        emit({"path": str(directory), **content, "bytes": size, **orders})
         return
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     typer.echo(directory)
@@ -158,7 +160,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
         {
             "kind": header.kind,
             "parameters": header.num_parameters,
-            "size": _megabytes(_size(header)),
+            "size": _megabytes(size),
             **_language_model(header),
             "made by": header.command or "the Python library",
             "versions": versions,
@@ -170,7 +172,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     _show_data(header.data)
     _show_pairs("Tokenizer", header.tokenizer)
     _show_pairs("Configuration", header.config)
-    files = [(name, _megabytes(entry.get("bytes", 0))) for name, entry in header.files.items()]
+    files = [(name, _megabytes(num_bytes)) for name, num_bytes in file_sizes.items()]
     typer.echo()
     show_table("", ["file", "size"], files)
 
@@ -184,8 +186,19 @@ def _language_model(header: Header) -> dict[str, str]:
     return {"reads": f"a language model of {data['lm_unit']} units: {size} more"}
 
 
-def _size(header: Header) -> int:
-    return sum(int(entry.get("bytes", 0)) for entry in header.files.values())
+def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
+    """The bytes of each file of a model, or of each part of one that has parts."""
+    from seqtool import checkpoint
+
+    sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}
+    if header.kind == "pipeline":
+        from seqtool.parsing.pipeline.config import PARTS
+
+        for part in PARTS:
+            for path in sorted(directory.glob(f"{part}*/{checkpoint.HEADER}")):
+                of_part = _file_sizes(path.parent, checkpoint.read_header(path.parent))
+                sizes[f"{path.parent.name}/"] = sum(of_part.values())
+    return sizes
 
 
 def _inspect_corpus(path: Path, as_json: bool) -> None:

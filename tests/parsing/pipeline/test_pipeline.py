@@ -246,7 +246,17 @@ def test_a_text_is_parsed(
         ["--raw", "--format", "tree"],
     ):
         assert seqtool("parse", text, "-m", models / "whole", *options).code == 0
-    assert seqtool("inspect", models / "whole").code == 0
+    shown = json.loads(seqtool("inspect", models / "whole", "--json").stdout)
+    # each part has weights and a vocabulary of its own
+    own = [
+        sum(
+            (models / "whole" / folder / name).stat().st_size
+            for name in ("weights.safetensors", "vocabulary.json")
+        )
+        for part in PARTS
+        for folder in folders(part, 2)
+    ]
+    assert shown["bytes"] == sum(own)
 
 
 def test_gold_columns_are_kept(models: Path, tmp_path: Path, seqtool: Run) -> None:
