@@ -35,22 +35,10 @@ class FeaturesFirst(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs_TBI: Tensor,
-        state_BH: Tensor,
-        weight_GI: Tensor,
-        weight_DHG: Tensor,
-        bias_DG: Tensor,
-        mask_BH: Tensor | None,
-        half: bool,
-        needs_grad: bool,
-        workspace: Workspace,
-    ) -> Tensor:
-        """Return the outputs (T, B, H)."""
-        arguments = inputs_TBI, state_BH, weight_GI, weight_DHG, bias_DG, mask_BH
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """Return the outputs (T, B, H); the arguments are those of `_forward`."""
         with torch.autocast("cpu", enabled=False), one_blas_thread():
-            return _forward(ctx, *arguments, half, needs_grad, workspace)
+            return _forward(ctx, *arguments)
 
     @staticmethod
     @once_differentiable

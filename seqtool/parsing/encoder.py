@@ -72,7 +72,8 @@ class ContextEncoder(nn.Module):
         dropout: Callable[[Tensor], Tensor] = lambda states_LBD: states_LBD,
     ) -> Tensor:
         """Return the states of the last layer of all tokens, (T, 2H): see `first_and_last`."""
-        return self.first_and_last(inputs_TD, lengths_B, dropout)[1]
+        _, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout)
+        return _in_a_row(last_LBD, inside_LB)
 
     def first_and_last(
         self,
@@ -87,20 +88,23 @@ class ContextEncoder(nn.Module):
             lengths_B: tokens of each.
             dropout: is applied to what the layers after the first one read.
         """
-        values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
-        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
-        for layer in self.layers[1:]:
-            values_LBD = layer(dropout(values_LBD), reversal_LB)
-        first_TD, last_TD = (
-            values.transpose(0, 1)[inside_LB.t()] for values in (first_LBD, values_LBD)
-        )
-        return first_TD, last_TD
+        first_LBD, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout)
+        return _in_a_row(first_LBD, inside_LB), _in_a_row(last_LBD, inside_LB)
 
     def first(self, inputs_TD: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the states of the first layer alone, (T, 2H): see `first_and_last`."""
         values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
-        states_TD: Tensor = self.layers[0](values_LBD, reversal_LB).transpose(0, 1)[inside_LB.t()]
-        return states_TD
+        return _in_a_row(self.layers[0](values_LBD, reversal_LB), inside_LB)
+
+    def _run(
+        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The first layer's states and the last one's, (L, B, 2H), and which are of tokens."""
+        values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
+        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
+        for layer in self.layers[1:]:
+            values_LBD = layer(dropout(values_LBD), reversal_LB)
+        return first_LBD, values_LBD, inside_LB
 
     def _laid_out(self, inputs_TD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Sentences side by side, (L, B, D), which of these are tokens, and the reversal."""
@@ -113,6 +117,11 @@ class ContextEncoder(nn.Module):
         begins_B = lengths_B.cumsum(0) - lengths_B
         values_LBD = inputs_TD[torch.where(inside_LB, begins_B + places_LB, 0)]
         return values_LBD, inside_LB, reversal_LB
+
+
+def _in_a_row(values_LBD: Tensor, inside_LB: Tensor) -> Tensor:
+    """The values of tokens, one sentence after another, (T, D)."""
+    return values_LBD.transpose(0, 1)[inside_LB.t()]
 
 
 def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:

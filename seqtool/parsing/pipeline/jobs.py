@@ -264,7 +264,7 @@ def _work(connection: Connection) -> None:
             )
         except KeyboardInterrupt:  # the second Ctrl-C
             return
-        except Exception as error:
+        except Exception as error:  # whatever it is, the parent raises it
             error.add_note(f"{job.name}, in a process of its own: {traceback.format_exc()}")
             send(ERROR, error)
         else:

@@ -30,9 +30,8 @@ def surface_sentence(sentence: Sentence) -> Sentence:
     """A sentence of surface tokens: UPOS tells parts of speech, XPOS relations, of all words."""
     rows = []
     for number, token in enumerate(surface_tokens(sentence), 1):
-        tags = [tag.rpartition("/") for tag in token.tag.split("+")]
-        upos = SEVERAL * bool(token.words) + "+".join(tag[0] for tag in tags)
-        relations = "+".join(tag[2] for tag in tags)
+        upos, relations = map("+".join, zip(*token.tags, strict=True))
+        upos = SEVERAL * bool(token.words) + upos
         rows.append([str(number), token.form, token.form, upos, relations, *["_"] * 5])
     return Sentence([], rows, [])
 

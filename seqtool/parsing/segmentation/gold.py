@@ -32,13 +32,18 @@ class Token:
         form: as it is written, or with single spaces where it has whitespace.
         words: those that it is split into; () for itself.
         spaced: whether whitespace follows.
-        tag: part of speech and relation of each of its words, as in ADP/case+DET/det.
+        tags: part of speech and relation, without its subtype, of each of its words.
     """
 
     form: str
     words: tuple[str, ...]
     spaced: bool
-    tag: str
+    tags: tuple[tuple[str, str], ...]
+
+    @property
+    def tag(self) -> str:
+        """Those as one text: ADP/case+DET/det."""
+        return "+".join(map("/".join, self.tags))
 
 
 def surface_tokens(sentence: Sentence) -> Iterator[Token]:
@@ -60,11 +65,11 @@ def surface_tokens(sentence: Sentence) -> Iterator[Token]:
             count, inner, words = 1, [row], ()
         word += count
         spaced = "SpaceAfter=No" not in row[MISC].split("|")
-        yield Token(row[FORM], words, spaced, "+".join(map(_tag, inner)))
+        yield Token(row[FORM], words, spaced, tuple(map(_tags, inner)))
 
 
-def _tag(row: Sequence[str]) -> str:
-    return f"{row[UPOS]}/{row[DEPREL].partition(':')[0]}"
+def _tags(row: Sequence[str]) -> tuple[str, str]:
+    return row[UPOS], row[DEPREL].partition(":")[0]
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
