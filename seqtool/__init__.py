@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from seqtool.checkpoint import load as load
+    from seqtool.core.checkpoint import load as load
+    from seqtool.core.errors import ConfigError as ConfigError
+    from seqtool.core.errors import DataError as DataError
+    from seqtool.core.errors import DownloadError as DownloadError
+    from seqtool.core.errors import Interrupted as Interrupted
+    from seqtool.core.errors import ModelError as ModelError
+    from seqtool.core.errors import OutputError as OutputError
+    from seqtool.core.errors import PromptError as PromptError
+    from seqtool.core.errors import SeqtoolError as SeqtoolError
+    from seqtool.core.errors import TrainingError as TrainingError
+    from seqtool.core.vocabulary import Vocabulary as Vocabulary
     from seqtool.corpora.conllu import read_conllu as read_conllu
     from seqtool.corpora.conllu import write_conllu as write_conllu
     from seqtool.corpora.prepared import PrepareConfig as PrepareConfig
     from seqtool.corpora.prepared import prepare as prepare
-    from seqtool.errors import ConfigError as ConfigError
-    from seqtool.errors import DataError as DataError
-    from seqtool.errors import DownloadError as DownloadError
-    from seqtool.errors import Interrupted as Interrupted
-    from seqtool.errors import ModelError as ModelError
-    from seqtool.errors import OutputError as OutputError
-    from seqtool.errors import PromptError as PromptError
-    from seqtool.errors import SeqtoolError as SeqtoolError
-    from seqtool.errors import TrainingError as TrainingError
     from seqtool.language_model import evaluate_lm as evaluate_lm
     from seqtool.neural_lm.config import DataConfig as DataConfig
     from seqtool.neural_lm.config import ModelConfig as ModelConfig
@@ -40,32 +41,31 @@ if TYPE_CHECKING:
     from seqtool.parsing.train import train_parser as train_parser
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
-    from seqtool.vocabulary import Vocabulary as Vocabulary
 
 _PUBLIC = {
-    "ConfigError": "seqtool.errors",
+    "ConfigError": "seqtool.core.errors",
     "DataConfig": "seqtool.neural_lm.config",
-    "DataError": "seqtool.errors",
-    "DownloadError": "seqtool.errors",
+    "DataError": "seqtool.core.errors",
+    "DownloadError": "seqtool.core.errors",
     "GenerateConfig": "seqtool.sampling",
-    "Interrupted": "seqtool.errors",
+    "Interrupted": "seqtool.core.errors",
     "ModelConfig": "seqtool.neural_lm.config",
-    "ModelError": "seqtool.errors",
+    "ModelError": "seqtool.core.errors",
     "NeuralLMConfig": "seqtool.neural_lm.config",
     "NgramConfig": "seqtool.ngram.config",
-    "OutputError": "seqtool.errors",
+    "OutputError": "seqtool.core.errors",
     "ParserConfig": "seqtool.parsing.config",
     "PrepareConfig": "seqtool.corpora.prepared",
-    "PromptError": "seqtool.errors",
-    "SeqtoolError": "seqtool.errors",
+    "PromptError": "seqtool.core.errors",
+    "SeqtoolError": "seqtool.core.errors",
     "TaggerConfig": "seqtool.parsing.tagging.config",
     "TrainingConfig": "seqtool.optimisation",
-    "TrainingError": "seqtool.errors",
-    "Vocabulary": "seqtool.vocabulary",
+    "TrainingError": "seqtool.core.errors",
+    "Vocabulary": "seqtool.core.vocabulary",
     "evaluate_lm": "seqtool.language_model",
     "evaluate_parser": "seqtool.parsing.evaluate",
     "generate": "seqtool.sampling",
-    "load": "seqtool.checkpoint",
+    "load": "seqtool.core.checkpoint",
     "prepare": "seqtool.corpora.prepared",
     "read_conllu": "seqtool.corpora.conllu",
     "train_lm": "seqtool.neural_lm.train",

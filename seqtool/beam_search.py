@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.errors import ModelError
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.language_model import LanguageModel, State
-from seqtool.vocabulary import EOS_ID, UNK_ID
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as torch_distributed
 
-from seqtool import processes
-from seqtool.errors import ConfigError, Interrupted, SeqtoolError, TrainingError
+from seqtool.core import processes
+from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError
 
 if TYPE_CHECKING:  # a torch may be built without it
     from torch.distributed.distributed_c10d import Store

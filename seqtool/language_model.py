@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import BlockReader, read_blocks
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.reading import BlockReader, read_blocks
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids
 from seqtool.corpora.tokenizers import Tokenizer
-from seqtool.errors import ConfigError, DataError, ModelError
 from seqtool.perplexity import Adaptation
 from seqtool.perplexity import LMEvaluation as LMEvaluation
 from seqtool.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
-from seqtool.vocabulary import EOS_ID, UNK_ID, Ids
 
 if TYPE_CHECKING:
     from seqtool.corpora.prepared import PreparedCorpus

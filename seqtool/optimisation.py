@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.config import Config, setting
-from seqtool.errors import ConfigError, counted
-from seqtool.registry import Registry
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError, counted
+from seqtool.core.registry import Registry
 
 
 @dataclass(frozen=True)

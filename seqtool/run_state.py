@@ -20,9 +20,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from seqtool import storage
+from seqtool.core import storage
+from seqtool.core.errors import ModelError, TrainingError
 from seqtool.distributed import ALONE, Group
-from seqtool.errors import ModelError, TrainingError
 from seqtool.optimisers import Optimisers
 from seqtool.training_task import Task
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from seqtool import processes
-from seqtool.errors import ConfigError, counted
+from seqtool.core import processes
+from seqtool.core.errors import ConfigError, counted
 
 
 def choose_device(name: str = "auto") -> str:

@@ -21,10 +21,10 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.errors import ConfigError, OutputError
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID, Ids
 from seqtool.corpora.tokenizers import Tokenizer
-from seqtool.errors import ConfigError, OutputError
 from seqtool.perplexity import LN_2, LN_10, perplexity_of
-from seqtool.vocabulary import EOS, EOS_ID, UNK_ID, Ids
 
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 

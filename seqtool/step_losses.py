@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from seqtool.core.errors import TrainingError
 from seqtool.distributed import Group
-from seqtool.errors import TrainingError
 from seqtool.run_state import RunState
 
 # nats per item above which a loss has exploded, whatever the vocabulary

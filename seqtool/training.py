@@ -21,13 +21,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqtool import checkpoint, run_state, runtime, storage
-from seqtool.distributed import ALONE, Group
-from seqtool.errors import TrainingError
-from seqtool.interruption import Interruption
-from seqtool.optimisation import Position, TrainingConfig, learning_rate
-from seqtool.optimisers import Optimisers
-from seqtool.progress import (
+from seqtool import run_state, runtime
+from seqtool.core import checkpoint, storage
+from seqtool.core.errors import TrainingError
+from seqtool.core.interruption import Interruption
+from seqtool.core.progress import (
     EpochDone,
     Event,
     EventLog,
@@ -36,6 +34,9 @@ from seqtool.progress import (
     StepDone,
     format_scores,
 )
+from seqtool.distributed import ALONE, Group
+from seqtool.optimisation import Position, TrainingConfig, learning_rate
+from seqtool.optimisers import Optimisers
 from seqtool.run_state import RunState
 from seqtool.step_losses import AFTER_FAILURE, StepLosses
 from seqtool.training_task import Task

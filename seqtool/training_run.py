@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool import checkpoint, processes
-from seqtool.checkpoint import Header
-from seqtool.errors import Interrupted, OutputError, from_os_error
-from seqtool.progress import EpochDone, Event, RunFinished, RunStarted
+from seqtool.core import checkpoint, processes
+from seqtool.core.checkpoint import Header
+from seqtool.core.errors import Interrupted, OutputError, from_os_error
+from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted
 
 
 @dataclass(frozen=True)

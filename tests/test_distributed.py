@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from process_groups import together
 from torch import Tensor, nn
 
-from seqtool import processes
+from seqtool.core import processes
+from seqtool.core.errors import ConfigError, DataError, SeqtoolError, TrainingError
 from seqtool.distributed import ALONE, Group, joined
-from seqtool.errors import ConfigError, DataError, SeqtoolError, TrainingError
 
 
 @given(num=st.integers(0, 50), size=st.integers(1, 6))

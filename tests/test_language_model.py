@@ -24,11 +24,11 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.reading import read_blocks
+from seqtool.core.vocabulary import Ids
 from seqtool.corpora.prepared import PreparedCorpus, prepare
-from seqtool.corpora.text import read_blocks
-from seqtool.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.language_model import LMEvaluation, TokenScores, evaluate_lm
-from seqtool.vocabulary import Ids
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
 TEXT = "a b\nb\n\na z b\n"

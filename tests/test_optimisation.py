@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 from seqtool.optimisation import (
     OPTIMISERS,
     SCHEDULES,

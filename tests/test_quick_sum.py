@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtool import checkpoint
-from seqtool.checkpoint import Header
-from seqtool.errors import ModelError
-from seqtool.storage import quick_sum_of
+from seqtool.core import checkpoint
+from seqtool.core.checkpoint import Header
+from seqtool.core.errors import ModelError
+from seqtool.core.storage import quick_sum_of
 
 SIZES = [0, 1, 8, 511, 512, 513, 5000, (1 << 20) - 1, 1 << 20, (1 << 20) + 513]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqtool import runtime
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 
 
 @pytest.fixture

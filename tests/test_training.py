@@ -18,9 +18,9 @@ from torch import Tensor
 from toy_tasks import NUM_ITEMS, NUM_STEPS, NUM_SYMBOLS, ToyTask
 
 from seqtool import training
-from seqtool.errors import ModelError, TrainingError
+from seqtool.core.errors import ModelError, TrainingError
+from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.optimisation import TrainingConfig
-from seqtool.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.step_losses import LOSS_LIMIT
 from seqtool.training import train
 

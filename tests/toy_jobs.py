@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seqtool.errors import DataError, Interrupted
-from seqtool.progress import Event, RunFinished
+from seqtool.core.errors import DataError, Interrupted
+from seqtool.core.progress import Event, RunFinished
 
 SECONDS = 60  # after which a job that waits in vain fails
 

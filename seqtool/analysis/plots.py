@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtool.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.perplexity import perplexity_of
 
 if TYPE_CHECKING:

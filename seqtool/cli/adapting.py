@@ -32,7 +32,7 @@ def make_dynamic(
     """
     if adapting.dynamic is None:
         return list(models), []
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
     from seqtool.mixture.model import MixedModel
 
     for model, path in zip(models, paths, strict=True):
@@ -59,8 +59,8 @@ def make_dynamic(
 def _learning(
     model: Any, path: Path, adapting: Adapting, *, tune: str | None, field: str | None
 ) -> tuple[LanguageModel, DynamicTuning | None]:
+    from seqtool.core.progress import progress_bar
     from seqtool.neural_lm import dynamic, dynamic_tuning
-    from seqtool.progress import progress_bar
 
     given = adapting.dynamic or {}
     config = dynamic.DynamicConfig(**given)
@@ -91,7 +91,7 @@ def _training_corpus(path: Path) -> Path:
     Raises:
         ModelError: the run does not say, or the corpus is no longer there.
     """
-    from seqtool.errors import ModelError
+    from seqtool.core.errors import ModelError
     from seqtool.neural_lm.train import RunRecord
 
     hint = "name the training text with --dynamic-stats"

@@ -156,7 +156,7 @@ def parse_adapting(
     Raises:
         ConfigError: an option of something that was not asked for, or an impossible value.
     """
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
     from seqtool.mixture.config import FreeConfig
 
     of_cache = {"window": window, "theta": theta, "decay": decay, "lambda": weight}

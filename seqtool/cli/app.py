@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from seqtool import __version__, processes
+from seqtool import __version__
 from seqtool.cli.options import Command
-from seqtool.errors import Interrupted, SeqtoolError, from_os_error
+from seqtool.core import processes
+from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 
 COMMANDS = {
     "prepare": "seqtool.cli.prepare:prepare",

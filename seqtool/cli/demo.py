@@ -161,7 +161,7 @@ def _prepare(language: str, output: Path) -> PreparedCorpus:
 
 def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | None) -> DemoResult:
     """Train, evaluate and sample from one model."""
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
     from seqtool.corpora.sample import sample_text
     from seqtool.language_model import evaluate_lm
     from seqtool.sampling import generate_samples
@@ -191,7 +191,7 @@ def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | 
 def _train_ngram(
     model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
 ) -> Trained:
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
     from seqtool.ngram.config import NgramConfig
     from seqtool.ngram.train import train_ngram
 
@@ -221,9 +221,9 @@ def _describe(made: NgramTraining) -> str:
 def _train_network(
     model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
 ) -> Trained:
+    from seqtool.core.progress import Display
     from seqtool.neural_lm.recipes import resolve
     from seqtool.neural_lm.train import train_lm
-    from seqtool.progress import Display
 
     command = ["train-lm", str(corpus.path), *_options(model), "-o", str(path), "--force"]
     command += [] if threads is None else ["--threads", str(threads)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, note, show_table
-from seqtool.errors import ConfigError, counted
+from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.corpora.conllu import Sentence
@@ -132,9 +132,9 @@ def _annotations(
         ModelError: a model cannot be opened, or is no parser.
     """
     from seqtool.cli.models import open_parser
+    from seqtool.core.progress import progress_bar
     from seqtool.corpora.conllu import read_conllu
     from seqtool.parsing.alignment import read_annotation
-    from seqtool.progress import progress_bar
 
     parsers = [open_parser(path) for path in models]
     sentences: list[Sentence] = []

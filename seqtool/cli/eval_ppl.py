@@ -42,7 +42,7 @@ from seqtool.cli.options import (
     emit,
     note,
 )
-from seqtool.errors import counted
+from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
     from seqtool.language_model import LMEvaluation
@@ -128,11 +128,11 @@ def eval_ppl(
     fitted on held-out text. --cache and --dynamic let models adapt to the text itself, each token
     after it was scored, and --tune then chooses their settings too.
     """
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
+    from seqtool.core.progress import progress_bar
     from seqtool.language_model import evaluate_lm
     from seqtool.mixture.model import MixedModel
     from seqtool.mixture.weights import evaluate_mixture, tune_mixture
-    from seqtool.progress import progress_bar
     from seqtool.score_tables import check_targets
 
     table_on_stdout = "-" in (per_token, per_sentence)

@@ -11,7 +11,7 @@ import typer
 from seqtool.cli.options import JsonOption, default_model, emit, show_table
 
 if TYPE_CHECKING:
-    from seqtool.checkpoint import Header
+    from seqtool.core.checkpoint import Header
     from seqtool.ngram.sizes import OrderSize
 
 NGRAM = "ngram"
@@ -43,7 +43,7 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     from seqtool.cli.prepare import check_treebanks
-    from seqtool.corpora.text import is_treebank
+    from seqtool.core.reading import is_treebank
 
     if path is None:
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
@@ -60,8 +60,8 @@ def inspect(
 
 
 def _plot(path: Path, output: Path) -> None:
-    from seqtool import checkpoint
     from seqtool.analysis.plots import plot_learning_curve, plot_sizes
+    from seqtool.core import checkpoint
 
     if path.is_file():
         plot_sizes(_sizes_of_file(path), output)
@@ -73,8 +73,8 @@ def _plot(path: Path, output: Path) -> None:
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
-    from seqtool.checkpoint import WEIGHTS
-    from seqtool.errors import ModelError
+    from seqtool.core.checkpoint import WEIGHTS
+    from seqtool.core.errors import ModelError
     from seqtool.ngram.array_file import array_sizes
     from seqtool.ngram.sizes import order_sizes
 
@@ -90,7 +90,7 @@ def _sizes(directory: Path, header: Header) -> list[OrderSize]:
 
 def _sizes_of_file(path: Path) -> list[OrderSize]:
     """Return what an ARPA file holds, by the bytes that it takes as a model of our own."""
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
     from seqtool.ngram.sizes import order_sizes
 
     table = checkpoint.load(path).table
@@ -138,7 +138,7 @@ def _show_sizes(sizes: Sequence[OrderSize]) -> None:
 
 
 def _inspect_model(path: Path, as_json: bool) -> None:
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
 
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
@@ -188,7 +188,7 @@ def _language_model(header: Header) -> dict[str, str]:
 
 def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
     """The bytes of each file of a model, or of each part of one that has parts."""
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
 
     sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}
     if header.kind == "pipeline":

@@ -47,7 +47,7 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     """
     if text is None:
         return None
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
     from seqtool.mixture.model import check_weights
 
     if num_models < 2:
@@ -110,7 +110,7 @@ def mixed(
         from seqtool.mixture.model import MixedModel
 
         return MixedModel(models, weights, names=names)
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
     from seqtool.mixture.cache import CacheModel, source_of
     from seqtool.mixture.config import WEIGHT
     from seqtool.mixture.model import MixedModel
@@ -153,7 +153,7 @@ def check_mixing(
         DataError: a text is not there, when there is one to tune on first.
         OutputError: the mixture would replace something.
     """
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
 
     is_mixture = len(models) > 1 or adapting.cache is not None
     given = {
@@ -173,14 +173,14 @@ def check_mixing(
             hint="drop --dynamic, or --save-mixture",
         )
     if tune is not None:
-        from seqtool.corpora.text import find_files
+        from seqtool.core.reading import find_files
 
         find_files([name for name in (*texts, tune) if not (Path(name) / "corpus.json").is_file()])
     if output is None:
         if force:
             raise ConfigError("--force is for --save-mixture", hint="drop it")
         return
-    from seqtool import checkpoint
+    from seqtool.core import checkpoint
     from seqtool.mixture.directory import check_apart
 
     check_apart(output, models)

@@ -19,8 +19,8 @@ def open_language_model(path: Path, *, device: str, threads: int | None) -> Lang
         ModelError: there is no model, it is damaged, or it is no language model.
         ConfigError: there is no such device, or an impossible number of threads.
     """
-    from seqtool import checkpoint
-    from seqtool.errors import ModelError
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
 
     # a model made with torch is neural, or a mixture with a neural part
     if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
@@ -43,8 +43,8 @@ def open_parser(path: Path) -> Parser:
     Raises:
         ModelError: there is no model, it is damaged, or it is no parser.
     """
-    from seqtool import checkpoint
-    from seqtool.errors import ModelError
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
 
     model = checkpoint.load(path)
     if not hasattr(model, "parse_stream"):
@@ -60,8 +60,8 @@ def open_tagger(path: Path) -> Tagger:
     Raises:
         ModelError: there is no model, it is damaged, or it is no tagger.
     """
-    from seqtool import checkpoint
-    from seqtool.errors import ModelError
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
 
     model = checkpoint.load(path)
     if not hasattr(model, "tag_stream"):
@@ -77,8 +77,8 @@ def open_segmenter(path: Path) -> Segmenter:
     Raises:
         ModelError: there is no model, it is damaged, or it is no segmenter.
     """
-    from seqtool import checkpoint
-    from seqtool.errors import ModelError
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
 
     model = checkpoint.load(path)
     if not hasattr(model, "segment"):

@@ -18,8 +18,8 @@ from seqtool.cli.ngram import (
 from seqtool.cli.options import JsonOption, ThreadsOption, emit, note, show_table
 
 if TYPE_CHECKING:
+    from seqtool.core.vocabulary import Vocabulary
     from seqtool.ngram.listing import Listing
-    from seqtool.vocabulary import Vocabulary
 
 LISTED = 20  # n-grams that are shown when nothing is said
 
@@ -69,7 +69,7 @@ def counts(
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
-    from seqtool.config import from_dict
+    from seqtool.core.config import from_dict
     from seqtool.ngram.config import NgramConfig
     from seqtool.ngram.train import count_text
 

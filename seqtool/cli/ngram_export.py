@@ -24,12 +24,12 @@ def export(
     threads: ThreadsOption = None,
 ) -> None:
     """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read."""
-    from seqtool import checkpoint
-    from seqtool.errors import ModelError
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
+    from seqtool.core.progress import progress_bar
     from seqtool.ngram.arpa import arpa_pieces, write_arpa
     from seqtool.ngram.model import NgramModel
     from seqtool.ngram.train import available_threads
-    from seqtool.progress import progress_bar
 
     opened = checkpoint.load(model)
     if not isinstance(opened, NgramModel):

@@ -30,8 +30,8 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Turn an ARPA file into a model directory, which opens at once."""
+    from seqtool.core.progress import progress_bar
     from seqtool.ngram.train import import_arpa
-    from seqtool.progress import progress_bar
 
     start = time.perf_counter()
     with progress_bar("import", is_bytes=True) as on_progress:

@@ -29,7 +29,7 @@ from seqtool.cli.options import (
     note,
     show_table,
 )
-from seqtool.errors import counted
+from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
     from seqtool.ngram.config import NgramConfig
@@ -114,7 +114,7 @@ def train(
 
     Order by order, what was counted, kept and discounted is shown.
     """
-    from seqtool.config import from_dict
+    from seqtool.core.config import from_dict
     from seqtool.ngram.config import NgramConfig
     from seqtool.ngram.train import train_ngram
 

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from seqtool.config import Config
+    from seqtool.core.config import Config
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
 
 def print_settings(config: type[Config]) -> None:
     """Print every setting as a line of the YAML file that --config takes, with its meaning."""
-    from seqtool.config import leaves
+    from seqtool.core.config import leaves
 
     sections: list[str] = []
     for dotted, field in leaves(config):
@@ -130,7 +130,7 @@ def default_model(*kinds: str) -> Path:
         if (path / "model.json").is_file():
             note(f"no model given: using {path}")
             return path
-    from seqtool.errors import ModelError
+    from seqtool.core.errors import ModelError
 
     directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
     commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)

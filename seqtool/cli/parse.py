@@ -96,8 +96,8 @@ def parse(
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
     from seqtool.cli.models import open_parser
-    from seqtool.errors import ConfigError
-    from seqtool.registry import did_you_mean
+    from seqtool.core.errors import ConfigError
+    from seqtool.core.registry import did_you_mean
 
     if format_ not in FORMATS:
         raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
@@ -162,7 +162,7 @@ def _with_options(parser: Any, path: Path, *, beam: int, retag: bool) -> Callabl
     """
     if not hasattr(parser, "tag_stream"):
         if retag:
-            from seqtool.errors import ModelError
+            from seqtool.core.errors import ModelError
 
             raise ModelError(
                 "has no tagger, so there is no --retag",
@@ -179,7 +179,7 @@ def _check_options(format_: str, files: list[str], gold: list[str], *, clear_dep
     Raises:
         ConfigError: they do not.
     """
-    from seqtool.errors import ConfigError
+    from seqtool.core.errors import ConfigError
 
     if clear_deps and format_ != "conllu":
         raise ConfigError("--clear-deps is for CoNLL-U", hint="leave it out, or --format conllu")
@@ -237,9 +237,9 @@ def _draw(
     parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] | None = None
 ) -> None:
     """Write trees for people, or JSON; broken sentences have none."""
+    from seqtool.core.storage import atomic_file
     from seqtool.corpora.conllu import Sentence
     from seqtool.parsing.render import render
-    from seqtool.storage import atomic_file
 
     trees = (item for item in parsed if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()

@@ -107,10 +107,10 @@ def prepare(
         _refuse_other_options(context)
         check_treebanks(inputs, as_json)
         return
-    from seqtool.config import from_dict
+    from seqtool.core.config import from_dict
+    from seqtool.core.progress import progress_bar
     from seqtool.corpora import prepared
     from seqtool.corpora.splits import parse_shares
-    from seqtool.progress import progress_bar
 
     values = {
         "unit": unit,
@@ -183,11 +183,11 @@ def _sample(info: dict[str, Any]) -> str:
 
 def _are_treebanks(inputs: list[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
-    from seqtool.corpora.text import is_treebank
+    from seqtool.core.reading import is_treebank
 
     treebanks = [name for name in inputs if is_treebank(name)]
     if treebanks and len(treebanks) < len(inputs):
-        from seqtool.errors import DataError
+        from seqtool.core.errors import DataError
 
         text = next(name for name in inputs if not is_treebank(name))
         raise DataError(
@@ -202,7 +202,7 @@ def _refuse_other_options(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
         if given and name not in ("inputs", "as_json"):
-            from seqtool.errors import ConfigError
+            from seqtool.core.errors import ConfigError
 
             raise ConfigError(
                 f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
@@ -212,9 +212,9 @@ def _refuse_other_options(context: typer.Context) -> None:
 
 def check_treebanks(inputs: list[str], as_json: bool) -> None:
     """Print what treebanks hold; broken sentences are an error, the first ones listed."""
+    from seqtool.core.errors import DataError, counted
+    from seqtool.core.progress import progress_bar
     from seqtool.corpora.treebank import describe_treebank, summary_rows
-    from seqtool.errors import DataError, counted
-    from seqtool.progress import progress_bar
 
     start = time.perf_counter()
     with progress_bar("check", is_bytes=True) as on_progress:

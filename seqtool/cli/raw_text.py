@@ -39,7 +39,7 @@ def is_raw(files: Sequence[str], *, raw: bool, rules: bool, given: bool) -> bool
         rules: --rules is given.
         given: --presegmented or --pretokenized is given.
     """
-    from seqtool.corpora.text import unpacked_name
+    from seqtool.core.reading import unpacked_name
 
     return raw or rules or given or all(unpacked_name(name).endswith(".txt") for name in files)
 
@@ -67,7 +67,7 @@ def read_raw(
         ConfigError: options that do not go together.
         ModelError: the model cannot segment.
     """
-    from seqtool.errors import ConfigError, ModelError
+    from seqtool.core.errors import ConfigError, ModelError
     from seqtool.parsing.segmentation.documents import segment_files
 
     if presegmented and pretokenized:

@@ -46,8 +46,8 @@ def segment(
     Paragraphs end with an empty line. Words and the spaces in MISC (SpaceAfter, SpacesAfter)
     rebuild the text exactly. Memory does not grow with it, and the output comes in order.
     """
+    from seqtool.core.errors import ConfigError
     from seqtool.corpora.conllu import write_conllu
-    from seqtool.errors import ConfigError
 
     if model is not None and (rules or pretokenized):
         option = "--rules" if rules else "--pretokenized"

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from seqtool import processes
 from seqtool.cli.options import (
     DeviceOption,
     ForceOption,
@@ -34,6 +33,7 @@ from seqtool.cli.training_options import (
     setting,
     stop_after,
 )
+from seqtool.core import processes
 
 # option -> the setting it stands for
 SETTINGS = {
@@ -190,10 +190,10 @@ def _train(
 ) -> None:
     from contextlib import ExitStack
 
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
+    from seqtool.core.progress import Display, Event, RunStarted
+    from seqtool.core.tensorboard import TensorBoard
     from seqtool.neural_lm.train import train_lm as train
-    from seqtool.progress import Display, Event, RunStarted
-    from seqtool.tensorboard import TensorBoard
 
     should_stop = stop_after(max_minutes)
     with ExitStack() as stack:
@@ -237,8 +237,8 @@ def _note_preparation(path: Path) -> None:
     if not (path / "corpus.json").is_file():
         return
     from seqtool.cli.prepare import describe_draw
+    from seqtool.core.errors import counted
     from seqtool.corpora.prepared import PreparedCorpus
-    from seqtool.errors import counted
 
     info = PreparedCorpus.open(path).info
     noun = {"word": "word", "char": "character", "byte": "byte"}.get(info["unit"], "piece")

@@ -148,7 +148,7 @@ def train_parser(
         return
     check_resume(resume=resume, force=force)
     if fast and preset not in (None, "fast"):
-        from seqtool.errors import ConfigError
+        from seqtool.core.errors import ConfigError
 
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
     preset = "fast" if fast else preset
@@ -164,7 +164,7 @@ def train_parser(
         resolve = resolve_all  # type: ignore[assignment]
     settings = resolve(preset, config, values, set_ or [], run=run)
     treebank, dev = treebanks(treebank, dev, resume=resume)
-    from seqtool.progress import Display
+    from seqtool.core.progress import Display
 
     train: Callable[..., Any]
     noted: dict[str, Callable[..., None]] = {}
@@ -202,7 +202,7 @@ def train_parser(
 
 
 def _report(trained: Any, *, as_json: bool) -> None:
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
 
     report(
         trained,
@@ -220,7 +220,7 @@ def _report(trained: Any, *, as_json: bool) -> None:
 
 def _note_data(data: Any) -> None:
     """Say what is left out, what is trained on, and by which system."""
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
 
     for error in data.skipped[:MAX_SHOWN]:
         note(f"left out: {error}")

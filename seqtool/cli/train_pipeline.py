@@ -11,7 +11,7 @@ from seqtool.cli.training_options import report
 
 def is_run(output: Path) -> bool:
     """Whether a directory holds a run of --raw."""
-    from seqtool import checkpoint, storage
+    from seqtool.core import checkpoint, storage
 
     try:
         return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
@@ -39,7 +39,7 @@ def report_all(trained: Any, *, dev: Path | None, as_json: bool) -> None:
         dev: the validation part, if one was given.
         as_json: print an object.
     """
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
 
     shown = ", ".join(
         f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"

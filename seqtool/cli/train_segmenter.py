@@ -89,8 +89,8 @@ def train_segmenter(
     values = given_settings(given, SETTINGS)
     settings = resolve(config, values, set_ or [], run=output if resume else None)
     treebank, dev = treebanks(treebank, dev, resume=resume)
+    from seqtool.core.progress import Display
     from seqtool.parsing.segmentation.train import train_segmenter as train
-    from seqtool.progress import Display
 
     should_stop = stop_after(max_minutes)
     with Display() as display:
@@ -124,7 +124,7 @@ def train_segmenter(
 
 def _note_data(data: Any) -> None:
     """Say what is trained on."""
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
 
     summary = data.summary
     held_out = ", a tenth of the treebank" if summary["dev_held_out"] else ""

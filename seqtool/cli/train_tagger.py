@@ -102,9 +102,9 @@ def train_tagger(
     values = given_settings(given, SETTINGS)
     settings = resolve(preset, config, values, set_ or [], run=output if resume else None)
     treebank, dev = treebanks(treebank, dev, resume=resume)
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
+    from seqtool.core.progress import Display
     from seqtool.parsing.tagging.train import train_tagger as train
-    from seqtool.progress import Display
 
     should_stop = stop_after(max_minutes)
     with Display() as display:
@@ -142,7 +142,7 @@ def train_tagger(
 
 def _note_data(data: Any) -> None:
     """Say what is trained on."""
-    from seqtool.errors import counted
+    from seqtool.core.errors import counted
 
     summary = data.summary
     held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""

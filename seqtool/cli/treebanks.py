@@ -39,8 +39,8 @@ def read_treebank(
 
 def noted(items: Iterator[Item | Broken], fate: str) -> Iterator[Item | Broken]:
     """Pass items on, and say which sentences are broken and what becomes of them."""
+    from seqtool.core.errors import counted
     from seqtool.corpora.conllu import Broken
-    from seqtool.errors import counted
 
     num_broken = 0
     for item in items:

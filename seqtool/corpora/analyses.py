@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled, copy_bytes, load
+from seqtool.core.compiled import compiled, copy_bytes, load
 from seqtool.corpora.plain import FORM_AT, HEAD_AT, Bytes, Ints, Places
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from seqtool.errors import DownloadError
+from seqtool.core.errors import DownloadError
 
 _CHUNK_BYTES = 1 << 20
 

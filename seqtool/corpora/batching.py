@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seqtool.errors import DataError, counted
-from seqtool.vocabulary import EOS_ID
+from seqtool.core.errors import DataError, counted
+from seqtool.core.vocabulary import EOS_ID
 
 IGNORED = -100
 SHORTEST = 5  # tokens of a window whose length is drawn

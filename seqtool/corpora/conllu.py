@@ -17,6 +17,8 @@ from typing import IO, cast
 
 import zstandard
 
+from seqtool.core.errors import DataError
+from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.corpora.sentence import (
     DEPREL,
     DEPS,
@@ -32,8 +34,6 @@ from seqtool.corpora.sentence import (
     Sentence,
     parse_sentence,
 )
-from seqtool.corpora.text import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
-from seqtool.errors import DataError
 
 __all__ = [
     "DEPREL",

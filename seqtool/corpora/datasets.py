@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
+from seqtool.core.registry import did_you_mean
 from seqtool.corpora.archives import extract_member, write_copy
 from seqtool.corpora.download import download, sha256_of
-from seqtool.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
-from seqtool.registry import did_you_mean
 
 DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1

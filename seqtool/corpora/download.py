@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seqtool import __version__
-from seqtool.errors import DownloadError, from_os_error
+from seqtool.core.errors import DownloadError, from_os_error
 
 Progress = Callable[[int, int | None], None]
 

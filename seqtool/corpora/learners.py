@@ -15,17 +15,8 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import BLOCK_SIZE, read_blocks
-from seqtool.corpora.tokenizers import (
-    NUM_CODE_POINTS,
-    ByteTokenizer,
-    CharTokenizer,
-    SpecialTokens,
-    Tokenizer,
-    WordTokenizer,
-    code_points,
-)
-from seqtool.vocabulary import (
+from seqtool.core.reading import BLOCK_SIZE, read_blocks
+from seqtool.core.vocabulary import (
     EOS,
     EOS_ID,
     NUM_SPECIALS,
@@ -34,6 +25,15 @@ from seqtool.vocabulary import (
     Ids,
     Vocabulary,
     rank_symbols,
+)
+from seqtool.corpora.tokenizers import (
+    NUM_CODE_POINTS,
+    ByteTokenizer,
+    CharTokenizer,
+    SpecialTokens,
+    Tokenizer,
+    WordTokenizer,
+    code_points,
 )
 
 if TYPE_CHECKING:

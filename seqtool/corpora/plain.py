@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled, copy_bytes
+from seqtool.core.compiled import compiled, copy_bytes
 from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
 
 Bytes = npt.NDArray[np.uint8]

@@ -11,7 +11,11 @@ from typing import IO, Any, Literal
 import numpy as np
 
 import seqtool
-from seqtool.config import Config, setting, to_dict
+from seqtool.core.config import Config, setting, to_dict
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import Progress, read_blocks, total_size
+from seqtool.core.storage import write_json
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 from seqtool.corpora.learners import (
     CharLearner,
     ClosedLearner,
@@ -20,7 +24,6 @@ from seqtool.corpora.learners import (
     WordLearner,
 )
 from seqtool.corpora.splits import SPLITS, SplitPlan, check_shares, draw_splits
-from seqtool.corpora.text import Progress, read_blocks, total_size
 from seqtool.corpora.tokenizers import (
     ByteTokenizer,
     CharTokenizer,
@@ -28,9 +31,6 @@ from seqtool.corpora.tokenizers import (
     WordTokenizer,
     refuse_special_words,
 )
-from seqtool.errors import ConfigError, DataError
-from seqtool.storage import write_json
-from seqtool.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 
 FORMAT_VERSION = 1
 INFO_FILE = "corpus.json"

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
+from seqtool.core.reading import Progress
+from seqtool.core.storage import atomic_directory
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.corpora.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
 from seqtool.corpora.splits import plan_splits
-from seqtool.corpora.text import Progress
 from seqtool.corpora.tokenizers import Tokenizer, load_tokenizer
-from seqtool.errors import DataError, ModelError, OutputError, from_os_error
-from seqtool.storage import atomic_directory
-from seqtool.vocabulary import Vocabulary
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 

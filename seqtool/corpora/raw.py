@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from seqtool.corpora.text import STDIN, BlockReader, find_files, unpacked_name
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
+from seqtool.core.reading import STDIN, BlockReader, find_files, unpacked_name
 
 BLOCK_SIZE = 1 << 18  # bytes
 

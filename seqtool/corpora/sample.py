@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
 
 Split = Literal["train", "valid", "test"]
 

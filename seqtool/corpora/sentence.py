@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from seqtool.core.errors import DataError, counted
 from seqtool.corpora.trees import find_fault
-from seqtool.errors import DataError, counted
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 NUM_COLUMNS = len(COLUMNS)

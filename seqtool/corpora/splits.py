@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import find_files, is_treebank
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
+from seqtool.core.reading import find_files, is_treebank
 
 SPLITS = ("train", "valid", "test")
 DEFAULT_SHARES = (90.0, 5.0, 5.0)

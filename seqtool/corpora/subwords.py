@@ -18,9 +18,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import sentencepiece
 
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Ids, Vocabulary
 from seqtool.corpora.tokenizers import REPLACEMENT, StreamDecoder, _Decoding
-from seqtool.errors import ConfigError, ModelError
-from seqtool.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Ids, Vocabulary
 
 MODEL_FILE = "tokenizer.model"
 DEFAULT_SIZE = 8000

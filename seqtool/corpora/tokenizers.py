@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
-from seqtool.errors import DataError, ModelError
-from seqtool.registry import Registry
-from seqtool.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
+from seqtool.core.errors import DataError, ModelError
+from seqtool.core.registry import Registry
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 
 if TYPE_CHECKING:
     from seqtool.corpora.words import WordTable

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqtool.core.reading import Progress
 from seqtool.corpora.conllu import (
     DEPREL,
     FEATS,
@@ -17,7 +18,6 @@ from seqtool.corpora.conllu import (
     Sentence,
     read_items,
 )
-from seqtool.corpora.text import Progress
 from seqtool.corpora.trees import non_projective_arcs
 
 _SHOWN = 8  # symbols of a set in a row of the summary

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqtool.errors import counted
+from seqtool.core.errors import counted
 
 _SHOWN = 6  # words of a cycle in a message
 

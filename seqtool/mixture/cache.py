@@ -28,13 +28,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import Ids
 from seqtool.corpora.tokenizers import Tokenizer
-from seqtool.errors import ConfigError
 from seqtool.language_model import Floats, LanguageModel, State, TokenScores
 from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.model import MixedModel
 from seqtool.perplexity import Adaptation
-from seqtool.vocabulary import Ids
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 NO_WORD = -1

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seqtool.config import Config, setting
+from seqtool.core.config import Config, setting
 
 WEIGHT = 0.15  # of a cache in a mixture, where none is given or tuned
 GRID: Mapping[str, tuple[float, ...]] = {

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtool import checkpoint, model_cards, storage
-from seqtool.config import from_dict, to_dict
-from seqtool.errors import ConfigError, ModelError, OutputError
+from seqtool.core import checkpoint, model_cards, storage
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError, ModelError, OutputError
 from seqtool.language_model import LanguageModel
 from seqtool.mixture.cache import CacheModel, source_of
 from seqtool.mixture.config import CacheConfig

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
 from seqtool.language_model import LMEvaluation, evaluate_lm
 from seqtool.mixture.cache import CacheModel
 from seqtool.mixture.config import CacheConfig, FreeConfig

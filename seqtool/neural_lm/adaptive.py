@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm import cross_entropy
 from seqtool.neural_lm.output import Counts, OutputLayer, Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.workspace import Workspace
-from seqtool.vocabulary import NUM_SPECIALS
 
 DIV_VALUE = 4.0
 

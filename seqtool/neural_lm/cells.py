@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.registry import Registry
 from seqtool.neural_lm.config import ModelConfig
-from seqtool.registry import Registry
 
 State = tuple[Tensor, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seqtool.config import Config, setting
-from seqtool.errors import ConfigError
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.optimisation import TrainingConfig
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.errors import ConfigError, counted
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError, counted
 
 NOTHING = -1
 _LARGEST_MARK = 2**15 - 1

@@ -25,14 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqtool.config import Config, setting
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.corpora.batching import TokenStreams
-from seqtool.errors import ConfigError, DataError, ModelError
 from seqtool.language_model import TokenScores, read_ids
 from seqtool.neural_lm.model import NeuralLanguageModel
 from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.perplexity import Adaptation
-from seqtool.vocabulary import EOS_ID, Ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool.errors import ModelError
+from seqtool.core.errors import ModelError
 from seqtool.language_model import read_ids
 from seqtool.neural_lm.dynamic import DynamicConfig, DynamicLanguageModel
 from seqtool.perplexity import perplexity_of

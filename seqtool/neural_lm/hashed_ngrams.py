@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 _marks = types.int16[::1]
 _ids = types.int64[::1]

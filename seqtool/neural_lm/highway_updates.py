@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 _int = types.int64
 _NUMBERS = (types.float32, types.float64)

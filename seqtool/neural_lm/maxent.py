@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm import cross_entropy
 from seqtool.neural_lm.direct_connections import DirectConnections, FoundNgrams
 from seqtool.neural_lm.output import Surroundings

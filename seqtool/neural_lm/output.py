@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from seqtool.core.registry import Registry
 from seqtool.neural_lm.output_config import OutputConfig
-from seqtool.registry import Registry
 
 Counts = npt.NDArray[np.int64]
 

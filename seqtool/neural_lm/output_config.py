@@ -6,8 +6,8 @@ import itertools
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from seqtool.config import Config, setting
-from seqtool.errors import ConfigError
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError
 
 LayerName = Literal["full", "adaptive", "nce", "blackout", "mixture", "maxent"]
 

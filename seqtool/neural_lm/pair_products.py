@@ -25,7 +25,7 @@ from numba.core import cgutils
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.compiled import compiled, element, in_llvm
+from seqtool.core.compiled import compiled, element, in_llvm
 
 Pairs: TypeAlias = npt.NDArray[np.uint32]
 

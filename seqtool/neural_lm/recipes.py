@@ -7,10 +7,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from seqtool.config import apply_overrides, from_dict, load_yaml, set_value, to_dict
-from seqtool.errors import ConfigError
+from seqtool.core.config import apply_overrides, from_dict, load_yaml, set_value, to_dict
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
 from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.registry import did_you_mean
 
 # settings that one cell alone reads
 ONE_CELL_SETTINGS = {

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm.output import Counts, Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.softmax import FullSoftmax

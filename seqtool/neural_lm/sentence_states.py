@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.language_model import Floats
 from seqtool.neural_lm.network import NeuralNetwork
-from seqtool.vocabulary import EOS_ID, Ids
 
 WINDOW = 256  # steps at a time, so that one long sentence needs little memory on the way
 

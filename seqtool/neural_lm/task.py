@@ -11,12 +11,14 @@ import torch
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
-from seqtool import checkpoint, model_cards, runtime
-from seqtool.config import to_dict
+from seqtool import runtime
+from seqtool.core import checkpoint, model_cards
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ConfigError, counted
+from seqtool.core.progress import TOKENS
 from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
 from seqtool.corpora.prepared import PreparedCorpus
 from seqtool.distributed import ALONE, Group
-from seqtool.errors import ConfigError, counted
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
@@ -24,7 +26,6 @@ from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
 from seqtool.neural_lm.regularisation import activation_penalties
 from seqtool.perplexity import perplexity_of
-from seqtool.progress import TOKENS
 from seqtool.training import count_parameters
 
 _TITLES = {

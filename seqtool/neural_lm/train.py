@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool import checkpoint, runtime, storage
-from seqtool.config import from_dict, to_dict
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
-from seqtool.distributed import Group, joined
-from seqtool.errors import (
+from seqtool import runtime
+from seqtool.core import checkpoint, storage
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import (
     ConfigError,
     DataError,
     ModelError,
 )
+from seqtool.core.progress import Event
+from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
+from seqtool.distributed import Group, joined
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
-from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import CompletedRun, TrainedModel, complete, finish
 

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import read_blocks, unpacked_name
-from seqtool.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import read_blocks, unpacked_name
+from seqtool.core.storage import atomic_file
+from seqtool.core.vocabulary import BOS, Vocabulary
 from seqtool.ngram.table import BackoffTable, Int32
-from seqtool.storage import atomic_file
-from seqtool.vocabulary import BOS, Vocabulary
 
 if TYPE_CHECKING:
     from seqtool.ngram.arpa_reading import OnNote

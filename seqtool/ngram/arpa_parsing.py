@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 DONE, BLANK, SECTION, BAD = 0, 1, 2, 3
 

@@ -16,12 +16,12 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import read_blocks
-from seqtool.errors import DataError, ModelError
+from seqtool.core.errors import DataError, ModelError
+from seqtool.core.reading import read_blocks
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
 from seqtool.ngram import arpa_parsing
 from seqtool.ngram.arpa import joined
 from seqtool.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
-from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
 
 OnNote = Callable[[str], None]
 

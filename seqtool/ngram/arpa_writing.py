@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.ngram.table import BOS_NATS
 
 STEP = 16  # words are copied in steps of so many bytes, and then cut to their length

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.config import Config, setting
-from seqtool.errors import ConfigError
-from seqtool.registry import Registry, did_you_mean
-from seqtool.vocabulary import NUM_SPECIALS
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import Registry, did_you_mean
+from seqtool.core.vocabulary import NUM_SPECIALS
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
 SMOOTHINGS: Registry[Any] = Registry(

@@ -31,8 +31,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
-from seqtool.vocabulary import EOS_ID
+from seqtool.core.compiled import compiled
+from seqtool.core.vocabulary import EOS_ID
 
 _END = 0x7FFFFFFF
 _STARTS_CONTEXT = 0x80000000

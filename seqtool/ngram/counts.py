@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import Progress
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
+from seqtool.core.reading import Progress
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.ngram.memory import check_memory
-from seqtool.vocabulary import EOS_ID, UNK_ID
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 _int32s, _float32s = types.int32[::1], types.float32[::1]
 

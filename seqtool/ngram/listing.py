@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, Vocabulary
 from seqtool.ngram.counts import Counts, Int32
-from seqtool.registry import did_you_mean
-from seqtool.vocabulary import BOS, EOS, EOS_ID, Vocabulary
 
 Sort = Literal["frequency", "text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
 # tokens of whose 5-grams 69% are different: 17 bytes at order 1, 25 at 2 and 3, 42 at 5, 89 at 7,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool import checkpoint, model_cards
+from seqtool.core import checkpoint, model_cards
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.corpora.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
-from seqtool.errors import ModelError
 from seqtool.language_model import TokenScores
 from seqtool.ngram.array_file import map_arrays, write_arrays
 from seqtool.ngram.table import BackoffTable, Int32
-from seqtool.vocabulary import EOS_ID, Ids
 
 if TYPE_CHECKING:
     from seqtool.ngram.query import Scorer

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from seqtool.compiled import compiled, element, fetch, in_llvm
+from seqtool.core.compiled import compiled, element, fetch, in_llvm
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.ngram.table import BackoffTable, Int32
-from seqtool.vocabulary import EOS_ID, Ids
 
 LINE = 16  # words of a cache line
 CHUNK = 1024  # tokens that go through one loop: what they need fits into the first cache

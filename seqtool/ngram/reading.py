@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import Progress, read_blocks
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids, Vocabulary
 from seqtool.corpora.learners import number_words
 from seqtool.corpora.preparation import INFO_FILE, SplitCounts, read_word_list
 from seqtool.corpora.prepared import PreparedCorpus
-from seqtool.corpora.text import Progress, read_blocks
 from seqtool.corpora.tokenizers import SpecialTokens, Tokenizer, WordTokenizer
-from seqtool.errors import ConfigError, DataError
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.memory import check_memory, memory_needed
-from seqtool.vocabulary import EOS_ID, UNK_ID, Ids, Vocabulary
 
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
 _UNKNOWN_WORD = re.compile(rb"(?<![^ \t\r\n])<unk>(?![^ \t\r\n])")

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqtool import checkpoint
-from seqtool.config import to_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.corpora.preparation import INFO_FILE
 from seqtool.corpora.splits import plan_splits
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ConfigError, DataError, OutputError
 from seqtool.language_model import evaluate_lm
 from seqtool.ngram.arpa import check_symbols, read_arpa, write_arpa
 from seqtool.ngram.config import NgramConfig
@@ -24,7 +25,6 @@ from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.reading import Reading, read_ids
 from seqtool.ngram.smoothing import estimate
 from seqtool.ngram.table import BackoffTable
-from seqtool.vocabulary import Vocabulary
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]

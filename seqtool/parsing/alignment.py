@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtool.core.errors import DataError
+from seqtool.core.reading import Progress
 from seqtool.corpora.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
-from seqtool.corpora.text import Progress
 from seqtool.corpora.trees import find_fault
-from seqtool.errors import DataError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from seqtool.config import (
+from seqtool.core.config import (
     Config,
     combine,
     named_settings,
     setting,
     to_dict,
 )
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
 from seqtool.optimisation import TrainingConfig
-from seqtool.registry import did_you_mean
 
 SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
 FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]
@@ -231,7 +231,7 @@ PRESETS["accurate"] = {
 
 
 def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, as `seqtool.config.from_dict` takes them.
+    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
 
     Raises:
         ConfigError: there is none of that name; the hint lists near ones.

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.parsing.states import (
     ARC_HYBRID,
     ARC_STANDARD,

@@ -16,10 +16,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from seqtool import checkpoint, storage
-from seqtool.checkpoint import Header
-from seqtool.config import Config, to_dict
-from seqtool.errors import ConfigError, ModelError
+from seqtool.core import checkpoint, storage
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import Config, to_dict
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.parsing.hidden_layer import Floats
 
 VOCABULARY = "vocabulary.json"

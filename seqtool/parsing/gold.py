@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
-from seqtool.errors import DataError
 from seqtool.parsing.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.features import (
     NONE_TYPE,

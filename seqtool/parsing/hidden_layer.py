@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled, fetch
+from seqtool.core.compiled import compiled, fetch
 from seqtool.parsing.slots import (
     COUNT,
     FROM_BUFFER,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool import model_cards
-from seqtool.checkpoint import Header
-from seqtool.config import from_dict
+from seqtool.core import model_cards
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
-from seqtool.errors import ModelError, counted
 from seqtool.parsing.classifier import Classifier, mean_scorer, weight_shapes
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.directories import opening, read_weights, save_network

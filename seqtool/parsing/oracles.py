@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.parsing.costs import action_costs
 from seqtool.parsing.projective import first_nonprojective, projective_orders
 from seqtool.parsing.states import (

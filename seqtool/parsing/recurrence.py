@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import TokenArrays, token_rows
 from seqtool.parsing.hidden_layer import SCALE, Floats, Products, gated

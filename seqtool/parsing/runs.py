@@ -12,12 +12,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from seqtool import checkpoint, runtime, storage
-from seqtool.checkpoint import Header
-from seqtool.config import Config, from_dict, to_dict
-from seqtool.errors import ConfigError, ModelError
+from seqtool import runtime
+from seqtool.core import checkpoint, storage
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import Config, from_dict, to_dict
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.progress import Event
 from seqtool.optimisation import TrainingConfig
-from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import TrainedModel, complete, finish
 from seqtool.training_task import Task

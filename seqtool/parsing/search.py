@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.states import UNATTACHED, Ints, Labels
 from seqtool.parsing.transitions import Configurations

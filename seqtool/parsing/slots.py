@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 from seqtool.parsing.states import LEFT1, LEFT2, NUM_LEFT, NUM_RIGHT, RIGHT1, RIGHT2, Ints
 
 # what a node of an address does: take a word from the stack or buffer, or go on from another word

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.progress import Event
 from seqtool.parsing.config import ParserConfig, check_encoder, preset
 from seqtool.parsing.gold import TrainingData, prepare_data
 from seqtool.parsing.models import KIND, model_card
 from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.word_states import open_for_run
-from seqtool.progress import Event
 from seqtool.training_run import TrainedModel
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 from seqtool.parsing.states import (
     ARC_EAGER,
     ARC_HYBRID,

@@ -21,8 +21,8 @@ from typing import IO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.text import read_blocks
-from seqtool.errors import ConfigError, DataError, from_os_error
+from seqtool.core.errors import ConfigError, DataError, from_os_error
+from seqtool.core.reading import read_blocks
 from seqtool.parsing.features import SymbolTable
 
 MAX_WORDS = 100_000  # the files have the commonest words first

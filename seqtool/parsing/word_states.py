@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool import checkpoint
-from seqtool.checkpoint import Header
+from seqtool.core import checkpoint
+from seqtool.core.checkpoint import Header
+from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.vocabulary import Ids
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ConfigError, ModelError, counted
 from seqtool.language_model import SentenceReader
 from seqtool.parsing.hidden_layer import Floats
-from seqtool.vocabulary import Ids
 
 FOLDER = "lm"  # of a tagger's or parser's directory
 WEIGHT = "lm.weight"  # the projection's, [lm_size, P], among those of a network that has one

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqtool.analysis.plots import plot_learning_curve, read_learning_curve
-from seqtool.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError
 
 
 def write_log(path: Path) -> Path:

@@ -82,7 +82,7 @@ end(training.num_tokens, stages=training.seconds)
 
 OPEN = """
 import seqtool
-from seqtool import checkpoint
+from seqtool.core import checkpoint
 for _ in range(5):
     begin()
     model = seqtool.load(source)

@@ -28,8 +28,8 @@ import numpy as np
 from bench_prepare import cpu_name
 from threadpoolctl import threadpool_limits
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.corpora.analyses import Analyses
 from seqtool.corpora.conllu import read_conllu, read_stretches, write_pieces
 from seqtool.corpora.plain import PlainSentences

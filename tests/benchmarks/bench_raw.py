@@ -24,8 +24,8 @@ from bench_parser import seconds_of, train_udpipe, udpipe_program
 from bench_prepare import cpu_name
 from threadpoolctl import threadpool_limits
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sample import sample_treebank
 from seqtool.parsing.evaluate import evaluate_parser

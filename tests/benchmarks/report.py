@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool import runtime
-from seqtool.config import from_dict
+from seqtool.core.config import from_dict
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.training import train
-from seqtool.vocabulary import EOS_ID
 
 torch.set_num_threads(1)
 

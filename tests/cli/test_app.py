@@ -17,7 +17,7 @@ from typer.main import get_params_from_function
 
 from seqtool import __version__
 from seqtool.cli import app
-from seqtool.errors import DataError, Interrupted
+from seqtool.core.errors import DataError, Interrupted
 
 Run = Callable[..., Any]
 

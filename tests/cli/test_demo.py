@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqtool.cli import demo, demo_parser, train_lm
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 from seqtool.neural_lm.recipes import resolve
 from seqtool.ngram.config import NgramConfig
 

@@ -56,7 +56,7 @@ class Guesser:
 @pytest.fixture
 def guesser(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every model be the guesser."""
-    monkeypatch.setattr("seqtool.checkpoint.load", lambda path: Guesser())
+    monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: Guesser())
 
 
 def test_scores_are_shown(seqtool: Run) -> None:
@@ -249,7 +249,7 @@ def test_errors_are_two_lines(seqtool: Run, arguments: tuple[str, ...], error: s
 
 
 def test_a_model_that_is_no_parser(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtool.checkpoint.load", lambda path: object())
+    monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: object())
     result = seqtool("eval-parser", "gold.conllu", "-m", "lm")
     assert result.code == 1
     assert result.stderr.splitlines()[0] == "error: lm: is no parser"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
 
-from seqtool.errors import ModelError
+from seqtool.core.errors import ModelError
 from seqtool.mixture.model import MixedModel
 
 Run = Callable[..., Any]

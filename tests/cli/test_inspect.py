@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seqtool import checkpoint
+from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from seqtool import NgramConfig, checkpoint
+from seqtool import NgramConfig
 from seqtool.cli import ngram_counts, options
 from seqtool.cli.options import join_numbers
+from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
 TEXT = "the dog sleeps\nthe cat sees the dog\n" * 30

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seqtool.cli.options import _is_number, default_model, emit, note, show_table
-from seqtool.errors import ModelError
+from seqtool.core.errors import ModelError
 
 
 def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from parsing.tagging.toy import SIZES, random_tagger, random_treebank, write_treebank
 
-from seqtool import checkpoint
+from seqtool.core import checkpoint
 from seqtool.parsing.tagging.model import save_model
 
 Run = Callable[..., Any]

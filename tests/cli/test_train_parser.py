@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from parsing.tiny import write_treebank
 
-from seqtool import checkpoint
-from seqtool.errors import ConfigError
+from seqtool.core import checkpoint
+from seqtool.core.errors import ConfigError
 
 Run = Callable[..., Any]
 TINY = (

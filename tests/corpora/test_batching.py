@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import DataError
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.corpora.batching import IGNORED, SHORTEST, TokenStreams, draw_windows
-from seqtool.errors import DataError
-from seqtool.vocabulary import EOS_ID
 
 
 def text(num_ids: int) -> npt.NDArray[np.uint16]:

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import sentence_texts
 
+from seqtool.core.errors import DataError
 from seqtool.corpora import conllu as ours
 from seqtool.corpora.conllu import (
     DEPREL,
@@ -31,7 +32,6 @@ from seqtool.corpora.conllu import (
     write_conllu,
 )
 from seqtool.corpora.sentence import parse_sentence
-from seqtool.errors import DataError
 
 GOLDEN = Path(__file__).parent / "golden"
 EVERYTHING = GOLDEN / "everything.conllu"

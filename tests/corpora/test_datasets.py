@@ -21,9 +21,9 @@ import typer
 from typer.testing import CliRunner
 
 from seqtool.cli.fetch import fetch as fetch_command
+from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError
 from seqtool.corpora import datasets
 from seqtool.corpora.datasets import DATASETS, Dataset, Remote, SplitFile, describe, fetch
-from seqtool.errors import ConfigError, DataError, DownloadError, OutputError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TEXTS = {"train": b"the old man\n" * 50, "valid": b"a new day\n" * 5, "test": b"an end\n"}

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqtool.corpora import preparation, text
+from seqtool.core import reading
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from seqtool.corpora import preparation
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus, prepare
 from seqtool.corpora.splits import draw_splits
 from seqtool.corpora.subwords import LineSample
-from seqtool.errors import ConfigError, DataError, ModelError, OutputError
-from seqtool.vocabulary import EOS_ID, UNK_ID, Vocabulary
 
 LINES = [f"the cat number {i} sees a dog {i % 7} times , 고양이 {i % 3}" for i in range(400)]
 PROSE = "".join(f"{line}\n" for line in LINES)
@@ -125,13 +126,13 @@ def test_tiny_blocks_give_the_same_corpus(
     path.write_text(PROSE.replace("5 times", "5\n  \n\nTimes"), encoding="utf-8")
     config = PrepareConfig(seed=3, **options)
     whole = prepare([path], tmp_path / "whole", config)
-    original = text.BlockReader.__init__
+    original = reading.BlockReader.__init__
 
-    def tiny(self: text.BlockReader, *arguments: Any) -> None:
+    def tiny(self: reading.BlockReader, *arguments: Any) -> None:
         original(self, *arguments)
         self._block_size = 64
 
-    monkeypatch.setattr(text.BlockReader, "__init__", tiny)
+    monkeypatch.setattr(reading.BlockReader, "__init__", tiny)
     pieces = prepare([path], tmp_path / "pieces", config)
     assert pieces.info == whole.info
     assert pieces.vocabulary == whole.vocabulary

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.raw import read_documents
-from seqtool.errors import DataError
 
 
 def read(*paths: Path, block_size: int = 3) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from seqtool.core.errors import SeqtoolError
 from seqtool.corpora import sample
-from seqtool.errors import SeqtoolError
 
 
 @pytest.fixture(autouse=True)

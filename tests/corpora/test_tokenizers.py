@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.corpora.subwords import SubwordTokenizer, segments_of, train_subwords
 from seqtool.corpora.tokenizers import (
     ByteTokenizer,
@@ -18,8 +20,6 @@ from seqtool.corpora.tokenizers import (
     WordTokenizer,
     load_tokenizer,
 )
-from seqtool.errors import ConfigError, DataError, ModelError
-from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 
 WORDS = ["the", "cat", "no\N{NO-BREAK SPACE}break", "a\x0bb", "고양이", "nul\0", "😀"]
 LETTERS = "abcdefghij ㄱ가각é\N{NO-BREAK SPACE}\t\r\x0b\x0c<>/s😀"

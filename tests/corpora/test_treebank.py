@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.treebank import describe_treebank, summary_rows
-from seqtool.errors import DataError
 
 GOLDEN = Path(__file__).parent / "golden"
 COUNTED = GOLDEN / "counted.conllu"

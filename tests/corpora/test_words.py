@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from seqtool.corpora.words import WordTable
-from seqtool.errors import ModelError
-from seqtool.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 
 
 def reference(block: bytes, numbers: dict[bytes, int], *, insert: bool) -> list[int]:

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import BigramModel, TrigramModel, random_bigrams, two_words, word_tokenizer
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.mixture import cache as module
 from seqtool.mixture.cache import CacheModel, source_of
 from seqtool.mixture.config import GRID, CacheConfig, FreeConfig
 from seqtool.mixture.model import MixedModel
 from seqtool.sampling import generate_samples
-from seqtool.vocabulary import EOS_ID, Ids
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 UNITS = 3

@@ -14,9 +14,9 @@ import pytest
 from toy_networks import save_lm
 
 import seqtool
-from seqtool import checkpoint, storage
+from seqtool.core import checkpoint, storage
+from seqtool.core.errors import ModelError, OutputError
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.errors import ModelError, OutputError
 from seqtool.mixture.cache import CacheModel
 from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.directory import load_model, save_model

@@ -16,7 +16,7 @@ import pytest
 from toy_models import UNIGRAM_ARPA
 from toy_networks import save_lm
 
-from seqtool import checkpoint
+from seqtool.core import checkpoint
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.mixture.model import MixedModel
 from seqtool.ngram.config import NgramConfig

@@ -22,12 +22,12 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.vocabulary import EOS_ID, Ids, Vocabulary
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ConfigError, ModelError
 from seqtool.language_model import TokenScores
 from seqtool.mixture.model import MixedModel, check_weights
 from seqtool.sampling import generate_samples
-from seqtool.vocabulary import EOS_ID, Ids, Vocabulary
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.prepared import PrepareConfig, prepare
-from seqtool.errors import DataError
 from seqtool.language_model import evaluate_lm
 from seqtool.mixture.model import MixedModel
 from seqtool.mixture.weights import (

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import pytest
 
-from seqtool.config import from_dict, leaves, to_dict
-from seqtool.errors import ConfigError
+from seqtool.core.config import from_dict, leaves, to_dict
+from seqtool.core.errors import ConfigError
 from seqtool.neural_lm.cells import CELLS
 from seqtool.neural_lm.config import CellName, ModelConfig, NeuralLMConfig
 

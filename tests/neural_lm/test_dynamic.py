@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from toy_models import word_tokenizer
 
-from seqtool.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.dynamic import (
     DynamicConfig,
@@ -27,7 +28,6 @@ from seqtool.neural_lm.dynamic_tuning import tune_dynamic
 from seqtool.neural_lm.model import NeuralLanguageModel
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.output_config import OutputConfig
-from seqtool.vocabulary import EOS_ID, Ids
 
 WORDS = "abcdefg"
 SIZE = len(WORDS) + 2

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.config import from_dict
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm import softmax_chunks
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.direct_connections import NOTHING, DirectConnections

@@ -16,16 +16,16 @@ from safetensors.torch import load_file, save_file, save_model
 from torch.nn import functional
 from toy_models import word_tokenizer
 
-from seqtool import checkpoint
-from seqtool.config import to_dict
-from seqtool.errors import ModelError
+from seqtool.core import checkpoint
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS_ID, Ids
 from seqtool.neural_lm import model as module
 from seqtool.neural_lm import sentence_states
 from seqtool.neural_lm.cells import CELLS
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
 from seqtool.neural_lm.network import NeuralNetwork
-from seqtool.vocabulary import EOS_ID, Ids
 
 WORDS = "abcdefg"
 SIZE = len(WORDS) + 2

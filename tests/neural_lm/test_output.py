@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm import softmax_chunks
 from seqtool.neural_lm.adaptive import AdaptiveSoftmax, choose_cutoffs, rank_by_count
 from seqtool.neural_lm.mixture_of_softmaxes import MixtureOfSoftmaxes

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqtool.config import from_dict, to_dict
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.errors import ConfigError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.recipes import load_recipe, recipe_names, resolve

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from watched_networks import SHARE, Observed, assert_mean_is_one, batch, cells, make, mask_of
 
-from seqtool.checkpoint import WEIGHTS
-from seqtool.config import from_dict
+from seqtool.core.checkpoint import WEIGHTS
+from seqtool.core.config import from_dict
+from seqtool.core.errors import Interrupted, ModelError
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.errors import Interrupted, ModelError
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.task import LanguageModelTask

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.errors import ConfigError
 from seqtool.neural_lm.output import Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.sampled import BlackOut, NoiseContrastive, SampledSoftmax

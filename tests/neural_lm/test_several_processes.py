@@ -16,15 +16,16 @@ import torch
 from process_groups import together
 from safetensors.torch import load_file, save_file
 
-from seqtool import checkpoint, training
-from seqtool.config import from_dict
+from seqtool import training
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
+from seqtool.core.progress import EpochDone, Event
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.distributed import ALONE, Group, joined
-from seqtool.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import TrainedLM, train_lm
-from seqtool.progress import EpochDone, Event
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
 MODELS: dict[str, dict[str, Any]] = {

@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqtool import checkpoint, training
-from seqtool.config import from_dict
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.errors import (
+from seqtool import training
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import (
     ConfigError,
     DataError,
     Interrupted,
@@ -23,11 +23,12 @@ from seqtool.errors import (
     OutputError,
     TrainingError,
 )
+from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import RunRecord, TrainedLM, train_lm
-from seqtool.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
-from seqtool.vocabulary import EOS_ID
 
 
 def text(num_lines: int, seed: int) -> str:

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.corpora.sample import sample_text, true_perplexity
 from seqtool.language_model import evaluate_lm

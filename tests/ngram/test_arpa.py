@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.ngram import arpa
 from seqtool.ngram.arpa import is_arpa, read_arpa, write_arpa
 from seqtool.ngram.table import BOS_NATS, BackoffTable, TableLevel
-from seqtool.vocabulary import Vocabulary
 
 GOLDEN = Path(__file__).parent / "golden"
 LN_10 = math.log(10)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqtool.errors import ModelError
+from seqtool.core.errors import ModelError
 from seqtool.ngram.arpa import read_arpa
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.ngram import memory
 from seqtool.ngram.counts import Counts, count_ngrams
-from seqtool.vocabulary import EOS_ID
 
 Ngram = tuple[int, ...]
 Sentences = list[list[int]]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ConfigError
 from seqtool.ngram.counts import Counts, count_ngrams
 from seqtool.ngram.listing import list_ngrams
-from seqtool.vocabulary import Vocabulary
 
 TEXT = "b a b\nb a\na b a b\n"
 

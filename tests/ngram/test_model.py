@@ -18,10 +18,11 @@ from ngram.random_tables import build, random_rows, some_table
 from ngram.references import count
 from safetensors.numpy import load_file, save_file
 
-from seqtool import checkpoint, storage
-from seqtool.checkpoint import HEADER, WEIGHTS
+from seqtool.core import checkpoint, storage
+from seqtool.core.checkpoint import HEADER, WEIGHTS
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS_ID, Vocabulary
 from seqtool.corpora.tokenizers import WordTokenizer
-from seqtool.errors import ModelError
 from seqtool.language_model import evaluate_lm
 from seqtool.ngram.array_file import array_sizes, map_arrays, write_arrays
 from seqtool.ngram.config import NgramConfig
@@ -29,7 +30,6 @@ from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.smoothing import estimate
 from seqtool.ngram.table import BackoffTable
 from seqtool.sampling import generate_samples
-from seqtool.vocabulary import EOS_ID, Vocabulary
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.corpora.prepared import PrepareConfig, prepare
-from seqtool.errors import ConfigError, DataError
 from seqtool.ngram import memory
 from seqtool.ngram import reading as reading_module
 from seqtool.ngram.config import NgramConfig

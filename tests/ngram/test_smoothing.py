@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ngram.references import Ngram, Reference, Rows, count, entries, look_up
 
-from seqtool.config import from_dict, to_dict
-from seqtool.errors import ConfigError
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError
 from seqtool.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.ngram.discounts import modified_discounts, single_discount
 from seqtool.ngram.smoothing import Estimate, estimate

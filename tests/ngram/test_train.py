@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import seqtool
-from seqtool import NgramConfig, checkpoint, evaluate_lm, prepare, train_ngram
-from seqtool.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
+from seqtool.core import checkpoint
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.ngram.train import import_arpa
 
 TEXT = "a b a\nb a\n" * 20

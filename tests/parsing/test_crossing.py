@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.trees import non_projective_arcs
 from seqtool.parsing.config import ParserConfig, preset

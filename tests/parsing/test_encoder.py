@@ -16,10 +16,10 @@ from parsing.tiny import LABELS, make_sentence, random_parser, random_sentences,
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted
 from seqtool.corpora.conllu import read_conllu, write_conllu
-from seqtool.errors import ConfigError, Interrupted
 from seqtool.parsing import recurrence
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.encoder import ContextEncoder

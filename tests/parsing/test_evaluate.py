@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, read_conllu
 from seqtool.corpora.sentence import parse_sentence
-from seqtool.errors import DataError
 from seqtool.parsing.alignment import align_words, read_annotation
 from seqtool.parsing.evaluate import compare, compare_evaluations, evaluate_parser
 from seqtool.parsing.scores import Confusion, ParserEvaluation, Score

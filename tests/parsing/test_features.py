@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import ConfigError
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
-from seqtool.errors import ConfigError
 from seqtool.parsing.config import CHEN_MANNING, MEASURES, RICH, parse_fields
 from seqtool.parsing.features import (
     NONE,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
 from strategies import sentence_texts
 
+from seqtool.core.errors import DataError
 from seqtool.corpora import plain
 from seqtool.corpora.analyses import Analyses
 from seqtool.corpora.conllu import (
@@ -26,7 +27,6 @@ from seqtool.corpora.conllu import (
 )
 from seqtool.corpora.plain import PlainSentences
 from seqtool.corpora.sample import sample_treebank
-from seqtool.errors import DataError
 from seqtool.parsing import files, models
 from seqtool.parsing.files import parse_files
 from seqtool.parsing.models import Parser

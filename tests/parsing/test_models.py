@@ -11,11 +11,11 @@ import pytest
 import torch
 from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
 
-from seqtool import checkpoint
+from seqtool.core import checkpoint
+from seqtool.core.errors import DataError, ModelError
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
 from seqtool.corpora.trees import find_fault
-from seqtool.errors import DataError, ModelError
 from seqtool.parsing import classifier, models
 from seqtool.parsing.config import CHEN_MANNING
 from seqtool.parsing.hidden_layer import SCALE, extract

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from parsing.tiny import random_parser, tiny_config, write_treebank
 from strategies import sentence_texts
 
-from seqtool import checkpoint
-from seqtool.config import from_dict, to_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict, to_dict
 from seqtool.corpora.conllu import DEPREL, HEAD, Sentence, read_items, write_conllu
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.models import Parser

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import Sentence, read_conllu
 from seqtool.corpora.sentence import parse_sentence
-from seqtool.errors import DataError
 from seqtool.parsing.render import FORMATS, Format, render
 from seqtool.parsing.render.marked import mark, printable
 

@@ -10,11 +10,12 @@ import pytest
 from parsing.tiny import make_sentence, write_treebank
 from safetensors.numpy import load_file
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
+from seqtool.core.progress import EpochDone, Event
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL
-from seqtool.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
 from seqtool.parsing import task as task_module
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.gold import prepare_data
@@ -22,7 +23,6 @@ from seqtool.parsing.projective import LIFTED
 from seqtool.parsing.states import SYSTEMS
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.train import TrainedParser, train_parser
-from seqtool.progress import EpochDone, Event
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtool.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.parsing import vectors as vectors_module
 from seqtool.parsing.vectors import WordVectors, read_vectors
 

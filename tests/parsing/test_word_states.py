@@ -20,13 +20,14 @@ from parsing.test_train import config as parser_config
 from safetensors.numpy import load_file
 from toy_models import byte_tokenizer, char_tokenizer, word_tokenizer
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
+from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sample import sample_text, sample_treebank
 from seqtool.corpora.subwords import train_subwords
 from seqtool.corpora.tokenizers import Tokenizer, WordTokenizer
-from seqtool.errors import ConfigError, Interrupted, ModelError
 from seqtool.language_model import Floats
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
@@ -45,7 +46,6 @@ from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.train import train_parser
 from seqtool.parsing.word_states import WordStates, open_word_states
-from seqtool.vocabulary import EOS, UNK, Vocabulary
 
 Run = Callable[..., Any]
 LINES = ["the old dog sees a cat", "a cat sees the old dog now", "no dog"]

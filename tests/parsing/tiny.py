@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.config import from_dict
+from seqtool.core.config import from_dict
 from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.classifier import weight_shapes
 from seqtool.parsing.config import ParserConfig

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool.config import (
+from seqtool.core.config import (
     Config,
     apply_overrides,
     from_dict,

@@ -28,9 +28,9 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Self
 
-from seqtool.errors import Interrupted, TrainingError
-from seqtool.interruption import Interruption
-from seqtool.progress import Event
+from seqtool.core.errors import Interrupted, TrainingError
+from seqtool.core.interruption import Interruption
+from seqtool.core.progress import Event
 
 POLL_SECONDS = 0.2  # how often it is asked whether to stop
 EVENT, RESULT, ERROR = "event", "result", "error"

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqtool import checkpoint, model_cards
-from seqtool.checkpoint import Header
-from seqtool.config import from_dict
+from seqtool.core import checkpoint, model_cards
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import ModelError, counted
 from seqtool.parsing.models import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.pipeline.multiword import MultiwordChooser

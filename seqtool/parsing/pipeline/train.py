@@ -26,12 +26,14 @@ from typing import Any
 
 import torch
 
-from seqtool import checkpoint, processes, runtime, storage
-from seqtool.checkpoint import Header
-from seqtool.config import from_dict, to_dict
+from seqtool import runtime
+from seqtool.core import checkpoint, processes, storage
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import Interrupted
+from seqtool.core.progress import Event
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import Interrupted
 from seqtool.parsing.config import check_encoder
 from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.gold import tell_right_tags
@@ -51,7 +53,6 @@ from seqtool.parsing.tagging.jackknife import (
 from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.train import train_parser
 from seqtool.parsing.word_states import FOLDER, check_given
-from seqtool.progress import Event
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import Sentence
-from seqtool.errors import DataError
 from seqtool.parsing.render.marked import MarkedSentence, mark
 from seqtool.parsing.render.objects import json_lines
 from seqtool.parsing.render.page import html_page

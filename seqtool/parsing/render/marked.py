@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import DEPREL, FORM, MISC, UPOS, Sentence
-from seqtool.errors import DataError
 from seqtool.parsing.alignment import checked, universal_relation
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from seqtool.errors import counted
+from seqtool.core.errors import counted
 from seqtool.parsing.render.marked import MarkedSentence
 from seqtool.parsing.render.picture import STYLE, draw, opening_tag
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import DataError
 from seqtool.parsing.segmentation.characters import Alphabet
 from seqtool.parsing.segmentation.config import SegmenterConfig
 from seqtool.parsing.segmentation.gold import (

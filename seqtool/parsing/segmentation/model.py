@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool import model_cards
-from seqtool.checkpoint import Header
-from seqtool.config import from_dict
+from seqtool.core import model_cards
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import ModelError, counted
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.members import mean

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqtool.core.progress import Event
 from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank
 from seqtool.parsing.segmentation.config import KIND, SegmenterConfig, default_config
 from seqtool.parsing.segmentation.data import TrainingData, prepare_data
 from seqtool.parsing.segmentation.model import model_card
 from seqtool.parsing.segmentation.task import SegmenterTask
-from seqtool.progress import Event
 from seqtool.training_run import TrainedModel
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool.config import (
+from seqtool.core.config import (
     Config,
     combine,
     named_settings,
     setting,
     to_dict,
 )
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 from seqtool.optimisation import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
@@ -121,7 +121,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, as `seqtool.config.from_dict` takes them.
+    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
 
     Raises:
         ConfigError: there is none of that name; the hint lists near ones.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 _ints = types.int32[::1]
 _floats = types.float32[:, ::1]

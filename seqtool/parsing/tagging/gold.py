@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
-from seqtool.errors import DataError
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.bundles import Bundles

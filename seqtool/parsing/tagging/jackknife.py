@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, counted
+from seqtool.core.progress import Event
 from seqtool.corpora.sentence import Sentence
-from seqtool.errors import ConfigError, counted
 from seqtool.parsing.runs import fingerprint
 from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.gold import prepare_data
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.word_states import FOLDER, open_word_states
-from seqtool.progress import Event
 from seqtool.training import train
 from seqtool.training_run import complete
 

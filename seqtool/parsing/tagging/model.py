@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool import model_cards
-from seqtool.checkpoint import Header
-from seqtool.config import from_dict
+from seqtool.core import model_cards
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
 from seqtool.corpora.conllu import Broken
 from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.errors import ModelError, counted
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable
 from seqtool.parsing.hidden_layer import Floats

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool.config import from_dict
+from seqtool.core.config import from_dict
+from seqtool.core.progress import Event
 from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.tagging.config import KIND, TaggerConfig, preset
 from seqtool.parsing.tagging.gold import TrainingData, read_data
 from seqtool.parsing.tagging.model import model_card
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.word_states import open_for_run
-from seqtool.progress import Event
 from seqtool.training_run import TrainedModel
 
 

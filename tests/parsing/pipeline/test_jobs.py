@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import toy_jobs
 
-from seqtool.errors import DataError, Interrupted, SeqtoolError, TrainingError
+from seqtool.core.errors import DataError, Interrupted, SeqtoolError, TrainingError
+from seqtool.core.progress import Event
 from seqtool.parsing.pipeline.jobs import Job, Team
-from seqtool.progress import Event
 
 
 def run(*waves: list[Job], num_processes: int = 2, **listeners: Any) -> dict[str, Any]:

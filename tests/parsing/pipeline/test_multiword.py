@@ -10,8 +10,8 @@ import pytest
 from parsing.pipeline.test_pipeline import TINY
 from parsing.tagging.toy import tiny_config
 
-from seqtool import checkpoint
-from seqtool.config import from_dict, to_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict, to_dict
 from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.corpora.sentence import FORM, LEMMA, UPOS, XPOS, Sentence
 from seqtool.parsing.pipeline.config import PipelineConfig

@@ -15,11 +15,12 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.core.progress import Event, RunStarted
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
-from seqtool.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import train_lm
 from seqtool.parsing.config import ParserConfig
@@ -30,7 +31,6 @@ from seqtool.parsing.segmentation.spaces import rebuild
 from seqtool.parsing.tagging.config import TaggerConfig
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.tagging.train import train_tagger
-from seqtool.progress import Event, RunStarted
 
 Run = Callable[..., Any]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from parsing.segmentation.tiny_segmenter import sentence_of, write_treebank
 
+from seqtool.core.errors import DataError
 from seqtool.corpora.conllu import read_conllu
 from seqtool.corpora.sentence import DEPREL, FORM, MISC, UPOS
-from seqtool.errors import DataError
 from seqtool.parsing.segmentation.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmentation.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmentation.data import prepare_data

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsing.segmentation.tiny_segmenter import FORMS, SPLITTER, random_segmenter
 
-from seqtool import checkpoint
-from seqtool.errors import ModelError
+from seqtool.core import checkpoint
+from seqtool.core.errors import ModelError
 from seqtool.parsing.segmentation import model as model_module
 from seqtool.parsing.segmentation import reading
 from seqtool.parsing.segmentation.assembly import Spans

@@ -11,9 +11,9 @@ import torch
 from parsing.segmentation.tiny_segmenter import write_treebank
 from safetensors.numpy import load_file
 
-from seqtool import checkpoint
-from seqtool.config import from_dict
-from seqtool.errors import ConfigError, Interrupted, ModelError
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.parsing.segmentation.config import SegmenterConfig, resolve
 from seqtool.parsing.segmentation.data import prepare_data
 from seqtool.parsing.segmentation.spaces import rebuild

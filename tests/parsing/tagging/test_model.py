@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsing.tagging.toy import bare, random_tagger, random_treebank, sentence_of, tiny_config
 
-from seqtool import checkpoint
+from seqtool.core import checkpoint
+from seqtool.core.errors import ModelError
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
-from seqtool.errors import ModelError
 from seqtool.parsing.directories import VOCABULARY
 from seqtool.parsing.tagging import forms as forms_module
 from seqtool.parsing.tagging import model as model_module

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.config import from_dict
+from seqtool.core.config import from_dict
 from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.tagging.bundles import Bundles
 from seqtool.parsing.tagging.characters import Characters

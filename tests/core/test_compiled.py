@@ -14,7 +14,7 @@ from numba import types
 from numba.core import caching
 from numba.core.errors import TypingError
 
-from seqtool.compiled import compiled
+from seqtool.core.compiled import compiled
 
 SIGNATURE = types.int64(types.int64[::1], types.int64)
 NUMBERS = np.array([10, 20, 30])

@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.corpora.text import find_files, read_blocks, total_size
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
+from seqtool.core.reading import find_files, read_blocks, total_size
 
 TEXT = "The cat sat .\n\nDas Mädchen 웃었다 😀\n".encode()
 

@@ -19,7 +19,7 @@ from typing import IO
 
 import zstandard
 
-from seqtool.errors import DataError
+from seqtool.core.errors import DataError
 
 STDIN = "-"
 BLOCK_SIZE = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import seqtool
-from seqtool.checkpoint import Header
+from seqtool.core.checkpoint import Header
 
 
 def compose(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

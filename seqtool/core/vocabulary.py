@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, ModelError
 
 UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.errors import ConfigError, ModelError
-from seqtool.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary, rank_symbols
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary, rank_symbols
 
 
 def test_ids_follow_counts_and_ties_their_first_occurrence() -> None:

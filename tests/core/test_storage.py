@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from seqtool import storage
-from seqtool.storage import atomic_directory, discard, present, recover, replacing
+from seqtool.core import storage
+from seqtool.core.storage import atomic_directory, discard, present, recover, replacing
 
 FILES = {"a.txt": "first", "b.txt": "second", "deep/c.txt": "third"}
 JSON = st.recursive(

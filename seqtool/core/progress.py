@@ -32,7 +32,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from seqtool.errors import counted
+from seqtool.core.errors import counted
 from seqtool.perplexity import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]

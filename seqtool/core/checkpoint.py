@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import seqtool
-from seqtool import storage
-from seqtool.errors import ModelError, OutputError
-from seqtool.registry import Registry
+from seqtool.core import storage
+from seqtool.core.errors import ModelError, OutputError
+from seqtool.core.registry import Registry
 
 FORMAT_VERSION = 1
 HEADER = "model.json"

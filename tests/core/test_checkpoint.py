@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import seqtool
-from seqtool import checkpoint, storage
-from seqtool.checkpoint import HEADER, WEIGHTS, Header, find, read_header, verify
+from seqtool.core import checkpoint, storage
+from seqtool.core.checkpoint import HEADER, WEIGHTS, Header, find, read_header, verify
+from seqtool.core.errors import ModelError, OutputError
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.errors import ModelError, OutputError
 from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
 
@@ -455,7 +455,7 @@ def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None
 
 def test_headers_are_read_without_torch(original: Path) -> None:
     script = (
-        "import sys; from seqtool.checkpoint import find, read_header, verify\n"
+        "import sys; from seqtool.core.checkpoint import find, read_header, verify\n"
         "verify(find(sys.argv[1]), read_header(sys.argv[1])); assert 'torch' not in sys.modules"
     )
     subprocess.run(

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from seqtool.errors import ConfigError
-from seqtool.registry import did_you_mean
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
 
 C = TypeVar("C")
 

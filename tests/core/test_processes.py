@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from seqtool import processes
-from seqtool.errors import ConfigError
-from seqtool.processes import Place
+from seqtool.core import processes
+from seqtool.core.errors import ConfigError
+from seqtool.core.processes import Place
 
 
 @pytest.fixture

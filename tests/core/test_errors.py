@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from seqtool import errors
-from seqtool.errors import DataError, Interrupted, SeqtoolError, counted, from_os_error
+from seqtool.core import errors
+from seqtool.core.errors import DataError, Interrupted, SeqtoolError, counted, from_os_error
 
 KINDS = [
     kind

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seqtool.errors import ConfigError
-from seqtool.progress import (
+from seqtool.core.errors import ConfigError
+from seqtool.core.progress import (
     Display,
     EpochDone,
     Event,
@@ -25,7 +25,7 @@ from seqtool.progress import (
     format_seconds,
     progress_bar,
 )
-from seqtool.tensorboard import TensorBoard
+from seqtool.core.tensorboard import TensorBoard
 
 STARTED = RunStarted(
     step=0,
@@ -110,7 +110,7 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("seqtool.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
         display.show(STARTED)
@@ -183,7 +183,7 @@ def test_several_runs_have_names_and_a_bar_each() -> None:
 
 def test_lines_of_several_runs_begin_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("seqtool.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
     output = io.StringIO()
     with Display(Console(file=output)) as display:
         for name in ("tagger", "parser"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.config import (
+from seqtool.core.config import (
     Config,
     apply_overrides,
     from_dict,
@@ -20,7 +20,7 @@ from seqtool.config import (
     setting,
     to_dict,
 )
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Generic, TypeVar, cast
 
-from seqtool.errors import ConfigError
+from seqtool.core.errors import ConfigError
 
 T = TypeVar("T")
 

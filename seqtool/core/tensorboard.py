@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seqtool.errors import ConfigError
-from seqtool.progress import EpochDone, Event, Listener, RunStarted, StepDone
+from seqtool.core.errors import ConfigError
+from seqtool.core.progress import EpochDone, Event, Listener, RunStarted, StepDone
 
 
 class TensorBoard(Listener):

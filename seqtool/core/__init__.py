@@ -1,0 +1,1 @@
+"""What everything stands on: errors, settings, storage, checkpoints, compiled code. No torch."""
