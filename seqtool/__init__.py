@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seqtool.neural_lm.train import train_lm as train_lm
     from seqtool.ngram.config import NgramConfig as NgramConfig
     from seqtool.ngram.train import train_ngram as train_ngram
-    from seqtool.optimisation import TrainingConfig as TrainingConfig
     from seqtool.parsing.config import ParserConfig as ParserConfig
     from seqtool.parsing.evaluate import evaluate_parser as evaluate_parser
     from seqtool.parsing.tagging.config import TaggerConfig as TaggerConfig
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.train import train_parser as train_parser
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
+    from seqtool.training.config import TrainingConfig as TrainingConfig
 
 _PUBLIC = {
     "ConfigError": "seqtool.core.errors",
@@ -59,7 +59,7 @@ _PUBLIC = {
     "PromptError": "seqtool.core.errors",
     "SeqtoolError": "seqtool.core.errors",
     "TaggerConfig": "seqtool.parsing.tagging.config",
-    "TrainingConfig": "seqtool.optimisation",
+    "TrainingConfig": "seqtool.training.config",
     "TrainingError": "seqtool.core.errors",
     "Vocabulary": "seqtool.core.vocabulary",
     "evaluate_lm": "seqtool.language_model",

@@ -12,7 +12,7 @@ import typer
 
 from seqtool import __version__
 from seqtool.cli.options import Command
-from seqtool.core import processes
+from seqtool.core import runtime
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 
 COMMANDS = {
@@ -61,7 +61,7 @@ def _seqtool(
 ) -> None:
     """Train, measure and use language models and dependency parsers."""
     if context.invoked_subcommand not in (None, *IN_SEVERAL_PROCESSES):
-        processes.refuse_several(str(context.invoked_subcommand))
+        runtime.refuse_several(str(context.invoked_subcommand))
 
 
 def load_commands() -> dict[str, Callable[..., None]]:
@@ -95,7 +95,7 @@ def build_app() -> typer.Typer:
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
-    if not processes.speaks():
+    if not runtime.speaks():
         return
     typer.echo(f"{word}: {message}", err=True)
     if hint:
@@ -127,7 +127,7 @@ def main(args: Sequence[str] | None = None) -> int:
     out_of_memory = "out of memory"
     smaller = "use a smaller batch or model, or close other programs"
     try:
-        with processes.quiet_unless_first():
+        with runtime.quiet_unless_first():
             build_app()(None if args is None else list(args), prog_name="seqtool")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -24,11 +24,11 @@ def open_language_model(path: Path, *, device: str, threads: int | None) -> Lang
 
     # a model made with torch is neural, or a mixture with a neural part
     if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
-        from seqtool import runtime
+        from seqtool.training import hardware
 
-        device = runtime.choose_device(device)
-        runtime.set_threads(threads)
-        runtime.prepare_device(device)
+        device = hardware.choose_device(device)
+        hardware.set_threads(threads)
+        hardware.prepare_device(device)
     model = checkpoint.load(path, device=device)
     if not hasattr(model, "next_log_probs"):
         raise ModelError(

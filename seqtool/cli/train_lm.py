@@ -33,7 +33,7 @@ from seqtool.cli.training_options import (
     setting,
     stop_after,
 )
-from seqtool.core import processes
+from seqtool.core import runtime
 
 # option -> the setting it stands for
 SETTINGS = {
@@ -217,7 +217,7 @@ def _train(
             threads=threads,
             on_event=show,
             should_stop=should_stop,
-            command=f"{processes.program()} {shlex.join(sys.argv[1:])}",
+            command=f"{runtime.program()} {shlex.join(sys.argv[1:])}",
         )
     report(
         trained,

@@ -8,7 +8,7 @@ from typing import Literal
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.neural_lm.output_config import OutputConfig
-from seqtool.optimisation import TrainingConfig
+from seqtool.training.config import TrainingConfig
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 

@@ -56,8 +56,8 @@ class DirectConnections(nn.Module):
         rate: its learning rate.
 
     Attributes:
-        sparse: the weight's gradient is sparse, as `seqtool.optimisers` asks.
-        own_rate: the weight's learning rate, as `seqtool.optimisers` asks.
+        sparse: the weight's gradient is sparse, as `seqtool.training.optimisers` asks.
+        own_rate: the weight's learning rate, as `seqtool.training.optimisers` asks.
 
     Raises:
         ConfigError: the table has fewer slots than the vocabulary symbols.

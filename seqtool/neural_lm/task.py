@@ -11,14 +11,12 @@ import torch
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
-from seqtool import runtime
 from seqtool.core import checkpoint, model_cards
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
 from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
 from seqtool.corpora.prepared import PreparedCorpus
-from seqtool.distributed import ALONE, Group
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
@@ -26,7 +24,9 @@ from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
 from seqtool.neural_lm.regularisation import activation_penalties
 from seqtool.perplexity import perplexity_of
-from seqtool.training import count_parameters
+from seqtool.training import hardware
+from seqtool.training.loop import count_parameters
+from seqtool.training.processes import ALONE, Group
 
 _TITLES = {
     "rnn": "An RNN",
@@ -38,7 +38,7 @@ _TITLES = {
 
 
 class LanguageModelTask:
-    """Next-token prediction over parallel streams, for `seqtool.training.train`.
+    """Next-token prediction over parallel streams, for `seqtool.training.loop.train`.
 
     Of several processes, each reads an equal share of the streams.
     """
@@ -79,7 +79,7 @@ class LanguageModelTask:
                 "several processes cannot share a hash table of n-grams",
                 hint="train in one process, or choose another output layer than maxent",
             )
-        runtime.seed_everything(config.training.seed)
+        hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
             counts = count_symbols(corpus.ids("train"), len(corpus.vocabulary))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool import runtime
 from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import (
@@ -21,12 +20,13 @@ from seqtool.core.errors import (
 )
 from seqtool.core.progress import Event
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
-from seqtool.distributed import Group, joined
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
-from seqtool.training import train
-from seqtool.training_run import CompletedRun, TrainedModel, complete, finish
+from seqtool.training import hardware
+from seqtool.training.loop import train
+from seqtool.training.processes import Group, joined
+from seqtool.training.run import CompletedRun, TrainedModel, complete, finish
 
 RUN_VERSION = 1
 
@@ -150,9 +150,9 @@ def train_lm(
         threads = saved.threads if threads is None else threads
         command = saved.command if config == saved.config else f"{saved.command} && {command}"
     config = config or NeuralLMConfig()
-    chosen = runtime.choose_device(device)
-    runtime.set_threads(threads)
-    runtime.prepare_device(chosen)
+    chosen = hardware.choose_device(device)
+    hardware.set_threads(threads)
+    hardware.prepare_device(chosen)
     recorded = saved.corpus if resume else None
     with joined(chosen) as group:
         with ExitStack() as stack:

@@ -16,7 +16,7 @@ from seqtool.core.config import (
 )
 from seqtool.core.errors import ConfigError
 from seqtool.core.registry import did_you_mean
-from seqtool.optimisation import TrainingConfig
+from seqtool.training.config import TrainingConfig
 
 SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
 FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]

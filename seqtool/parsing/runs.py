@@ -12,16 +12,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from seqtool import runtime
 from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.progress import Event
-from seqtool.optimisation import TrainingConfig
-from seqtool.training import train
-from seqtool.training_run import TrainedModel, complete, finish
-from seqtool.training_task import Task
+from seqtool.training import hardware
+from seqtool.training.config import TrainingConfig
+from seqtool.training.loop import train
+from seqtool.training.run import TrainedModel, complete, finish
+from seqtool.training.task import Task
 
 RUN_VERSION = 1
 
@@ -183,7 +183,7 @@ def with_precision(training: TrainingConfig, device: str) -> TrainingConfig:
     """Settings with precision `auto` decided: bfloat16 also on a processor that it is faster on."""
     if training.precision != "auto":
         return training
-    precision = runtime.resolve_precision("auto", device)
+    precision = hardware.resolve_precision("auto", device)
     if device == "cpu" and _bf16_is_faster():
         precision = "bf16"
     return dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
@@ -256,9 +256,9 @@ def train_on_treebank(
         Interrupted: it was stopped; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    device = runtime.choose_device(device)
-    runtime.set_threads(record.threads)
-    runtime.prepare_device(device)
+    device = hardware.choose_device(device)
+    hardware.set_threads(record.threads)
+    hardware.prepare_device(device)
     with nullcontext() if resume else storage.replacing(output):
         task = prepare(record, device)
         record = dataclasses.replace(record, config=task.config)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool import runtime
 from seqtool.parsing.classifier import Classifier
 from seqtool.parsing.cloze import num_words, without_lm, word_numbers
 from seqtool.parsing.config import SMALLEST_BATCH, ParserConfig
@@ -32,6 +31,7 @@ from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import compile_slots
 from seqtool.parsing.states import NUM_ACTIONS, Ints
 from seqtool.parsing.word_states import States
+from seqtool.training import hardware
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
 
 
 class ParserTask:
-    """The choice of transitions, for `seqtool.training.train`."""
+    """The choice of transitions, for `seqtool.training.loop.train`."""
 
     items = "configurations"
     score = "dev_las"
@@ -63,7 +63,7 @@ class ParserTask:
         self._words: Ints | None = None  # of each type, the number of its word
         if config.learning.cloze_weight:
             self._words = word_numbers(types.lexical, types.arrays()[0])
-        runtime.seed_everything(config.training.seed)
+        hardware.seed_everything(config.training.seed)
         self.module = ParserNetwork(
             config.model,
             types.lexical.num_symbols,

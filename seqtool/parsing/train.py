@@ -16,7 +16,7 @@ from seqtool.parsing.models import KIND, model_card
 from seqtool.parsing.runs import RunRecord, open_record, train_on_treebank, with_precision
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.word_states import open_for_run
-from seqtool.training_run import TrainedModel
+from seqtool.training.run import TrainedModel
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import Any
 
 import report
 
-from seqtool import runtime
 from seqtool.corpora.prepared import PreparedCorpus
-from seqtool.distributed import joined
 from seqtool.neural_lm.task import LanguageModelTask
-from seqtool.training import train
+from seqtool.training import hardware
+from seqtool.training.loop import train
+from seqtool.training.processes import joined
 
 NUM_WORDS, BATCH, BPTT = 10_000, 20, 35
 WARM_UP = 3
@@ -36,7 +36,7 @@ def train_steps(rank: int, size: int, port: int, folder: Path, num_steps: int, q
     """Train as one of `size` processes; put its seconds by the clock and of the processor."""
     places = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()})
-    runtime.set_threads(1)
+    hardware.set_threads(1)
     corpus = PreparedCorpus.open(folder / "corpus")
     config = report.settings(cell="lstm", hidden_size=200, layers=2, batch_size=BATCH, bptt=BPTT)
     started: list[report.Seconds] = []
@@ -103,7 +103,7 @@ def main(num_steps: int) -> None:
         f"{summary['processor_ratio']} times the processor time"
     )
     print()
-    print(json.dumps({**summary, "machine": runtime.describe_machine("cpu")}))
+    print(json.dumps({**summary, "machine": hardware.describe_machine("cpu")}))
 
 
 if __name__ == "__main__":

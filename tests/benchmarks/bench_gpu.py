@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool import runtime
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.highway import RecurrentHighwayCell
 from seqtool.neural_lm.highway_graphs import RecordedLoops, load_kernels
 from seqtool.neural_lm.highway_loops import StreamsFirst
+from seqtool.training import hardware
 
 HIDDEN, DEPTH, BPTT = 830, 10, 35
 AT_LEAST = 10.0
@@ -139,7 +139,7 @@ def race(batch: int, num_steps: int, device: str) -> dict[str, Any]:
                 raise SystemExit(f"batch {batch}, {column}: {name} differ by {difference:.1e}")
             differences[column] = max(differences[column], difference)
     # a window recorded before keeps the products it was recorded with
-    runtime.prepare_device(device)
+    hardware.prepare_device(device)
     layers: dict[str, nn.Module] = {
         column: make(loop, device) for column, loop in loops.items() if column in differences
     }
@@ -182,7 +182,7 @@ def main(num_steps: int) -> None:
     for batch in (20, 128):
         result[f"rhn, batch {batch}"] = race(batch, num_steps, device)
     print()
-    print(json.dumps({**result, "machine": runtime.describe_machine(device)}))
+    print(json.dumps({**result, "machine": hardware.describe_machine(device)}))
 
 
 if __name__ == "__main__":

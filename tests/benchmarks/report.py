@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool import runtime
 from seqtool.core.config import from_dict
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
-from seqtool.training import train
+from seqtool.training import hardware
+from seqtool.training.loop import train
 
 torch.set_num_threads(1)
 
@@ -216,7 +216,7 @@ class Report:
     def end(self) -> None:
         """Print everything as one line of JSON, with the machine."""
         machine = {
-            **runtime.describe_machine("cpu"),
+            **hardware.describe_machine("cpu"),
             "numpy": np.__version__,
             "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
         }

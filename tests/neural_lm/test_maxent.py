@@ -18,8 +18,8 @@ from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.direct_connections import NOTHING, DirectConnections
 from seqtool.neural_lm.maxent import MaxentSoftmax
 from seqtool.neural_lm.network import NeuralNetwork
-from seqtool.optimisation import TrainingConfig
-from seqtool.optimisers import Optimisers
+from seqtool.training.config import TrainingConfig
+from seqtool.training.optimisers import Optimisers
 
 HIDDEN, VOCABULARY, NUM_STEPS, NUM_STREAMS = 5, 30, 12, 4
 

@@ -14,7 +14,7 @@ from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.recipes import load_recipe, recipe_names, resolve
 from seqtool.neural_lm.task import LanguageModelTask
-from seqtool.optimisers import Optimisers
+from seqtool.training.optimisers import Optimisers
 
 
 @pytest.fixture

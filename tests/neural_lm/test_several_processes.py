@@ -16,16 +16,16 @@ import torch
 from process_groups import together
 from safetensors.torch import load_file, save_file
 
-from seqtool import training
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.distributed import ALONE, Group, joined
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import TrainedLM, train_lm
+from seqtool.training import loop
+from seqtool.training.processes import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
 MODELS: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def losses(path: Path) -> list[float]:
 def test_training_is_that_of_one_process(
     tmp_path: Path, corpus: PreparedCorpus, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
 
     def action(rank: int) -> tuple[dict[str, float], int]:
         events: list[Event] = []

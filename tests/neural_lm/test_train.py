@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqtool import training
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import (
@@ -29,6 +28,7 @@ from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import RunRecord, TrainedLM, train_lm
+from seqtool.training import loop
 
 
 def text(num_lines: int, seed: int) -> str:
@@ -413,7 +413,7 @@ def test_a_huge_rate_stops_and_a_lower_one_goes_on(
     assert all(bool(v.isfinite().all()) for v in state.values() if v.is_floating_point())
     with pytest.raises(ModelError, match="has not reached its first validation"):
         checkpoint.load(tmp_path / "m")
-    monkeypatch.setattr(training, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
     train_lm(output=tmp_path / "m", config=config(**settings), resume=True)
     lines = (tmp_path / "m" / "log.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines if '"step"' in line.split(",")[1]]

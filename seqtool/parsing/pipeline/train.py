@@ -26,8 +26,7 @@ from typing import Any
 
 import torch
 
-from seqtool import runtime
-from seqtool.core import checkpoint, processes, storage
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import Interrupted
@@ -53,6 +52,7 @@ from seqtool.parsing.tagging.jackknife import (
 from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.train import train_parser
 from seqtool.parsing.word_states import FOLDER, check_given
+from seqtool.training import hardware
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
@@ -124,7 +124,7 @@ def train_pipeline(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
-    device = runtime.choose_device(device)
+    device = hardware.choose_device(device)
     record = open_record(
         output,
         KIND,
@@ -141,7 +141,7 @@ def train_pipeline(
         threads=threads,
         command=command,
     )
-    threads = runtime.set_threads(record.threads)
+    threads = hardware.set_threads(record.threads)
     record = dataclasses.replace(record, config=_with_precision(record.config, device))
     team = Team(on_part, on_event, should_stop or (lambda step: False))
     stage = _Stages(output, record, device, threads, team)
@@ -160,7 +160,7 @@ def train_pipeline(
             stopped.message, hint=f"continue with: seqtool train-parser --resume -o {output}"
         ) from stopped
     finally:
-        runtime.set_threads(threads)
+        hardware.set_threads(threads)
 
 
 class _Stages:
@@ -241,11 +241,11 @@ class _Stages:
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
-        is_alone = self.device != "cpu" or processes.place().size > 1
+        is_alone = self.device != "cpu" or runtime.place().size > 1
         num_processes = 1 if is_alone else min(self.threads, len(jobs))
         each = self.threads // num_processes
         results = self.team.run(jobs, num_processes=num_processes, threads=each)
-        runtime.set_threads(each)  # tags of several threads might differ in a last bit
+        hardware.set_threads(each)  # tags of several threads might differ in a last bit
         return results
 
     def parts(
@@ -363,7 +363,7 @@ def _tag_fold(
     **options: Any,
 ) -> list[Sentence]:
     """Tag a fold of the treebank in `files`; see `tagged_fold`."""
-    runtime.set_threads(threads)
+    hardware.set_threads(threads)
     sentences = list(read_conllu(files, skip_invalid=skip_invalid))
     return tagged_fold(
         sentences,

@@ -14,7 +14,7 @@ from seqtool.core.config import (
     setting,
     to_dict,
 )
-from seqtool.optimisation import TrainingConfig
+from seqtool.training.config import TrainingConfig
 
 KIND = "segmenter"
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool import runtime
 from seqtool.parsing.regularisation import dropout_mask, unknown_chances
 from seqtool.parsing.segmentation.characters import NUM_CODES, space_table
 from seqtool.parsing.segmentation.config import SegmenterConfig
@@ -21,10 +20,11 @@ from seqtool.parsing.segmentation.model import Segmenter, save_model
 from seqtool.parsing.segmentation.network import SegmenterNetwork
 from seqtool.parsing.segmentation.scores import segmentation_scores
 from seqtool.parsing.states import Ints
+from seqtool.training import hardware
 
 
 class SegmenterTask:
-    """The ends of tokens and sentences, for `seqtool.training.train`."""
+    """The ends of tokens and sentences, for `seqtool.training.loop.train`."""
 
     items = "characters"
     score = "dev_mean"
@@ -40,7 +40,7 @@ class SegmenterTask:
     ) -> None:
         self.config, self._data, self._command = config, data, command
         self._device = device
-        runtime.seed_everything(config.training.seed)
+        hardware.seed_everything(config.training.seed)
         self.module = SegmenterNetwork(
             config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
         )

@@ -12,7 +12,7 @@ from seqtool.parsing.segmentation.config import KIND, SegmenterConfig, default_c
 from seqtool.parsing.segmentation.data import TrainingData, prepare_data
 from seqtool.parsing.segmentation.model import model_card
 from seqtool.parsing.segmentation.task import SegmenterTask
-from seqtool.training_run import TrainedModel
+from seqtool.training.run import TrainedModel
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from seqtool.core.config import (
     to_dict,
 )
 from seqtool.core.errors import ConfigError
-from seqtool.optimisation import TrainingConfig
+from seqtool.training.config import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
 SMALLEST_BATCH = 64  # smaller ones take as long

@@ -20,8 +20,8 @@ from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.gold import prepare_data
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.word_states import FOLDER, open_word_states
-from seqtool.training import train
-from seqtool.training_run import complete
+from seqtool.training.loop import train
+from seqtool.training.run import complete
 
 EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
 

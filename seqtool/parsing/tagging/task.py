@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool import runtime
 from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
 from seqtool.parsing.cloze import num_words, word_numbers
 from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
@@ -22,12 +21,13 @@ from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import TaggerNetwork
 from seqtool.parsing.word_states import States
+from seqtool.training import hardware
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
 class TaggerTask:
-    """The choice of tags and edit scripts, for `seqtool.training.train`.
+    """The choice of tags and edit scripts, for `seqtool.training.loop.train`.
 
     Args:
         config: all settings.
@@ -44,7 +44,7 @@ class TaggerTask:
         self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
     ) -> None:
         self.config, self._data, self._device, self._command = config, data, device, command
-        runtime.seed_everything(config.training.seed)
+        hardware.seed_everything(config.training.seed)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:

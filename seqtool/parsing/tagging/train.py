@@ -15,7 +15,7 @@ from seqtool.parsing.tagging.gold import TrainingData, read_data
 from seqtool.parsing.tagging.model import model_card
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.word_states import open_for_run
-from seqtool.training_run import TrainedModel
+from seqtool.training.run import TrainedModel
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from seqtool import runtime
 from seqtool.core.errors import ConfigError
+from seqtool.training import hardware
 
 
 @pytest.fixture
@@ -30,77 +30,77 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_gpu")
 def test_devices_of_a_machine_without_a_gpu() -> None:
-    assert runtime.choose_device() == "cpu"
-    assert runtime.choose_device("cpu") == "cpu"
-    assert runtime.choose_device("cpu:0") == "cpu"
+    assert hardware.choose_device() == "cpu"
+    assert hardware.choose_device("cpu") == "cpu"
+    assert hardware.choose_device("cpu:0") == "cpu"
     for name in ("cuda", "cuda:0", "mps", "cpu:1"):
         with pytest.raises(ConfigError, match=f"this machine has no {name} device") as caught:
-            runtime.choose_device(name)
+            hardware.choose_device(name)
         assert caught.value.hint == "use --device cpu or auto"
 
 
 @pytest.mark.usefixtures("two_gpus")
 def test_devices_of_a_machine_with_gpus() -> None:
-    assert runtime.choose_device("auto") == "cuda"
-    assert runtime.choose_device("cuda:1") == "cuda:1"
+    assert hardware.choose_device("auto") == "cuda"
+    assert hardware.choose_device("cuda:1") == "cuda:1"
     with pytest.raises(ConfigError, match="this machine has no cuda:2 device"):
-        runtime.choose_device("cuda:2")
+        hardware.choose_device("cuda:2")
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cuda:-1", "cuda:", "CPU"])
 def test_what_is_no_device(name: str) -> None:
     with pytest.raises(ConfigError, match=f"no device is called '{name}'") as caught:
-        runtime.choose_device(name)
+        hardware.choose_device(name)
     assert caught.value.hint == "choose auto, cpu, cuda or mps"
 
 
 def test_threads(threads: int) -> None:
-    assert runtime.set_threads(None) == threads
-    assert runtime.set_threads(1) == 1
+    assert hardware.set_threads(None) == threads
+    assert hardware.set_threads(1) == 1
     assert torch.get_num_threads() == 1
     with pytest.raises(ConfigError, match="threads is 0, but must be at least 1"):
-        runtime.set_threads(0)
+        hardware.set_threads(0)
 
 
 def test_a_seed_repeats_what_is_random() -> None:
-    runtime.seed_everything(7)
+    hardware.seed_everything(7)
     first = torch.rand(5)
-    runtime.seed_everything(7)
+    hardware.seed_everything(7)
     assert torch.rand(5).equal(first)
-    runtime.seed_everything(2**63 - 1)
+    hardware.seed_everything(2**63 - 1)
     assert not torch.rand(5).equal(first)
 
 
 def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runtime.resolve_precision("auto", "cpu") == "float32"
-    assert runtime.resolve_precision("bf16", "cpu") == "bf16"
+    assert hardware.resolve_precision("auto", "cpu") == "float32"
+    assert hardware.resolve_precision("bf16", "cpu") == "bf16"
     for supported, expected in ((True, "bf16"), (False, "float32")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
-        assert runtime.resolve_precision("auto", "cuda:1") == expected
-        assert runtime.resolve_precision("float32", "cuda") == "float32"
+        assert hardware.resolve_precision("auto", "cuda:1") == expected
+        assert hardware.resolve_precision("float32", "cuda") == "float32"
 
 
 def test_autocast_makes_products_in_bfloat16() -> None:
     ones = torch.ones(2, 2)
-    with runtime.autocast("cpu", "bf16"):
+    with hardware.autocast("cpu", "bf16"):
         assert (ones @ ones).dtype == torch.bfloat16
-    with runtime.autocast("cpu", "float32"):
+    with hardware.autocast("cpu", "float32"):
         assert (ones @ ones).dtype == torch.float32
 
 
 def test_the_cpu_is_left_exact() -> None:
     before = torch.get_float32_matmul_precision()
-    runtime.prepare_device("cpu")
+    hardware.prepare_device("cpu")
     assert torch.get_float32_matmul_precision() == before
     try:
-        runtime.prepare_device("cuda")
+        hardware.prepare_device("cuda")
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
 
 
 def test_a_measured_figure_can_name_its_machine() -> None:
-    machine = runtime.describe_machine("cpu")
+    machine = hardware.describe_machine("cpu")
     assert machine.keys() == {"processor", "cores", "threads", "device", "python", "torch"}
     assert all(machine.values())
     assert machine["torch"] == torch.__version__

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from seqtool.core import processes
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError
-from seqtool.core.processes import Place
+from seqtool.core.runtime import Place
 
 
 @pytest.fixture
@@ -19,25 +19,25 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert processes.place() == Place(0, 1, 0, 1)
-    assert processes.program() == "seqtool"
-    assert processes.speaks()
-    processes.refuse_several("parse")
+    assert runtime.place() == Place(0, 1, 0, 1)
+    assert runtime.program() == "seqtool"
+    assert runtime.speaks()
+    runtime.refuse_several("parse")
     # a variable of some other program
     monkeypatch.setenv("RANK", "7")
-    assert processes.place() == Place()
+    assert runtime.place() == Place()
 
 
 def test_the_place_that_torchrun_gives(launched: pytest.MonkeyPatch) -> None:
-    assert processes.place() == Place(rank=3, size=4, local_rank=1, local_size=2)
-    assert processes.program() == "torchrun --nnodes 2 --nproc-per-node 2 -m seqtool"
-    assert not processes.speaks()
+    assert runtime.place() == Place(rank=3, size=4, local_rank=1, local_size=2)
+    assert runtime.program() == "torchrun --nnodes 2 --nproc-per-node 2 -m seqtool"
+    assert not runtime.speaks()
     with pytest.raises(ConfigError, match="parse runs in one process, but torchrun started 4"):
-        processes.refuse_several("parse")
+        runtime.refuse_several("parse")
     launched.delenv("LOCAL_RANK")
     launched.delenv("LOCAL_WORLD_SIZE")
-    assert processes.place() == Place(rank=3, size=4, local_rank=3, local_size=4)
-    assert processes.program() == "torchrun --nproc-per-node 4 -m seqtool"
+    assert runtime.place() == Place(rank=3, size=4, local_rank=3, local_size=4)
+    assert runtime.program() == "torchrun --nproc-per-node 4 -m seqtool"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_place_that_torchrun_gives(launched: pytest.MonkeyPatch) -> None:
 def test_a_place_that_cannot_be(launched: pytest.MonkeyPatch, name: str, value: str) -> None:
     launched.setenv(name, value)
     with pytest.raises(ConfigError) as caught:
-        processes.place()
+        runtime.place()
     assert caught.value.hint.startswith("start it with torchrun")
 
 
@@ -57,7 +57,7 @@ def test_only_the_first_process_prints(
     for rank in ("3", "0"):
         launched.setenv("RANK", rank)
         launched.setenv("LOCAL_RANK", "0")
-        with processes.quiet_unless_first():
+        with runtime.quiet_unless_first():
             print("out", rank)
             print("err", rank, file=sys.stderr)
     assert capsys.readouterr() == ("out 0\n", "err 0\n")

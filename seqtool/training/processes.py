@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as torch_distributed
 
-from seqtool.core import processes
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError
 
 if TYPE_CHECKING:  # a torch may be built without it
@@ -199,7 +199,7 @@ def joined(device: str) -> Iterator[Group]:
         ConfigError: the processes cannot work on that device together.
         TrainingError: a process was lost.
     """
-    here = processes.place()
+    here = runtime.place()
     if here.size == 1:
         yield ALONE
         return
@@ -261,9 +261,9 @@ def _meeting_place() -> Store:
 def _claim(store: Store) -> None:
     """Speak of an error if no other process has."""
     try:
-        processes.let_speak(store.add(_FAILURES, 1) == 1)
+        runtime.let_speak(store.add(_FAILURES, 1) == 1)
     except RuntimeError:  # the store is gone with the process that kept it
-        processes.let_speak(False)
+        runtime.let_speak(False)
 
 
 def _is_loss_of_peer(error: RuntimeError) -> bool:

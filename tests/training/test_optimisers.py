@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.optimisation import TrainingConfig
-from seqtool.optimisers import Optimisers
+from seqtool.training.config import TrainingConfig
+from seqtool.training.optimisers import Optimisers
 
 RATE = 0.1
 START = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)

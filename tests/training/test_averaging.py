@@ -9,14 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_training import assert_same_run, record, run, state
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
+from training.test_loop import assert_same_run, record, run, state
 
-from seqtool import training
-from seqtool.optimisation import TrainingConfig
-from seqtool.run_state import RunState
-from seqtool.training import _Loop
+from seqtool.training import loop
+from seqtool.training.config import TrainingConfig
+from seqtool.training.loop import _Loop
+from seqtool.training.state import RunState
 
 # with a trigger of 2, epoch 5 is the first that is worse than the best before the last two
 SCORES = [5.0, 4.0, 4.5, 3.9, 4.6, 3.8, 3.7]
@@ -25,7 +25,7 @@ TRIGGERED = {"optimiser": "asgd", "asgd_trigger": 2, "learning_rate": 0.5, "epoc
 
 @pytest.fixture(autouse=True)
 def every_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
 
 
 class Watching(ToyTask):

@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from toy_tasks import NUM_ITEMS, NUM_STEPS, NUM_SYMBOLS, ToyTask
 
-from seqtool import training
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
-from seqtool.optimisation import TrainingConfig
-from seqtool.step_losses import LOSS_LIMIT
-from seqtool.training import train
+from seqtool.training import loop
+from seqtool.training.config import TrainingConfig
+from seqtool.training.loop import train
+from seqtool.training.step_losses import LOSS_LIMIT
 
 EPOCHS = 3
 TOTAL = EPOCHS * NUM_STEPS
@@ -45,7 +45,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def every_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
 
 
 def run(
@@ -158,7 +158,7 @@ def test_the_log_has_every_step_once(tmp_path: Path) -> None:
 def test_losses_that_were_not_reported_when_it_stopped_are_reported_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "REPORT_SECONDS", 3600.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 3600.0)
     run(tmp_path, stop_at=3)
     (line,) = log(tmp_path, "step")
     assert line["step"] == 3
@@ -181,7 +181,7 @@ def test_a_state_saved_between_two_epochs_and_within(
     for step in range(1, TOTAL + 1):
         path = tmp_path / str(step)
         saves = 0
-        real = training.run_state.save
+        real = loop.run_state.save
 
         def save(*arguments: Any, step: int = step, real: Any = real) -> None:
             nonlocal saves
@@ -191,7 +191,7 @@ def test_a_state_saved_between_two_epochs_and_within(
                 raise PulledTheCableError
 
         with monkeypatch.context() as patched:
-            patched.setattr(training.run_state, "save", save)
+            patched.setattr(loop.run_state, "save", save)
             with pytest.raises(PulledTheCableError):
                 run(path, save_minutes=1e-9)
         assert saves == step + 1
@@ -202,12 +202,12 @@ def test_a_state_saved_between_two_epochs_and_within(
 DYING = """
 import pathlib, sys
 from crashes import dies_at
-from test_training import assert_same_run, run
-from seqtool import training
-from seqtool.optimisation import TrainingConfig
-from seqtool.optimisers import Optimisers
+from training.test_loop import assert_same_run, run
+from seqtool.training import loop
+from seqtool.training.config import TrainingConfig
+from seqtool.training.optimisers import Optimisers
 from toy_tasks import ToyTask
-training.REPORT_SECONDS = 0.0
+loop.REPORT_SECONDS = 0.0
 # what torch imports at the first step, so that not every child does; no autograd before a fork
 module = ToyTask().module
 module.linear.weight.grad = module.linear.weight.detach().clone()
@@ -435,7 +435,7 @@ def test_a_bad_loss_stops_and_names_its_step(
     """As on a CPU, and as on a GPU where losses are fetched together, after the steps are made."""
     if step == 1 and factor == 1e6:
         pytest.skip("the first loss is the measure of the others")
-    monkeypatch.setitem(training.FETCH_STEPS, "cpu", per_fetch)
+    monkeypatch.setitem(loop.FETCH_STEPS, "cpu", per_fetch)
     with pytest.raises(TrainingError) as caught:
         run(tmp_path, ToyTask(factors={step: factor}), save_minutes=1e-9)
     assert caught.value.message.startswith(words)
@@ -452,7 +452,7 @@ def test_losses_fetched_together_are_all_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_fetch: int
 ) -> None:
     run(tmp_path / "whole")
-    monkeypatch.setitem(training.FETCH_STEPS, "cpu", per_fetch)
+    monkeypatch.setitem(loop.FETCH_STEPS, "cpu", per_fetch)
     path = tmp_path / "fetched"
     run(path, stop_at=6, save_minutes=1e-9)
     assert record(path)["num_items"] == 2 * NUM_ITEMS
@@ -466,7 +466,7 @@ def test_losses_fetched_together_are_all_counted(
 def test_a_bad_loss_that_is_still_pending_is_never_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(training.FETCH_STEPS, "cpu", 16)
+    monkeypatch.setitem(loop.FETCH_STEPS, "cpu", 16)
     with pytest.raises(TrainingError, match="at step 6"):
         run(tmp_path, ToyTask(factors={6: math.nan}), stop_at=7)
     assert record(tmp_path)["step"] == NUM_STEPS
@@ -561,7 +561,7 @@ def test_events_tell_time_and_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         now += 1.0
         return now
 
-    monkeypatch.setattr(training.time, "perf_counter", clock)
+    monkeypatch.setattr(loop.time, "perf_counter", clock)
     events = run(tmp_path)
     steps = [event for event in events if isinstance(event, StepDone)]
     assert [event.step for event in steps] == list(range(1, TOTAL + 1))

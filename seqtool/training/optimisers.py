@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqtool.optimisation import OPTIMISERS, TrainingConfig
+from seqtool.training.config import OPTIMISERS, TrainingConfig
 
 
 class Optimisers:

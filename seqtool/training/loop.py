@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqtool import run_state, runtime
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import TrainingError
 from seqtool.core.interruption import Interruption
@@ -34,12 +33,13 @@ from seqtool.core.progress import (
     StepDone,
     format_scores,
 )
-from seqtool.distributed import ALONE, Group
-from seqtool.optimisation import Position, TrainingConfig, learning_rate
-from seqtool.optimisers import Optimisers
-from seqtool.run_state import RunState
-from seqtool.step_losses import AFTER_FAILURE, StepLosses
-from seqtool.training_task import Task
+from seqtool.training import hardware, state
+from seqtool.training.config import Position, TrainingConfig, learning_rate
+from seqtool.training.optimisers import Optimisers
+from seqtool.training.processes import ALONE, Group
+from seqtool.training.state import RunState
+from seqtool.training.step_losses import AFTER_FAILURE, StepLosses
+from seqtool.training.task import Task
 
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
@@ -111,10 +111,10 @@ class _Loop:
         self.interruption = Interruption()
         self.run = RunState()
         self.steps_per_epoch = task.start_epoch(0)
-        runtime.seed_everything(config.seed, group.rank)
+        hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
-        self.precision = runtime.resolve_precision(config.precision, device)
+        self.precision = hardware.resolve_precision(config.precision, device)
         self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
         self.losses = StepLosses(self.run, task.items, group)
         self.clock = time.perf_counter()
@@ -127,7 +127,7 @@ class _Loop:
         """Take back the saved state, if there is one; return whether there is."""
         if not self.last.is_dir():
             return False
-        self.steps_per_epoch = run_state.restore(
+        self.steps_per_epoch = state.restore(
             self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group
         )
         if self.run.averaging_since is not None:
@@ -146,9 +146,7 @@ class _Loop:
         if self.run.step and not self.end_reason():
             self.probe()
         self.run.log_bytes = self.log.size()
-        run_state.save(
-            self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group
-        )
+        state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
         self.clock = self.saved_at = time.perf_counter()
 
     def probe(self) -> None:
@@ -161,7 +159,7 @@ class _Loop:
         with (
             torch.random.fork_rng(gpus),
             torch.no_grad(),
-            runtime.autocast(self.device, self.precision),
+            hardware.autocast(self.device, self.precision),
         ):
             loss, num_items = self.task.loss(self.run.index)
         ((mean, _),) = self.losses.joint([(float(loss), num_items)])
@@ -179,7 +177,7 @@ class _Loop:
             total_steps=self.total_steps,
             epochs=self.config.epochs,
             num_parameters=count_parameters(self.task.module),
-            machine=runtime.describe_machine(self.device, self.group.size),
+            machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
         )
         self.clock = self.saved_at = time.perf_counter()
@@ -239,7 +237,7 @@ class _Loop:
         """Make one optimiser step; on a CPU its loss is known to be sound before."""
         run = self.run
         rate = learning_rate(self.config, self.position()) * self.task.rate_factor(run.index)
-        with runtime.autocast(self.device, self.precision):
+        with hardware.autocast(self.device, self.precision):
             loss, num_items = self.loss(run.index)
         loss.backward()  # type: ignore[no-untyped-call]
         self.losses.add(run.step + 1, loss, num_items)

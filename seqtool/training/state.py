@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
-from seqtool.distributed import ALONE, Group
-from seqtool.optimisers import Optimisers
-from seqtool.training_task import Task
+from seqtool.training.optimisers import Optimisers
+from seqtool.training.processes import ALONE, Group
+from seqtool.training.task import Task
 
 STATE_VERSION = 1
 TENSORS = "state.safetensors"

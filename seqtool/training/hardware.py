@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from seqtool.core import processes
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, counted
 
 
@@ -22,7 +22,7 @@ def choose_device(name: str = "auto") -> str:
     Raises:
         ConfigError: the device is not there, or not for every process.
     """
-    here = processes.place()
+    here = runtime.place()
     if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
         name = "cuda" if torch.cuda.is_available() else "cpu"
     elif here.size > 1 and name not in ("cpu", "cuda"):
@@ -57,7 +57,7 @@ def set_threads(num: int | None) -> int:
     core, and wait for each other on a core that another program has. Several processes on one
     machine then share its cores.
     """
-    num_processes = processes.place().local_size
+    num_processes = runtime.place().local_size
     if num is None and num_processes > 1:
         num = max(1, min(torch.get_num_threads(), len(_cores()) // num_processes))
     if num is not None:

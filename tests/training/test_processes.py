@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from process_groups import together
 from torch import Tensor, nn
 
-from seqtool.core import processes
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, DataError, SeqtoolError, TrainingError
-from seqtool.distributed import ALONE, Group, joined
+from seqtool.training.processes import ALONE, Group, joined
 
 
 @given(num=st.integers(0, 50), size=st.integers(1, 6))
@@ -74,7 +74,7 @@ def test_an_error_of_one_is_raised_in_all_and_told_once(tmp_path: Path) -> None:
                     if rank == 1:
                         raise DataError("broken", hint="mend it", path="a.txt", line=rank)
         except SeqtoolError as error:
-            return str(error), error.hint, processes.speaks()
+            return str(error), error.hint, runtime.speaks()
         raise AssertionError("nothing was raised")
 
     told = {f"('a.txt:1: broken', 'mend it', {speaks})" for speaks in (False, True)}
@@ -91,7 +91,7 @@ def test_a_process_that_is_lost(tmp_path: Path) -> None:
                 while True:
                     group.any(False)
         except TrainingError as error:
-            assert processes.speaks()
+            assert runtime.speaks()
             return error.message
 
     assert together(tmp_path, action) == ["another process of the run was lost", "left"]

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool.core import checkpoint, processes
+from seqtool.core import checkpoint, runtime
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import Interrupted, OutputError, from_os_error
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted
@@ -55,7 +55,7 @@ def complete(
     on_event: Callable[[Event], None],
     on_started: Callable[[], None] = lambda: None,
 ) -> CompletedRun:
-    """Go through the events of `seqtool.training.train`.
+    """Go through the events of `seqtool.training.loop.train`.
 
     Args:
         events: of the run.
@@ -68,7 +68,7 @@ def complete(
         Interrupted: it was stopped; its state is saved.
         OutputError: something could not be written.
     """
-    resume = f"continue with: {processes.program()} {command} --resume -o {output}"
+    resume = f"continue with: {runtime.program()} {command} --resume -o {output}"
     finished: RunFinished | None = None
     speeds: list[float] = []
     try:

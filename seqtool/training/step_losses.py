@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from seqtool.core.errors import TrainingError
-from seqtool.distributed import Group
-from seqtool.run_state import RunState
+from seqtool.training.processes import Group
+from seqtool.training.state import RunState
 
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0

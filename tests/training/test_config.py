@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
-from seqtool.optimisation import (
+from seqtool.training.config import (
     OPTIMISERS,
     SCHEDULES,
     Position,
