@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
     from seqtool.corpora.conllu import read_conllu as read_conllu
     from seqtool.corpora.conllu import write_conllu as write_conllu
-    from seqtool.corpora.prepared import PrepareConfig as PrepareConfig
-    from seqtool.corpora.prepared import prepare as prepare
     from seqtool.language_model import evaluate_lm as evaluate_lm
     from seqtool.neural_lm.config import DataConfig as DataConfig
     from seqtool.neural_lm.config import ModelConfig as ModelConfig
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from seqtool.parsing.train import train_parser as train_parser
     from seqtool.sampling import GenerateConfig as GenerateConfig
     from seqtool.sampling import generate as generate
+    from seqtool.text.prepared import PrepareConfig as PrepareConfig
+    from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
 
 _PUBLIC = {
@@ -55,7 +55,7 @@ _PUBLIC = {
     "NgramConfig": "seqtool.ngram.config",
     "OutputError": "seqtool.core.errors",
     "ParserConfig": "seqtool.parsing.config",
-    "PrepareConfig": "seqtool.corpora.prepared",
+    "PrepareConfig": "seqtool.text.prepared",
     "PromptError": "seqtool.core.errors",
     "SeqtoolError": "seqtool.core.errors",
     "TaggerConfig": "seqtool.parsing.tagging.config",
@@ -66,7 +66,7 @@ _PUBLIC = {
     "evaluate_parser": "seqtool.parsing.evaluate",
     "generate": "seqtool.sampling",
     "load": "seqtool.core.checkpoint",
-    "prepare": "seqtool.corpora.prepared",
+    "prepare": "seqtool.text.prepared",
     "read_conllu": "seqtool.corpora.conllu",
     "train_lm": "seqtool.neural_lm.train",
     "train_ngram": "seqtool.ngram.train",

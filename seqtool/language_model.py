@@ -24,13 +24,13 @@ import numpy.typing as npt
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import BlockReader, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids
-from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.perplexity import Adaptation
 from seqtool.perplexity import LMEvaluation as LMEvaluation
 from seqtool.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
+from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
-    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
 
 IDS_PER_BLOCK = 1 << 18
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
@@ -295,7 +295,7 @@ def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> Prepa
         raise ConfigError(
             "a prepared corpus cannot be mixed with other texts", hint="evaluate it by itself"
         )
-    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
 
     corpus = PreparedCorpus.open(found[0])
     theirs = corpus.tokenizer
@@ -351,7 +351,7 @@ def _cut_sentences(
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:
     """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
-    from seqtool.corpora.sample import true_perplexity
+    from seqtool.text.sample import true_perplexity
 
     truths = [true_perplexity(digest) for digest in digests]
     known = [truth.log10_probability for truth in truths if truth is not None]

@@ -17,9 +17,9 @@ from seqtool.beam_search import FloatArray, beam_search, largest, only_unk
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.corpora.tokenizers import StreamDecoder, Tokenizer
 from seqtool.language_model import Floats, LanguageModel, State
 from seqtool.perplexity import LN_10
+from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
 NUCLEUS_SLACK = 1e-9

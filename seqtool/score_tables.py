@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID, Ids
-from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.perplexity import LN_2, LN_10, perplexity_of
+from seqtool.text.tokenizers import Tokenizer
 
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 

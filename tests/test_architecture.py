@@ -50,6 +50,7 @@ LAYERS = (
         "score_tables",
         "training.step_losses",
         "core.reading",
+        "text",
         "training",
         "core.storage",
         "core.tensorboard",

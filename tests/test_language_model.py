@@ -27,8 +27,8 @@ from toy_models import (
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.reading import read_blocks
 from seqtool.core.vocabulary import Ids
-from seqtool.corpora.prepared import PreparedCorpus, prepare
 from seqtool.language_model import LMEvaluation, TokenScores, evaluate_lm
+from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
 TEXT = "a b\nb\n\na z b\n"
@@ -421,7 +421,7 @@ def test_the_samples_true_probability_is_found_by_its_sum(
     truth = SimpleNamespace(log10_probability=-4.0)
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
     monkeypatch.setattr(
-        "seqtool.corpora.sample.true_perplexity", lambda key: truth if key == digest else None
+        "seqtool.text.sample.true_perplexity", lambda key: truth if key == digest else None
     )
     result = evaluate_lm(two_words(), known)
     assert result.true_log10_probability == -4.0

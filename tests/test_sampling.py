@@ -26,9 +26,9 @@ from toy_models import (
 from seqtool.beam_search import beam_search, largest
 from seqtool.core.errors import ConfigError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.language_model import evaluate_lm
 from seqtool.sampling import generate, generate_samples, next_distribution
+from seqtool.text.tokenizers import Tokenizer
 
 FIVE = word_tokenizer("abc")  # <unk> </s> a b c
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Ids, Vocabulary
-from seqtool.corpora.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 from seqtool.language_model import TokenScores
+from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
 # P(</s>) = 0.2, P(<unk>) = 0.1, P(a) = 0.4, P(b) = 0.3; b comes after a here
 UNIGRAM_ARPA = """\\data\\

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqtool.corpora.prepared import PreparedCorpus
 from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.text.prepared import PreparedCorpus
 
 
 def save_lm(path: Path, corpus: PreparedCorpus, hidden_size: int) -> None:

@@ -16,10 +16,10 @@ from seqtool.cli.demo_parser import METRICS, DemoParser, run_parser
 from seqtool.cli.options import JsonOption, emit, note, show_table
 
 if TYPE_CHECKING:
-    from seqtool.corpora.prepared import PreparedCorpus
-    from seqtool.corpora.sample import Split
     from seqtool.language_model import LMEvaluation
     from seqtool.ngram.train import NgramTraining
+    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.text.sample import Split
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def demo(
 
 
 def _prepare(language: str, output: Path) -> PreparedCorpus:
-    from seqtool.corpora.prepared import prepare
-    from seqtool.corpora.sample import sample_text
+    from seqtool.text.prepared import prepare
+    from seqtool.text.sample import sample_text
 
     train, valid, test = (sample_text(language, split) for split in SPLITS)
     directory = output / f"corpus-{language}"
@@ -162,9 +162,9 @@ def _prepare(language: str, output: Path) -> PreparedCorpus:
 def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | None) -> DemoResult:
     """Train, evaluate and sample from one model."""
     from seqtool.core import checkpoint
-    from seqtool.corpora.sample import sample_text
     from seqtool.language_model import evaluate_lm
     from seqtool.sampling import generate_samples
+    from seqtool.text.sample import sample_text
 
     path = output / model.name
     train = _train_ngram if model.is_ngram else _train_network

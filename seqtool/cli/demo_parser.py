@@ -69,11 +69,11 @@ def run_parser(
     from seqtool.core import checkpoint
     from seqtool.core.progress import Display
     from seqtool.corpora.conllu import read_conllu
-    from seqtool.corpora.sample import sample_treebank
     from seqtool.parsing.config import resolve
     from seqtool.parsing.evaluate import evaluate_parser
     from seqtool.parsing.render import render
     from seqtool.parsing.train import train_parser
+    from seqtool.text.sample import sample_treebank
 
     train, dev, test = (sample_treebank(language, split) for split in ("train", "valid", "test"))
     epochs = EPOCHS[language]

@@ -115,7 +115,7 @@ def eval_parser(
 
 
 def _sample_treebank() -> str:
-    from seqtool.corpora.sample import sample_treebank
+    from seqtool.text.sample import sample_treebank
 
     path = sample_treebank("en", "test")
     note(f"no GOLD given: using the shipped sample, {path}")

@@ -211,7 +211,7 @@ def eval_ppl(
 
 
 def _sample_text() -> str:
-    from seqtool.corpora.sample import sample_text
+    from seqtool.text.sample import sample_text
 
     path = sample_text("en", "test")
     note(f"no TEXT given: using the shipped sample, {path}")

@@ -33,7 +33,7 @@ def fetch(
 
     An interrupted download goes on where it stopped. The folder's path is printed.
     """
-    from seqtool.corpora import datasets
+    from seqtool.text import datasets
 
     if list_all:
         _print_list(as_json)
@@ -62,7 +62,7 @@ def fetch(
 
 
 def _print_list(as_json: bool) -> None:
-    from seqtool.corpora.datasets import DATASETS
+    from seqtool.text.datasets import DATASETS
 
     table: list[dict[str, Any]] = [
         {

@@ -202,7 +202,7 @@ def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
 
 
 def _inspect_corpus(path: Path, as_json: bool) -> None:
-    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
 
     corpus = PreparedCorpus.open(path)
     if as_json:

@@ -12,7 +12,7 @@ import typer
 from seqtool.cli.options import ForceOption, JsonOption, OutputOption, SeedOption, emit, note
 
 if TYPE_CHECKING:
-    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
 
 DEFAULT_OUTPUT = Path("runs/corpus")
 SHOWN_BROKEN = 10
@@ -109,8 +109,8 @@ def prepare(
         return
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
-    from seqtool.corpora import prepared
-    from seqtool.corpora.splits import parse_shares
+    from seqtool.text import prepared
+    from seqtool.text.splits import parse_shares
 
     values = {
         "unit": unit,
@@ -129,7 +129,7 @@ def prepare(
     config = from_dict(prepared.PrepareConfig, values)
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
-        from seqtool.corpora.sample import sample_text
+        from seqtool.text.sample import sample_text
 
         note("no INPUT given: using the shipped English sample")
         sources = [sample_text("en", "train")]

@@ -71,7 +71,7 @@ def segment(
 
 
 def _sample() -> str:
-    from seqtool.corpora.sample import sample_text
+    from seqtool.text.sample import sample_text
 
     path = sample_text("en", "test")
     note(f"no FILE given: using the shipped sample, {path}")

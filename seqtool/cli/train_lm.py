@@ -157,7 +157,7 @@ def train_lm(
         values |= {"model.dropout_input": dropout, "model.dropout_output": dropout}
     settings = resolve(config, values, set_ or [], run=output if resume else None)
     if corpus is None and not resume:
-        from seqtool.corpora.sample import sample_text
+        from seqtool.text.sample import sample_text
 
         corpus = str(sample_text("en", "train").parent)
         note("no corpus given: training on the shipped English sample")
@@ -238,7 +238,7 @@ def _note_preparation(path: Path) -> None:
         return
     from seqtool.cli.prepare import describe_draw
     from seqtool.core.errors import counted
-    from seqtool.corpora.prepared import PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
 
     info = PreparedCorpus.open(path).info
     noun = {"word": "word", "char": "character", "byte": "byte"}.get(info["unit"], "piece")

@@ -90,7 +90,7 @@ def treebanks(
     """What is trained and validated on: the sample if nothing is given; a run knows its own."""
     if treebank or resume:
         return treebank or None, dev
-    from seqtool.corpora.sample import sample_treebank
+    from seqtool.text.sample import sample_treebank
 
     files = [sample_treebank("en", "train")], dev or sample_treebank("en", "valid")
     note("no treebank given: training on the shipped English sample")

@@ -17,7 +17,7 @@ MAX_SHOWN = 5  # broken sentences named on stderr
 
 def sample_trees() -> str:
     """The English test trees of the shipped sample, which is said on stderr."""
-    from seqtool.corpora.sample import sample_treebank
+    from seqtool.text.sample import sample_treebank
 
     path = sample_treebank("en", "test")
     note(f"no FILE given: using the shipped sample, {path}")

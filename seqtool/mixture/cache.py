@@ -30,11 +30,11 @@ import numpy.typing as npt
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Ids
-from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.language_model import Floats, LanguageModel, State, TokenScores
 from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.model import MixedModel
 from seqtool.perplexity import Adaptation
+from seqtool.text.tokenizers import Tokenizer
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 NO_WORD = -1

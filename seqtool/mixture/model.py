@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.vocabulary import UNK_ID, Ids
-from seqtool.corpora.tokenizers import Tokenizer
 from seqtool.language_model import Floats, LanguageModel, State, TokenScores, adaptations_of
 from seqtool.perplexity import LN_2, Adaptation
+from seqtool.text.tokenizers import Tokenizer
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 

@@ -20,7 +20,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID, Ids
-from seqtool.corpora.tokenizers import Tokenizer, load_tokenizer
 from seqtool.language_model import Floats, TokenScores
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
@@ -28,6 +27,7 @@ from seqtool.neural_lm.maxent import AfterContexts
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.output import OutputLayer
 from seqtool.neural_lm.sentence_states import sentence_states
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 SCORE_WINDOW = 256
 RESET_BATCH = 64

@@ -16,7 +16,6 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
 from seqtool.corpora.batching import IGNORED, TokenStreams, draw_windows
-from seqtool.corpora.prepared import PreparedCorpus
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
@@ -24,6 +23,7 @@ from seqtool.neural_lm.network import NeuralNetwork, detach
 from seqtool.neural_lm.output import OUTPUT_LAYERS, count_symbols
 from seqtool.neural_lm.regularisation import activation_penalties
 from seqtool.perplexity import perplexity_of
+from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
 from seqtool.training.loop import count_parameters
 from seqtool.training.processes import ALONE, Group

@@ -19,10 +19,10 @@ from seqtool.core.errors import (
     ModelError,
 )
 from seqtool.core.progress import Event
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import DataConfig, NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask, model_card
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
 from seqtool.training.loop import train
 from seqtool.training.processes import Group, joined

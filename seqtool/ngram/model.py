@@ -21,10 +21,10 @@ import numpy.typing as npt
 from seqtool.core import checkpoint, model_cards
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, Ids
-from seqtool.corpora.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 from seqtool.language_model import TokenScores
 from seqtool.ngram.array_file import map_arrays, write_arrays
 from seqtool.ngram.table import BackoffTable, Int32
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from seqtool.ngram.query import Scorer

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids, Vocabulary
-from seqtool.corpora.learners import number_words
-from seqtool.corpora.preparation import INFO_FILE, SplitCounts, read_word_list
-from seqtool.corpora.prepared import PreparedCorpus
-from seqtool.corpora.tokenizers import SpecialTokens, Tokenizer, WordTokenizer
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.memory import check_memory, memory_needed
+from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list
+from seqtool.text.prepared import PreparedCorpus
+from seqtool.text.tokenizer_training import number_words
+from seqtool.text.tokenizers import SpecialTokens, Tokenizer, WordTokenizer
 
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
 _UNKNOWN_WORD = re.compile(rb"(?<![^ \t\r\n])<unk>(?![^ \t\r\n])")
@@ -130,7 +130,7 @@ class _Words:
     """The words of a text, numbered as they come, and anew when all have been counted."""
 
     def __init__(self, config: NgramConfig) -> None:
-        from seqtool.corpora.words import WordTable
+        from seqtool.text.words import WordTable
 
         self._config = config
         self._closed = (

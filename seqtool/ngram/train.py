@@ -14,9 +14,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.corpora.preparation import INFO_FILE
-from seqtool.corpora.splits import plan_splits
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.language_model import evaluate_lm
 from seqtool.ngram.arpa import check_symbols, read_arpa, write_arpa
 from seqtool.ngram.config import NgramConfig
@@ -25,6 +22,9 @@ from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.reading import Reading, read_ids
 from seqtool.ngram.smoothing import estimate
 from seqtool.ngram.table import BackoffTable
+from seqtool.text.preparation import INFO_FILE
+from seqtool.text.splits import plan_splits
+from seqtool.text.tokenizers import WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
@@ -279,7 +279,7 @@ def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | P
         if (Path(path) / checkpoint.HEADER).is_file():
             raise DataError("is a model, not a text", hint="name what it was made from", path=path)
     if any(_is_corpus(path) for path in paths):
-        from seqtool.corpora.prepared import PreparedCorpus
+        from seqtool.text.prepared import PreparedCorpus
 
         has_valid = len(paths) == 1 and "valid" in PreparedCorpus.open(paths[0]).splits()
         return list(paths), list(paths) if has_valid else []

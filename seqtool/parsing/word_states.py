@@ -21,9 +21,9 @@ from seqtool.core import checkpoint
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.vocabulary import Ids
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.language_model import SentenceReader
 from seqtool.parsing.hidden_layer import Floats
+from seqtool.text.tokenizers import WordTokenizer
 
 FOLDER = "lm"  # of a tagger's or parser's directory
 WEIGHT = "lm.weight"  # the projection's, [lm_size, P], among those of a network that has one

@@ -22,8 +22,8 @@ from typing import Any
 
 import report
 
-from seqtool.corpora.prepared import PreparedCorpus
 from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
 from seqtool.training.loop import train
 from seqtool.training.processes import joined

@@ -58,7 +58,7 @@ end(len(reading.ids))
 """
 
 COUNT = """
-from seqtool.corpora import words
+from seqtool.text import words
 from seqtool.ngram import counting
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.counts import count_ngrams
@@ -70,7 +70,7 @@ end(counts.num_tokens, ngrams=[len(level) for level in counts.levels])
 """
 
 TRAIN = """
-from seqtool.corpora import words
+from seqtool.text import words
 from seqtool.ngram import counting, estimation
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.train import train_ngram

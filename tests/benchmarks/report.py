@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import hardware
 from seqtool.training.loop import train
 

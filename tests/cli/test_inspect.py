@@ -115,7 +115,7 @@ def test_no_model_is_two_lines(seqtool: Run, tmp_path: Path, name: str) -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    from seqtool.corpora.prepared import PrepareConfig, prepare
+    from seqtool.text.prepared import PrepareConfig, prepare
 
     (tmp_path / "text.txt").write_text("a b a\nb\n" * 50, encoding="utf-8")
     text, output = tmp_path / "text.txt", tmp_path / "corpus"

@@ -9,9 +9,9 @@ import pytest
 from ngram.random_tables import some_table
 
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.ngram.arpa import write_arpa
 from seqtool.ngram.model import NgramModel, save_model
+from seqtool.text.tokenizers import WordTokenizer
 
 Run = Callable[..., Any]
 

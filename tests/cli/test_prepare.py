@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.corpora.prepared import PreparedCorpus
+from seqtool.text.prepared import PreparedCorpus
 
 Run = Callable[..., Any]
 
@@ -181,7 +181,7 @@ def test_interruption_leaves_nothing(
         raise KeyboardInterrupt
 
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("seqtool.corpora.preparation.write_json", interrupt)
+    monkeypatch.setattr("seqtool.text.preparation.write_json", interrupt)
     assert seqtool("prepare", "text.txt", "-o", "out").code == 130
     assert sorted(tmp_path.iterdir()) == before
 

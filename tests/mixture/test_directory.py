@@ -16,11 +16,11 @@ from toy_networks import save_lm
 import seqtool
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, OutputError
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.mixture.cache import CacheModel
 from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.directory import load_model, save_model
 from seqtool.mixture.model import MixedModel
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CACHE: dict[str, Any] = {"kind": "cache", "weight": 1.0, "settings": {}}
 BLOCK = np.array([2, 3, 1, 0, 2, 1, 1], dtype=np.int32)

@@ -17,12 +17,12 @@ from toy_models import UNIGRAM_ARPA
 from toy_networks import save_lm
 
 from seqtool.core import checkpoint
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.mixture.model import MixedModel
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.counts import count_ngrams
 from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.smoothing import estimate
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 # b, which is the more frequent in the corpus, comes after a in UNIGRAM_ARPA
 UNIGRAMS = {"</s>": 0.2, "<unk>": 0.1, "a": 0.4, "b": 0.3}

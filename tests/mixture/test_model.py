@@ -24,10 +24,10 @@ from toy_models import (
 
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID, Ids, Vocabulary
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.language_model import TokenScores
 from seqtool.mixture.model import MixedModel, check_weights
 from seqtool.sampling import generate_samples
+from seqtool.text.tokenizers import WordTokenizer
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.prepared import PrepareConfig, prepare
 from seqtool.language_model import evaluate_lm
 from seqtool.mixture.model import MixedModel
 from seqtool.mixture.weights import (
@@ -23,6 +22,7 @@ from seqtool.mixture.weights import (
     fit_weights,
     tune_mixture,
 )
+from seqtool.text.prepared import PrepareConfig, prepare
 
 TEXT = "a b\nb\n\na z b\n"  # 10 tokens with `</s>`
 WORDS = ["the", "old", "man", "sleeps", "here"]

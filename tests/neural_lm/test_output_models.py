@@ -13,13 +13,13 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel
 from seqtool.neural_lm.recipes import resolve
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import train_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training.processes import Group
 
 RUNS: dict[str, dict[str, Any]] = {

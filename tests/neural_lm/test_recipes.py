@@ -9,11 +9,11 @@ import torch
 
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.recipes import load_recipe, recipe_names, resolve
 from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training.optimisers import Optimisers
 
 

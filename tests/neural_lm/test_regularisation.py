@@ -16,11 +16,11 @@ from watched_networks import SHARE, Observed, assert_mean_is_one, batch, cells, 
 from seqtool.core.checkpoint import WEIGHTS
 from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted, ModelError
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.network import NeuralNetwork
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import train_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 # Sizes.
 

@@ -20,10 +20,10 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.task import LanguageModelTask
 from seqtool.neural_lm.train import TrainedLM, train_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
 from seqtool.training.processes import ALONE, Group, joined
 

@@ -24,10 +24,10 @@ from seqtool.core.errors import (
 )
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import RunRecord, TrainedLM, train_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
 
 

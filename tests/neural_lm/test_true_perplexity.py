@@ -9,11 +9,11 @@ import pytest
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.corpora.sample import sample_text, true_perplexity
 from seqtool.language_model import evaluate_lm
 from seqtool.neural_lm.config import CellName, NeuralLMConfig
 from seqtool.neural_lm.train import train_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.text.sample import sample_text, true_perplexity
 
 TEST = sample_text("en", "test")
 VALID = sample_text("en", "valid")

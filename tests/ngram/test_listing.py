@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.ngram.counts import Counts, count_ngrams
 from seqtool.ngram.listing import list_ngrams
+from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "b a b\nb a\na b a b\n"
 

@@ -22,7 +22,6 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, Vocabulary
-from seqtool.corpora.tokenizers import WordTokenizer
 from seqtool.language_model import evaluate_lm
 from seqtool.ngram.array_file import array_sizes, map_arrays, write_arrays
 from seqtool.ngram.config import NgramConfig
@@ -30,6 +29,7 @@ from seqtool.ngram.model import NgramModel, save_model
 from seqtool.ngram.smoothing import estimate
 from seqtool.ngram.table import BackoffTable
 from seqtool.sampling import generate_samples
+from seqtool.text.tokenizers import WordTokenizer
 
 Arrays = dict[str, npt.NDArray[Any]]
 

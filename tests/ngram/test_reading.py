@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.corpora.prepared import PrepareConfig, prepare
 from seqtool.ngram import memory
 from seqtool.ngram import reading as reading_module
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.reading import Reading, read_ids
+from seqtool.text.prepared import PrepareConfig, prepare
 
 # b 3 times, c twice, a and d once: b is 2, c is 3, a is 4 and d is 5, </s> is 1
 TEXT = "a b c\n\nb d\nc b\n"

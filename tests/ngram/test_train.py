@@ -115,7 +115,7 @@ def test_nothing_is_read_when_the_output_is_refused(text: Path, tmp_path: Path) 
 
 
 def test_a_model_of_characters_has_no_arpa_form(text: Path, tmp_path: Path) -> None:
-    from seqtool.corpora.prepared import PrepareConfig
+    from seqtool.text.prepared import PrepareConfig
 
     corpus = prepare([text], tmp_path / "corpus", PrepareConfig(unit="char", split=(100.0,)))
     trained = train_ngram(corpus.path, tmp_path / "model", NgramConfig(order=3))

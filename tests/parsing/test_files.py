@@ -26,12 +26,12 @@ from seqtool.corpora.conllu import (
     write_conllu,
 )
 from seqtool.corpora.plain import PlainSentences
-from seqtool.corpora.sample import sample_treebank
 from seqtool.parsing import files, models
 from seqtool.parsing.files import parse_files
 from seqtool.parsing.models import Parser
 from seqtool.parsing.projective import LIFTED
 from seqtool.parsing.states import Labels
+from seqtool.text.sample import sample_treebank
 
 GOLDEN = Path(__file__).parents[1] / "corpora" / "golden" / "everything.conllu"
 

@@ -25,9 +25,6 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sample import sample_text, sample_treebank
-from seqtool.corpora.subwords import train_subwords
-from seqtool.corpora.tokenizers import Tokenizer, WordTokenizer
 from seqtool.language_model import Floats
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
@@ -46,6 +43,9 @@ from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.train import train_parser
 from seqtool.parsing.word_states import WordStates, open_word_states
+from seqtool.text.sample import sample_text, sample_treebank
+from seqtool.text.subwords import train_subwords
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 Run = Callable[..., Any]
 LINES = ["the old dog sees a cat", "a cat sees the old dog now", "no dog"]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from seqtool.corpora.raw import read_documents
 from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.segmentation.assembly import Spans, assemble
 from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.rules import split_at_spaces, split_by_rules
+from seqtool.text.documents import read_documents
 
 
 class Splitter(Protocol):

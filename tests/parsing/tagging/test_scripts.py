@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sample import sample_treebank
 from seqtool.corpora.sentence import FORM, LEMMA
 from seqtool.parsing.tagging.scripts import EditScript, edit_script
+from seqtool.text.sample import sample_treebank
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 SCRIPTS = st.builds(

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from seqtool.cli.fetch import fetch as fetch_command
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError
-from seqtool.corpora import datasets
-from seqtool.corpora.datasets import DATASETS, Dataset, Remote, SplitFile, describe, fetch
+from seqtool.text import datasets
+from seqtool.text.datasets import DATASETS, Dataset, Remote, SplitFile, describe, fetch
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TEXTS = {"train": b"the old man\n" * 50, "valid": b"a new day\n" * 5, "test": b"an end\n"}
@@ -401,7 +401,7 @@ def test_a_failed_copy_leaves_the_older_folder(
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqtool.corpora.archives.shutil.copyfileobj", full)
+    monkeypatch.setattr("seqtool.text.archives.shutil.copyfileobj", full)
     with pytest.raises(OutputError, match=r"train\.txt: no space left on device"):
         fetch("toy", folder, source=local, force=True)
     assert contents(folder) == LOCAL_ONLY

@@ -30,7 +30,7 @@ from numba import types
 from seqtool.core.compiled import compiled, fetch, in_llvm, load
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
-from seqtool.corpora.tokenizers import SpecialTokens, refuse_special_words
+from seqtool.text.tokenizers import SpecialTokens, refuse_special_words
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
 _REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID
-from seqtool.corpora.words import WordTable
+from seqtool.text.words import WordTable
 
 
 def reference(block: bytes, numbers: dict[bytes, int], *, insert: bool) -> list[int]:
@@ -126,7 +126,7 @@ import numba.core.caching as caching
 def no_place(*args):
     raise RuntimeError("cannot cache: no locator available")
 caching.FunctionCache.__init__ = no_place
-from seqtool.corpora.words import WordTable
+from seqtool.text.words import WordTable
 assert WordTable(["<unk>", "</s>", "a"]).encode(b"b a\\n").tolist() == [0, 2, 1]
 """
     subprocess.run([sys.executable, "-c", program], check=True)

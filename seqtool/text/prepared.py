@@ -20,9 +20,9 @@ from seqtool.core.errors import DataError, ModelError, OutputError, from_os_erro
 from seqtool.core.reading import Progress
 from seqtool.core.storage import atomic_directory
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.corpora.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
-from seqtool.corpora.splits import plan_splits
-from seqtool.corpora.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
+from seqtool.text.splits import plan_splits
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from seqtool.core import reading
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
-from seqtool.corpora import preparation
-from seqtool.corpora.prepared import PrepareConfig, PreparedCorpus, open_corpus, prepare
-from seqtool.corpora.splits import draw_splits
-from seqtool.corpora.subwords import LineSample
+from seqtool.text import preparation
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus, prepare
+from seqtool.text.splits import draw_splits
+from seqtool.text.subwords import LineSample
 
 LINES = [f"the cat number {i} sees a dog {i % 7} times , 고양이 {i % 3}" for i in range(400)]
 PROSE = "".join(f"{line}\n" for line in LINES)
@@ -558,7 +558,7 @@ def test_open_corpus(source: Path, tmp_path: Path) -> None:
 
 PEAK = """
 import resource, sys
-from seqtool.corpora.prepared import PrepareConfig, prepare
+from seqtool.text.prepared import PrepareConfig, prepare
 if sys.argv[3] == "word":
     import seqtool.corpora.words
 prepare([sys.argv[1]], sys.argv[2], PrepareConfig(unit=sys.argv[3], sample_lines=2000))

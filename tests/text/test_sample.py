@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqtool.core.errors import SeqtoolError
-from seqtool.corpora import sample
+from seqtool.text import sample
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.corpora.subwords import SubwordTokenizer, segments_of, train_subwords
-from seqtool.corpora.tokenizers import (
+from seqtool.text.subwords import SubwordTokenizer, segments_of, train_subwords
+from seqtool.text.tokenizers import (
     ByteTokenizer,
     CharTokenizer,
     Tokenizer,

@@ -16,15 +16,15 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks, total_size
 from seqtool.core.storage import write_json
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
-from seqtool.corpora.learners import (
+from seqtool.text.splits import SPLITS, SplitPlan, check_shares, draw_splits
+from seqtool.text.tokenizer_training import (
     CharLearner,
     ClosedLearner,
     Learner,
     SubwordLearner,
     WordLearner,
 )
-from seqtool.corpora.splits import SPLITS, SplitPlan, check_shares, draw_splits
-from seqtool.corpora.tokenizers import (
+from seqtool.text.tokenizers import (
     ByteTokenizer,
     CharTokenizer,
     Tokenizer,

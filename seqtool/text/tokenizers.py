@@ -20,7 +20,7 @@ from seqtool.core.registry import Registry
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
 
 if TYPE_CHECKING:
-    from seqtool.corpora.words import WordTable
+    from seqtool.text.words import WordTable
 
 SpecialTokens = Literal["refuse", "unknown", "skip"]
 
@@ -197,7 +197,7 @@ class WordTokenizer(_VocabularyTokenizer):
 
     @cached_property
     def _table(self) -> WordTable:
-        from seqtool.corpora.words import WordTable
+        from seqtool.text.words import WordTable
 
         return WordTable(self.vocabulary.symbols, self.special_tokens)
 
@@ -310,11 +310,11 @@ class ByteTokenizer(_VocabularyTokenizer):
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer",
     {
-        "word": "seqtool.corpora.tokenizers:WordTokenizer",
-        "char": "seqtool.corpora.tokenizers:CharTokenizer",
-        "byte": "seqtool.corpora.tokenizers:ByteTokenizer",
-        "bpe": "seqtool.corpora.subwords:SubwordTokenizer",
-        "unigram": "seqtool.corpora.subwords:SubwordTokenizer",
+        "word": "seqtool.text.tokenizers:WordTokenizer",
+        "char": "seqtool.text.tokenizers:CharTokenizer",
+        "byte": "seqtool.text.tokenizers:ByteTokenizer",
+        "bpe": "seqtool.text.subwords:SubwordTokenizer",
+        "unigram": "seqtool.text.subwords:SubwordTokenizer",
     },
 )
 

@@ -20,7 +20,7 @@ import sentencepiece
 
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Ids, Vocabulary
-from seqtool.corpora.tokenizers import REPLACEMENT, StreamDecoder, _Decoding
+from seqtool.text.tokenizers import REPLACEMENT, StreamDecoder, _Decoding
 
 MODEL_FILE = "tokenizer.model"
 DEFAULT_SIZE = 8000

@@ -26,7 +26,7 @@ from seqtool.core.vocabulary import (
     Vocabulary,
     rank_symbols,
 )
-from seqtool.corpora.tokenizers import (
+from seqtool.text.tokenizers import (
     NUM_CODE_POINTS,
     ByteTokenizer,
     CharTokenizer,
@@ -37,7 +37,7 @@ from seqtool.corpora.tokenizers import (
 )
 
 if TYPE_CHECKING:
-    from seqtool.corpora.words import WordTable
+    from seqtool.text.words import WordTable
 
 
 class Learner(ABC):
@@ -94,7 +94,7 @@ class WordLearner(Learner):
         lowercase: bool,
         special_tokens: SpecialTokens,
     ) -> None:
-        from seqtool.corpora.words import WordTable
+        from seqtool.text.words import WordTable
 
         rank_symbols(np.zeros(0, np.int64), max_size=max_size)  # refuse a bad size before the work
         super().__init__(spool)
@@ -211,7 +211,7 @@ class SubwordLearner(Learner):
         sample_lines: int,
         rng: np.random.Generator,
     ) -> None:
-        from seqtool.corpora.subwords import LineSample
+        from seqtool.text.subwords import LineSample
 
         super().__init__(spool)
         self._unit, self._vocab_size, self._lowercase = unit, vocab_size, lowercase
@@ -224,7 +224,7 @@ class SubwordLearner(Learner):
         return block
 
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        from seqtool.corpora.subwords import train_subwords
+        from seqtool.text.subwords import train_subwords
 
         self.learnt_from = {"lines": len(self.sample.lines), "of": self.sample.num_seen}
         tokenizer = train_subwords(

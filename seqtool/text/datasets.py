@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
 from seqtool.core.registry import did_you_mean
-from seqtool.corpora.archives import extract_member, write_copy
-from seqtool.corpora.download import download, sha256_of
+from seqtool.text.archives import extract_member, write_copy
+from seqtool.text.download import download, sha256_of
 
 DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1

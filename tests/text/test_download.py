@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from seqtool.core.errors import DownloadError, OutputError
-from seqtool.corpora import download as download_module
-from seqtool.corpora.download import download
+from seqtool.text import download as download_module
+from seqtool.text.download import download
 
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes: several chunks
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

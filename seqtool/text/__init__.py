@@ -1,0 +1,1 @@
+"""Text to ids: tokenizers, prepared corpora, the shipped sample."""
