@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
-    from seqtool.corpora.conllu import read_conllu as read_conllu
-    from seqtool.corpora.conllu import write_conllu as write_conllu
     from seqtool.language_model import evaluate_lm as evaluate_lm
     from seqtool.neural_lm.config import DataConfig as DataConfig
     from seqtool.neural_lm.config import ModelConfig as ModelConfig
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from seqtool.ngram.config import NgramConfig as NgramConfig
     from seqtool.ngram.train import train_ngram as train_ngram
     from seqtool.parsing.config import ParserConfig as ParserConfig
-    from seqtool.parsing.evaluate import evaluate_parser as evaluate_parser
     from seqtool.parsing.tagging.config import TaggerConfig as TaggerConfig
     from seqtool.parsing.tagging.train import train_tagger as train_tagger
     from seqtool.parsing.train import train_parser as train_parser
@@ -41,6 +38,9 @@ if TYPE_CHECKING:
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
+    from seqtool.treebank.conllu import read_conllu as read_conllu
+    from seqtool.treebank.conllu import write_conllu as write_conllu
+    from seqtool.treebank.evaluation import evaluate_parser as evaluate_parser
 
 _PUBLIC = {
     "ConfigError": "seqtool.core.errors",
@@ -63,16 +63,16 @@ _PUBLIC = {
     "TrainingError": "seqtool.core.errors",
     "Vocabulary": "seqtool.core.vocabulary",
     "evaluate_lm": "seqtool.language_model",
-    "evaluate_parser": "seqtool.parsing.evaluate",
+    "evaluate_parser": "seqtool.treebank.evaluation",
     "generate": "seqtool.sampling",
     "load": "seqtool.core.checkpoint",
     "prepare": "seqtool.text.prepared",
-    "read_conllu": "seqtool.corpora.conllu",
+    "read_conllu": "seqtool.treebank.conllu",
     "train_lm": "seqtool.neural_lm.train",
     "train_ngram": "seqtool.ngram.train",
     "train_parser": "seqtool.parsing.train",
     "train_tagger": "seqtool.parsing.tagging.train",
-    "write_conllu": "seqtool.corpora.conllu",
+    "write_conllu": "seqtool.treebank.conllu",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.language_model import LanguageModel, State
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Hypothesis(NamedTuple):
@@ -31,7 +30,7 @@ class Hypothesis(NamedTuple):
         return self.total / math.pow(len(self.tokens), length_penalty)
 
 
-def largest(values_V: FloatArray, num: int) -> npt.NDArray[np.intp]:
+def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
     """Return the indices of the `num` largest values, falling; ties by the lower index."""
     if num < len(values_V):
         threshold = np.partition(values_V, len(values_V) - num)[len(values_V) - num]

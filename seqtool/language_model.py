@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import BlockReader, read_blocks
-from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.perplexity import Adaptation
 from seqtool.perplexity import LMEvaluation as LMEvaluation
 from seqtool.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 IDS_PER_BLOCK = 1 << 18
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
-Floats = npt.NDArray[np.floating[Any]]
 State = Any
 ScoredInput = tuple[Ids, bytes | None]
 
@@ -84,7 +84,7 @@ class LanguageModel(Protocol):
         """Read one token per hypothesis, [H]; `EOS_ID` begins the next sentence."""
         ...
 
-    def next_log_probs(self, state: State) -> Floats:
+    def next_log_probs(self, state: State) -> Reals:
         """Return [H, V] nats for the next token of each hypothesis; exp of a row sums to one."""
         ...
 
@@ -107,7 +107,7 @@ class SentenceReader(Protocol):
         """The tokenizer whose ids the model reads."""
         ...
 
-    def sentence_states(self, sentences: Sequence[Ids]) -> list[Floats]:
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
         """Return the state of the top layer after `</s>` and after each token, [1 + N, H].
 
         Each sentence is read from the state at the beginning of a text, which `</s>` begins, so

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.beam_search import FloatArray, beam_search, largest, only_unk
+from seqtool.beam_search import beam_search, largest, only_unk
+from seqtool.core.arrays import Doubles, Reals
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.language_model import Floats, LanguageModel, State
+from seqtool.language_model import LanguageModel, State
 from seqtool.perplexity import LN_10
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
@@ -245,13 +246,13 @@ def _begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
 
 
 def next_distribution(
-    log_probs_V: Floats,
+    log_probs_V: Reals,
     *,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     generate_unk: bool = True,
-) -> FloatArray:
+) -> Doubles:
     """Return the probabilities [V] that the next symbol is drawn from.
 
     The options apply in this order: `<unk>` loses its mass, temperature, top-k, top-p; the rest is
@@ -287,7 +288,7 @@ def next_distribution(
     return probs
 
 
-def _only(probs: FloatArray, kept: npt.NDArray[np.intp]) -> FloatArray:
+def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
     result = np.zeros_like(probs)
     result[kept] = probs[kept]
     return result

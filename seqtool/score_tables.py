@@ -21,8 +21,9 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, OutputError
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID, Ids
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.perplexity import LN_2, LN_10, perplexity_of
 from seqtool.text.tokenizers import Tokenizer
 

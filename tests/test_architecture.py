@@ -49,7 +49,9 @@ LAYERS = (
         "sampling",
         "score_tables",
         "training.step_losses",
+        "core.arrays",
         "core.reading",
+        "treebank",
         "text",
         "training",
         "core.storage",
@@ -96,7 +98,7 @@ NEVER_IMPORTS_TORCH = (
     "parsing.segmentation.config",
     "parsing.tagging.config",
 )
-MAY_IMPORT_RICH = ("core.progress", "cli", "parsing.render")
+MAY_IMPORT_RICH = ("core.progress", "cli", "treebank.drawing")
 MAY_IMPORT_TYPER = ("cli",)
 MAY_IMPORT_TRITON = ("neural_lm.highway_kernels",)
 

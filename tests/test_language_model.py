@@ -24,9 +24,9 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.reading import read_blocks
-from seqtool.core.vocabulary import Ids
 from seqtool.language_model import LMEvaluation, TokenScores, evaluate_lm
 from seqtool.text.prepared import PreparedCorpus, prepare
 

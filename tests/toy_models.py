@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Ids, Vocabulary
+from seqtool.core.arrays import Ids
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
 from seqtool.language_model import TokenScores
 from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from seqtool.cli.options import note
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Sentence
-    from seqtool.parsing.scores import ParserEvaluation
+    from seqtool.treebank.conllu import Sentence
+    from seqtool.treebank.scores import ParserEvaluation
 
 # the sample's grammar is soon learnt, and the Korean part is a third of the English one
 EPOCHS = {"en": 2, "ko": 4}
@@ -68,12 +68,12 @@ def run_parser(
     """
     from seqtool.core import checkpoint
     from seqtool.core.progress import Display
-    from seqtool.corpora.conllu import read_conllu
     from seqtool.parsing.config import resolve
-    from seqtool.parsing.evaluate import evaluate_parser
-    from seqtool.parsing.render import render
     from seqtool.parsing.train import train_parser
     from seqtool.text.sample import sample_treebank
+    from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.drawing import render
+    from seqtool.treebank.evaluation import evaluate_parser
 
     train, dev, test = (sample_treebank(language, split) for split in ("train", "valid", "test"))
     epochs = EPOCHS[language]

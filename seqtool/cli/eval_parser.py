@@ -13,11 +13,11 @@ from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, not
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Sentence
-    from seqtool.parsing.alignment import Annotation
     from seqtool.parsing.models import Parser
-    from seqtool.parsing.scores import ParserEvaluation, Score
-    from seqtool.parsing.significance import Significance
+    from seqtool.treebank.alignment import Annotation
+    from seqtool.treebank.conllu import Sentence
+    from seqtool.treebank.scores import ParserEvaluation, Score
+    from seqtool.treebank.significance import Significance
 
 COMMONEST = 20  # confusions that are shown
 
@@ -82,8 +82,8 @@ def eval_parser(
     subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
     sentences.
     """
-    from seqtool.parsing.evaluate import compare, compare_evaluations
-    from seqtool.parsing.significance import SEED
+    from seqtool.treebank.evaluation import compare, compare_evaluations
+    from seqtool.treebank.significance import SEED
 
     gold = gold or _sample_treebank()
     files = list(predicted or [])
@@ -133,8 +133,8 @@ def _annotations(
     """
     from seqtool.cli.models import open_parser
     from seqtool.core.progress import progress_bar
-    from seqtool.corpora.conllu import read_conllu
-    from seqtool.parsing.alignment import read_annotation
+    from seqtool.treebank.alignment import read_annotation
+    from seqtool.treebank.conllu import read_conllu
 
     parsers = [open_parser(path) for path in models]
     sentences: list[Sentence] = []
@@ -151,8 +151,8 @@ def _annotations(
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence], beam: int) -> Annotation:
-    from seqtool.corpora.conllu import Sentence
-    from seqtool.parsing.alignment import read_annotation
+    from seqtool.treebank.alignment import read_annotation
+    from seqtool.treebank.conllu import Sentence
 
     parsed = parser.parse_stream(sentences, beam=beam)
     return read_annotation(item for item in parsed if isinstance(item, Sentence))

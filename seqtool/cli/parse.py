@@ -25,8 +25,8 @@ from seqtool.cli.raw_text import (
 from seqtool.cli.treebanks import noted, read_treebank, sample_trees
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Sentence
     from seqtool.parsing.models import Parser
+    from seqtool.treebank.conllu import Broken, Sentence
 
     Items = Iterator[Sentence | Broken]
 
@@ -125,8 +125,8 @@ def parse(
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
-        from seqtool.corpora.conllu import write_conllu, write_pieces
         from seqtool.parsing.models import Parser
+        from seqtool.treebank.conllu import write_conllu, write_pieces
 
         # compiled code knows the texts of columns, and not the words that a language model reads
         by_columns = isinstance(parser, Parser) and parser.word_states is None
@@ -199,7 +199,7 @@ def _beside_gold(
 
     Where one of the two is broken, that one is given and nothing waits.
     """
-    from seqtool.corpora.conllu import Broken
+    from seqtool.treebank.conllu import Broken
 
     if gold == files:
         for item in read_treebank(files, "tree", skip_invalid=skip_invalid):
@@ -222,7 +222,7 @@ def _beside_gold(
 
 def _copy(sentence: Sentence) -> Sentence:
     """A sentence that keeps its tree when that of the other is written anew."""
-    from seqtool.corpora.conllu import Sentence
+    from seqtool.treebank.conllu import Sentence
 
     rows = [list(row) for row in sentence.rows]
     return Sentence(sentence.comments, rows, sentence.extras, sentence.path, sentence.line)
@@ -238,8 +238,8 @@ def _draw(
 ) -> None:
     """Write trees for people, or JSON; broken sentences have none."""
     from seqtool.core.storage import atomic_file
-    from seqtool.corpora.conllu import Sentence
-    from seqtool.parsing.render import render
+    from seqtool.treebank.conllu import Sentence
+    from seqtool.treebank.drawing import render
 
     trees = (item for item in parsed if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()

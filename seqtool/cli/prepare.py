@@ -214,7 +214,7 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
     """Print what treebanks hold; broken sentences are an error, the first ones listed."""
     from seqtool.core.errors import DataError, counted
     from seqtool.core.progress import progress_bar
-    from seqtool.corpora.treebank import describe_treebank, summary_rows
+    from seqtool.treebank.summary import describe_treebank, summary_rows
 
     start = time.perf_counter()
     with progress_bar("check", is_bytes=True) as on_progress:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from seqtool.corpora.sentence import Sentence
+    from seqtool.treebank.sentence import Sentence
 
 RulesOption = Annotated[
     bool,

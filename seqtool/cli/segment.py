@@ -47,7 +47,7 @@ def segment(
     rebuild the text exactly. Memory does not grow with it, and the output comes in order.
     """
     from seqtool.core.errors import ConfigError
-    from seqtool.corpora.conllu import write_conllu
+    from seqtool.treebank.conllu import write_conllu
 
     if model is not None and (rules or pretokenized):
         option = "--rules" if rules else "--pretokenized"

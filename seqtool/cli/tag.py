@@ -67,7 +67,7 @@ def tag(
     """
     from seqtool.cli.models import open_tagger
     from seqtool.cli.treebanks import noted, read_treebank, sample_trees
-    from seqtool.corpora.conllu import write_conllu
+    from seqtool.treebank.conllu import write_conllu
 
     given = files or [sample_trees()]
     path = model or default_model("tagger", "parser")

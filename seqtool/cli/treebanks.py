@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from seqtool.cli.options import note
 
 if TYPE_CHECKING:
-    from seqtool.corpora.conllu import Broken, Check, Sentence
+    from seqtool.treebank.conllu import Broken, Check, Sentence
 
 Item = TypeVar("Item")
 
@@ -32,7 +32,7 @@ def read_treebank(
     Raises:
         DataError: when iterated: a broken sentence, unless `skip_invalid`, or an unreadable file.
     """
-    from seqtool.corpora.conllu import read_conllu, read_items
+    from seqtool.treebank.conllu import read_conllu, read_items
 
     return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
 
@@ -40,7 +40,7 @@ def read_treebank(
 def noted(items: Iterator[Item | Broken], fate: str) -> Iterator[Item | Broken]:
     """Pass items on, and say which sentences are broken and what becomes of them."""
     from seqtool.core.errors import counted
-    from seqtool.corpora.conllu import Broken
+    from seqtool.treebank.conllu import Broken
 
     num_broken = 0
     for item in items:

@@ -19,14 +19,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
 
 UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
-
-Ids = npt.NDArray[np.int32]
 
 
 def rank_symbols(

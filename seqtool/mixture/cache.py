@@ -28,9 +28,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import Ids
-from seqtool.language_model import Floats, LanguageModel, State, TokenScores
+from seqtool.language_model import LanguageModel, State, TokenScores
 from seqtool.mixture.config import CacheConfig
 from seqtool.mixture.model import MixedModel
 from seqtool.perplexity import Adaptation
@@ -39,19 +39,18 @@ from seqtool.text.tokenizers import Tokenizer
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 NO_WORD = -1
 
-FloatArray = npt.NDArray[np.float64]
-Observer = Callable[[FloatArray], None]
+Observer = Callable[[Doubles], None]
 
 
 @runtime_checkable
 class StatefulModel(Protocol):
     """A language model whose states can be compared with each other."""
 
-    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Floats]:
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
         """Read a text in pieces, none empty; give the state [N, D] that predicts each token."""
         ...
 
-    def hidden_state(self, state: State) -> Floats:
+    def hidden_state(self, state: State) -> Reals:
         """Return the state [H, D] from which each hypothesis predicts its next token."""
         ...
 
@@ -158,7 +157,7 @@ class CacheModel:
         kept = slice(-self.config.window, None)
         return _Hypotheses(inner, words_HM[:, kept], states_HMD[:, kept])
 
-    def next_log_probs(self, state: State) -> FloatArray:
+    def next_log_probs(self, state: State) -> Doubles:
         """Return [H, V] nats for the next token of each hypothesis."""
         num_symbols = len(self.tokenizer.vocabulary)
         num, num_words = state.words.shape
@@ -171,7 +170,7 @@ class CacheModel:
         probs_HV = np.zeros((num, num_symbols))
         np.add.at(probs_HV, (np.arange(num)[:, None], state.words), shares_HM)
         with np.errstate(divide="ignore"):
-            log_probs_HV: FloatArray = np.log(probs_HV / shares_HM.sum(axis=1, keepdims=True))
+            log_probs_HV: Doubles = np.log(probs_HV / shares_HM.sum(axis=1, keepdims=True))
         return log_probs_HV
 
     def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
@@ -179,7 +178,7 @@ class CacheModel:
         inner = None if self._states is None else self.source.select(state.inner, rows)
         return _Hypotheses(inner, state.words[rows], state.states[rows])
 
-    def _present(self, state: _Hypotheses) -> Floats:
+    def _present(self, state: _Hypotheses) -> Reals:
         if self._states is None:
             return np.zeros((len(state.words), 0), dtype=np.float32)
         return self._states.hidden_state(state.inner)
@@ -191,7 +190,7 @@ class _Hypotheses:
 
     inner: Any
     words: Ids
-    states: Floats
+    states: Reals
 
 
 def source_of(models: Sequence[LanguageModel], names: Sequence[str]) -> tuple[LanguageModel, str]:
@@ -234,10 +233,10 @@ class _Memory:
         self._num_symbols = num_symbols
         self._window = max(config.window for config in candidates)
         self._words_W = np.full(self._window, NO_WORD, dtype=np.int32)
-        self._states_WD: Floats | None = None
+        self._states_WD: Reals | None = None
         self._num_read = 0
 
-    def read(self, words_N: Ids, states_ND: Floats) -> FloatArray:
+    def read(self, words_N: Ids, states_ND: Reals) -> Doubles:
         """Return the log-probabilities [C, N] of the next words, and remember these."""
         num, window = len(words_N), self._window
         if self._states_WD is None:
@@ -267,8 +266,8 @@ class _Memory:
         return log_probs_CN
 
     def _log_shares(
-        self, scores_NM: Floats, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp]
-    ) -> FloatArray:
+        self, scores_NM: Reals, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp]
+    ) -> Doubles:
         """Return the log of the share [N] of exp(scores) that each row has at its columns."""
         best_N = scores_NM.max(axis=1)
         is_empty_N = np.isneginf(best_N)
@@ -277,6 +276,6 @@ class _Memory:
         totals_N = shares_NM.sum(axis=1, dtype=np.float64)
         sums_N = np.bincount(rows, shares_NM[rows, columns], minlength=len(scores_NM))
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs_N: FloatArray = np.log(sums_N) - np.log(totals_N)
+            logs_N: Doubles = np.log(sums_N) - np.log(totals_N)
         logs_N[is_empty_N] = -math.log(self._num_symbols)
         return logs_N

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError, ModelError, counted
-from seqtool.core.vocabulary import UNK_ID, Ids
-from seqtool.language_model import Floats, LanguageModel, State, TokenScores, adaptations_of
+from seqtool.core.vocabulary import UNK_ID
+from seqtool.language_model import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.perplexity import LN_2, Adaptation
 from seqtool.text.tokenizers import Tokenizer
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
-FloatArray = npt.NDArray[np.float64]
-Observer = Callable[[FloatArray], None]
+Observer = Callable[[Doubles], None]
 
 
 class MixedModel:
@@ -114,11 +114,11 @@ class MixedModel:
                 self._observer(log_probs_PN)
             yield TokenScores(self._mix(log_probs_PN), _columns(scores))
 
-    def _mix(self, log_probs: Sequence[Floats] | FloatArray) -> FloatArray:
+    def _mix(self, log_probs: Sequence[Reals] | Doubles) -> Doubles:
         """Return the log of the weighted sum of probabilities, given per part."""
         with np.errstate(divide="ignore"):  # a weight of 0
             log_weights = np.log(self.weights)
-        mixed: FloatArray = np.asarray(log_probs[0], dtype=np.float64) + log_weights[0]
+        mixed: Doubles = np.asarray(log_probs[0], dtype=np.float64) + log_weights[0]
         for log_weight, part in zip(log_weights[1:], log_probs[1:], strict=True):
             np.logaddexp(mixed, np.asarray(part, dtype=np.float64) + log_weight, out=mixed)
         return mixed
@@ -134,7 +134,7 @@ class MixedModel:
             for part, inner, numbers in zip(self.parts, state, self._numbers, strict=True)
         )
 
-    def next_log_probs(self, state: State) -> FloatArray:
+    def next_log_probs(self, state: State) -> Doubles:
         """Return [H, V] nats for the next token of each hypothesis."""
         found = []
         for part, inner, numbers in zip(self.parts, state, self._numbers, strict=True):

@@ -14,11 +14,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Doubles
 from seqtool.core.errors import DataError
 from seqtool.language_model import LMEvaluation, evaluate_lm
 from seqtool.mixture.cache import CacheModel
 from seqtool.mixture.config import CacheConfig, FreeConfig
-from seqtool.mixture.model import FloatArray, MixedModel
+from seqtool.mixture.model import MixedModel
 from seqtool.perplexity import perplexity_of
 
 TOLERANCE_NATS = 1e-9  # per token
@@ -47,7 +48,7 @@ class FittedWeights:
         return len(self.log_likelihoods) - 1
 
 
-def fit_weights(log_probs_PN: FloatArray, *, tolerance: float = TOLERANCE_NATS) -> FittedWeights:
+def fit_weights(log_probs_PN: Doubles, *, tolerance: float = TOLERANCE_NATS) -> FittedWeights:
     """Return the weights that make a text most probable, by EM (Dempster et al. 1977, sect. 4.3).
 
     The new weight of a part is the mean probability that a token came from it. With
@@ -160,7 +161,7 @@ def tune_mixture(
         candidates = cache.candidates(has_states=part.has_states)
         keep = part.trying(candidates, lambda found: tried.append(found.astype(np.float32)))
         trial = model.with_part(place, keep)
-    blocks: list[FloatArray] = []
+    blocks: list[Doubles] = []
     is_corpus = (Path(text) / "corpus.json").is_file()
     split = "valid" if is_corpus else None  # never its test split, which evaluation reads
     evaluate_lm(
@@ -184,7 +185,7 @@ def tune_mixture(
     return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(candidates))
 
 
-def _best_row(log_probs_PN: FloatArray, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
+def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
     """Return which row of [C, N] is the best part at this place, with weights fitted to it."""
     trial_PN = log_probs_PN.copy()
 
@@ -232,10 +233,10 @@ def evaluate_mixture(
     model: MixedModel, inputs: str | Path | Sequence[str | Path], **options: Any
 ) -> MixtureEvaluation:
     """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`."""
-    sums: list[FloatArray] = []
+    sums: list[Doubles] = []
     impossible_P = np.zeros(len(model.parts), dtype=np.int64)
 
-    def observe(log_probs_PN: FloatArray) -> None:
+    def observe(log_probs_PN: Doubles) -> None:
         sums.append(log_probs_PN.sum(axis=1))
         impossible_P[:] += np.isneginf(log_probs_PN).sum(axis=1)
 

@@ -24,11 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.corpora.batching import IGNORED
 from seqtool.neural_lm import cross_entropy
-from seqtool.neural_lm.output import Counts, OutputLayer, Surroundings
+from seqtool.neural_lm.output import OutputLayer, Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.workspace import Workspace
 
@@ -46,7 +47,7 @@ def choose_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
     return vocabulary_size // 16, vocabulary_size // 4
 
 
-def rank_by_count(vocabulary_size: int, counts: Counts | None) -> Tensor:
+def rank_by_count(vocabulary_size: int, counts: Longs | None) -> Tensor:
     """Return the rank of each symbol by frequency, (V,), `<unk>` and `</s>` first.
 
     A vocabulary of words or characters is in that order already; one of subwords need not be.
@@ -117,7 +118,7 @@ class AdaptiveSoftmax(OutputLayer):
         *,
         div_value: float = DIV_VALUE,
         weight: Tensor | None = None,
-        counts: Counts | None = None,
+        counts: Longs | None = None,
     ) -> None:
         super().__init__()
         cutoffs = cutoffs or choose_cutoffs(vocabulary_size)

@@ -25,9 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqtool.core.arrays import Ids
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.corpora.batching import TokenStreams
 from seqtool.language_model import TokenScores, read_ids
 from seqtool.neural_lm.model import NeuralLanguageModel

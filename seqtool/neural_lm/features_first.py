@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqtool.core.arrays import Reals
 from seqtool.neural_lm import highway_updates
 from seqtool.neural_lm.products import multiplies_pairs, one_blas_thread, product
-from seqtool.neural_lm.workspace import Array, Workspace
+from seqtool.neural_lm.workspace import Workspace
 
 
 class FeaturesFirst(torch.autograd.Function):
@@ -139,14 +140,14 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     )
 
 
-def _numbers(tensor: Tensor) -> Array:
+def _numbers(tensor: Tensor) -> Reals:
     """Return the array in the same memory; bfloat16 as its bits."""
     bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
-    array: Array = bits.numpy()
+    array: Reals = bits.numpy()
     return array
 
 
-def _mask(mask_BH: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> Array:
+def _mask(mask_BH: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> Reals:
     """Return the mask (H, B), which is 1 where there is none."""
     mask_HB = torch.ones(shape, dtype=dtype) if mask_BH is None else mask_BH.t().contiguous()
     return _numbers(mask_HB)
@@ -185,7 +186,7 @@ class _Recurrent:
             )
         self.factors_KB, self._product_MB = factors, product
 
-    def __call__(self, level: int) -> Array:
+    def __call__(self, level: int) -> Reals:
         """Return the product with the weights of a depth, valid until the next one is made."""
         self._make(level)
         return self._product_MB

@@ -17,10 +17,11 @@ from safetensors.torch import load_model as load_weights
 from torch import Tensor
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Ids, Reals
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids
-from seqtool.language_model import Floats, TokenScores
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.language_model import TokenScores
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.maxent import AfterContexts
@@ -112,7 +113,7 @@ class NeuralLanguageModel:
         return scores
 
     @torch.inference_mode()
-    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Floats]:
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
         """Yield what the softmax reads to predict each token of a piece, [N, H]."""
         state, before = self.network.initial_state(1), EOS_ID
         for piece in pieces:
@@ -126,13 +127,13 @@ class NeuralLanguageModel:
         """H, the width of what the softmax reads."""
         return self.network.config.output_size
 
-    def sentence_states(self, sentences: Sequence[Ids]) -> list[Floats]:
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
         """Return the states of sentences: see `seqtool.language_model.SentenceReader`."""
         return sentence_states(self.network, sentences)
 
-    def hidden_state(self, state: Hypotheses) -> Floats:
+    def hidden_state(self, state: Hypotheses) -> Reals:
         """Return what the softmax reads next, [num, H]."""
-        hidden: Floats = state.hidden.cpu().numpy()
+        hidden: Reals = state.hidden.cpu().numpy()
         return hidden
 
     @torch.inference_mode()

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.arrays import Longs
 from seqtool.neural_lm.cells import CELLS, Cell
 from seqtool.neural_lm.cells import State as CellState
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.maxent import AfterContexts, MaxentSoftmax
-from seqtool.neural_lm.output import OUTPUT_LAYERS, Counts, OutputLayer, Surroundings
+from seqtool.neural_lm.output import OUTPUT_LAYERS, OutputLayer, Surroundings
 from seqtool.neural_lm.regularisation import draw_mask, draw_update_mask, drop_units
 
 
@@ -64,7 +65,7 @@ class NeuralNetwork(nn.Module):
         vocabulary_size: int,
         *,
         sparse_embedding: bool = False,
-        counts: Counts | None = None,
+        counts: Longs | None = None,
     ) -> None:
         super().__init__()
         self.config = config

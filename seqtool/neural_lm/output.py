@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from seqtool.core.arrays import Longs
 from seqtool.core.registry import Registry
 from seqtool.neural_lm.output_config import OutputConfig
-
-Counts = npt.NDArray[np.int64]
 
 IDS_PER_BLOCK = 1 << 22
 
@@ -39,11 +38,11 @@ class Surroundings:
     hidden_size: int
     vocabulary_size: int
     tied_weight: Tensor | None = None
-    counts: Counts | None = None
+    counts: Longs | None = None
     sparse: bool = False
 
 
-def count_symbols(ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int) -> Counts:
+def count_symbols(ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int) -> Longs:
     """Count the symbols of a text, which may be a memory map, block by block."""
     counts = np.zeros(vocabulary_size, np.int64)
     for start in range(0, len(ids), IDS_PER_BLOCK):

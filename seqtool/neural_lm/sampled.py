@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
 from seqtool.corpora.batching import IGNORED
-from seqtool.neural_lm.output import Counts, Surroundings
+from seqtool.neural_lm.output import Surroundings
 from seqtool.neural_lm.output_config import OutputConfig
 from seqtool.neural_lm.softmax import FullSoftmax
 
@@ -51,7 +52,7 @@ class SampledSoftmax(FullSoftmax):
         *,
         power: float | None = None,
         weight: Tensor | None = None,
-        counts: Counts | None = None,
+        counts: Longs | None = None,
         sparse: bool = False,
     ) -> None:
         super().__init__(hidden_size, vocabulary_size, weight)

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from seqtool.core.vocabulary import EOS_ID, Ids
-from seqtool.language_model import Floats
+from seqtool.core.arrays import Ids, Reals
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.neural_lm.network import NeuralNetwork
 
 WINDOW = 256  # steps at a time, so that one long sentence needs little memory on the way
 
 
 @torch.inference_mode()
-def sentence_states(network: NeuralNetwork, sentences: Sequence[Ids]) -> list[Floats]:
+def sentence_states(network: NeuralNetwork, sentences: Sequence[Ids]) -> list[Reals]:
     """Return what the softmax reads before each token of sentences and after the last, [1 + N, H].
 
     Sentences are padded at their ends, and what is read later changes no state before it.

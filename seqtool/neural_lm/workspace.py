@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Array = npt.NDArray[np.floating[Any]]
+from seqtool.core.arrays import Reals
 
 _TORCH: dict[torch.dtype, Any] = {
     torch.float32: np.float32,
@@ -44,7 +44,7 @@ class Workspace:
     def __init__(self) -> None:
         self._flat: dict[str, npt.NDArray[Any]] = {}
 
-    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Reals:
         """Return an uninitialised array."""
         size = math.prod(shape)
         flat = self._flat.pop(name, None)

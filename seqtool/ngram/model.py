@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint, model_cards
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.language_model import TokenScores
 from seqtool.ngram.array_file import map_arrays, write_arrays
 from seqtool.ngram.table import BackoffTable, Int32

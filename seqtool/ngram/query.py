@@ -24,8 +24,9 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
+from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled, element, fetch, in_llvm
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.ngram.table import BackoffTable, Int32
 
 LINE = 16  # words of a cache line

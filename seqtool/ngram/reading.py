@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks
-from seqtool.core.vocabulary import EOS_ID, UNK_ID, Ids, Vocabulary
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
 from seqtool.ngram.config import NgramConfig
 from seqtool.ngram.memory import check_memory, memory_needed
 from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list

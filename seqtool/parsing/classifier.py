@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import NONE, TokenArrays
-from seqtool.parsing.hidden_layer import SCALE, Floats, Products, gated, hidden_layer, round_into
+from seqtool.parsing.hidden_layer import SCALE, gated, hidden_layer, round_into
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import NUM_BUCKETS, Slots, compile_slots
-from seqtool.parsing.states import Ints, Labels
+from seqtool.parsing.states import Labels
 from seqtool.parsing.transitions import Configurations
 from seqtool.parsing.word_states import WEIGHT
 
@@ -56,7 +57,7 @@ class ProductTable:
             for begin in range(0, by_slot.shape[1], COLUMNS)
         ]
         self._type_vectors: Floats = np.zeros((0, width), np.float32)
-        self._rows: Products = np.zeros((0, by_slot.shape[1]), np.int16)
+        self._rows: Shorts = np.zeros((0, by_slot.shape[1]), np.int16)
         self.num_types = 0
 
     def _vectors(self, symbols: tuple[Ints, Ints]) -> Floats:
@@ -107,7 +108,7 @@ class ProductTable:
         return self._type_vectors[: self.num_types]
 
     @property
-    def table(self) -> Products:
+    def table(self) -> Shorts:
         """The products, [num_types * num_slots, H]."""
         return self._rows.reshape(-1, self.num_units)
 
@@ -228,7 +229,7 @@ class Classifier:
         self._hidden: Floats = np.empty((num, num_units), np.float32)
         self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
 
-    def in_context(self, arrays: TokenArrays) -> Products:
+    def in_context(self, arrays: TokenArrays) -> Shorts:
         """The products of tokens as the encoder reads them, whose types have products already.
 
         Returns:
@@ -241,7 +242,7 @@ class Classifier:
     def scorer(
         self,
         token_types: Ints,
-        in_context: Products | None = None,
+        in_context: Shorts | None = None,
         token_rows: Ints | None = None,
     ) -> Scorer:
         """What scores the configurations of sentences.
@@ -304,7 +305,7 @@ def slots_of(config: ModelConfig) -> Slots:
     return compile_slots(config.slots, config.label_slots, config.measures, config.contexts)
 
 
-def _table_of(products: Floats, num_units: int) -> Products:
+def _table_of(products: Floats, num_units: int) -> Shorts:
     table = np.empty(products.shape, np.int16)
     if products.size:
         round_into((products - products[0]) * np.float32(SCALE), table)

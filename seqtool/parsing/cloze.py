@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.arrays import Ints
 from seqtool.parsing.features import SymbolTable
-from seqtool.parsing.states import Ints
 
 PREFIX = "cloze."  # of its weights in a network, which are no part of a model
 NUM_WORDS = (

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint, storage
+from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.parsing.hidden_layer import Floats
 
 VOCABULARY = "vocabulary.json"
 

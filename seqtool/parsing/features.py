@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.parsing.states import Ints
+from seqtool.core.arrays import Ints
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 PAD, NONE, ROOT = range(3)
 NONE_TYPE, ROOT_TYPE = range(2)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqtool.corpora.analyses import Analyses
-from seqtool.corpora.conllu import Broken, read_item, read_stretches, refused
-from seqtool.corpora.plain import NUM_WORDS, Bytes, LabelTexts, PlainSentences
-from seqtool.corpora.sentence import Sentence
+from seqtool.core.arrays import Bytes, Ints
 from seqtool.parsing.features import NONE_TYPE, ROOT_TYPE, TokenArrays
 from seqtool.parsing.models import Parser
-from seqtool.parsing.projective import LIFTED, deprojectivise
-from seqtool.parsing.states import Ints
+from seqtool.treebank.columns import Analyses
+from seqtool.treebank.conllu import Broken, read_item, read_stretches, refused
+from seqtool.treebank.projectivity import LIFTED, deprojectivise
+from seqtool.treebank.scanner import NUM_WORDS, LabelTexts, PlainSentences
+from seqtool.treebank.sentence import Sentence
 
 CHUNK_WORDS = 1 << 13  # words parsed together: the lanes stay full for most of the time
 HELD_BYTES = 1 << 24  # of files at most, and one stretch, while a chunk is gathered

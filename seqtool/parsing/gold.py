@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
 from seqtool.parsing.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.features import (
     NONE_TYPE,
@@ -23,10 +22,12 @@ from seqtool.parsing.features import (
     Types,
     columns_of,
 )
-from seqtool.parsing.projective import LIFTED, is_projective, projectivise
-from seqtool.parsing.states import SYSTEMS, Ints, Labels
+from seqtool.parsing.states import SYSTEMS, Labels
 from seqtool.parsing.vectors import WordVectors, read_vectors
 from seqtool.parsing.word_states import WordStates
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small

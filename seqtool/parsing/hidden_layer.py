@@ -12,9 +12,9 @@ Imports Numba, so on use only.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
+from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.core.compiled import compiled, fetch
 from seqtool.parsing.slots import (
     COUNT,
@@ -24,17 +24,7 @@ from seqtool.parsing.slots import (
     TO_CHILD,
     Slots,
 )
-from seqtool.parsing.states import (
-    BASE,
-    BUFFER,
-    FRONT,
-    LABEL,
-    LENGTH,
-    STACK,
-    STACK_SIZE,
-    TOKENS,
-    Ints,
-)
+from seqtool.parsing.states import BASE, BUFFER, FRONT, LABEL, LENGTH, STACK, STACK_SIZE, TOKENS
 from seqtool.parsing.transitions import Configurations
 
 SCALE = 1024.0  # of a table's numbers: they reach from -32 to 32 in steps of 0.001
@@ -43,8 +33,6 @@ AHEAD = 3  # configurations whose rows memory is asked for before they are added
 RELU, CUBE, GLU = range(3)
 ACTIVATIONS = {"relu": RELU, "cube": CUBE, "glu": GLU}
 
-Floats = npt.NDArray[np.float32]
-Products = npt.NDArray[np.int16]
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
@@ -258,7 +246,7 @@ def gated(sums: Floats) -> Floats:
     return units
 
 
-def round_into(values: Floats, table: Products, begin: int = 0) -> None:
+def round_into(values: Floats, table: Shorts, begin: int = 0) -> None:
     """Write values, in steps of 1 / SCALE, into the columns of `table` from `begin` on."""
     _round(values, table, begin)
 
@@ -297,7 +285,7 @@ def hidden_layer(
     token_types: Ints,
     token_rows: Ints,
     slots: Slots,
-    tables: tuple[Products, Products, Products, Products],
+    tables: tuple[Shorts, Shorts, Shorts, Shorts],
     bias: Ints,
     activation: str,
     hidden: Floats,

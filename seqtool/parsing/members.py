@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqtool.parsing.hidden_layer import Floats
+from seqtool.core.arrays import Floats
 
 
 def mean(scores: Sequence[Floats]) -> Floats:

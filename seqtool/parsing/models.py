@@ -11,20 +11,20 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from seqtool.core import model_cards
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.corpora.conllu import Broken
-from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
 from seqtool.parsing.classifier import Classifier, mean_scorer, weight_shapes
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable, TokenArrays, Types, encode
-from seqtool.parsing.hidden_layer import Floats
-from seqtool.parsing.projective import LIFTED, deprojectivise
 from seqtool.parsing.search import MARGIN, search
-from seqtool.parsing.states import Ints, Labels
+from seqtool.parsing.states import Labels
 from seqtool.parsing.word_states import WordStates, open_own, summarise
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.projectivity import LIFTED, deprojectivise
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 KIND = "parser"
 CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from seqtool.core.arrays import Bytes, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.costs import action_costs
-from seqtool.parsing.projective import first_nonprojective, projective_orders
 from seqtool.parsing.states import (
     ARC_EAGER,
     ARC_HYBRID,
@@ -38,10 +38,10 @@ from seqtool.parsing.states import (
     SWAPPING,
     SYSTEMS,
     TOKENS,
-    Ints,
     Labels,
 )
-from seqtool.parsing.transitions import Configurations, Masks
+from seqtool.parsing.transitions import Configurations
+from seqtool.treebank.projectivity import first_nonprojective, projective_orders
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
@@ -203,7 +203,7 @@ class Oracle:
             raise ValueError("a static oracle was asked about a configuration it never leads to")
         return transitions
 
-    def costs(self, configurations: Configurations, which: Ints, legal: Masks) -> Ints:
+    def costs(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
         """The dynamic oracle: what each action costs; int32 [len(which), NUM_ACTIONS].
 
         An action of cost 0 is among the legal ones of any configuration that is not final; one

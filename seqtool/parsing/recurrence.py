@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.core.compiled import compiled
 from seqtool.parsing.config import ModelConfig
 from seqtool.parsing.features import TokenArrays, token_rows
-from seqtool.parsing.hidden_layer import SCALE, Floats, Products, gated
-from seqtool.parsing.states import Ints
+from seqtool.parsing.hidden_layer import SCALE, gated
 from seqtool.parsing.word_states import WEIGHT, project
 
 # tokens that are read together, and tokens whose products are made together: enough for products to
@@ -242,11 +242,11 @@ class TokenProducts:
         self._bias = weights["bottleneck.bias"]
         by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
         width = by_slot.shape[2]
-        self._rows: Products = np.empty((0, width), np.int16)
+        self._rows: Shorts = np.empty((0, width), np.int16)
         self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
         self._room = Room()
 
-    def table(self, vectors: Floats, arrays: TokenArrays) -> Products:
+    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
         """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
         They lie in memory that the next call takes again.

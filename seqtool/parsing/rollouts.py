@@ -15,12 +15,13 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Bytes, Ints
 from seqtool.parsing.hidden_layer import extract
 from seqtool.parsing.oracles import Oracle
 from seqtool.parsing.search import NODE_ROWS, Scorer
 from seqtool.parsing.slots import Slots
-from seqtool.parsing.states import NUM_ACTIONS, TOKENS, UNATTACHED, Ints, Labels
-from seqtool.parsing.transitions import Configurations, Masks
+from seqtool.parsing.states import NUM_ACTIONS, TOKENS, UNATTACHED, Labels
+from seqtool.parsing.transitions import Configurations
 
 NUM_LANES = 512
 
@@ -39,7 +40,7 @@ class Examples:
     tokens: Ints
     labels: Ints
     measures: Ints
-    legal: Masks
+    legal: Bytes
     free: Ints
     sentences: Ints
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 from numba import types
 
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.hidden_layer import Floats
-from seqtool.parsing.states import UNATTACHED, Ints, Labels
+from seqtool.parsing.states import UNATTACHED, Labels
 from seqtool.parsing.transitions import Configurations
 
 LANE_ROWS = 256  # hypotheses scored together

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqtool.core.arrays import Ints
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.states import LEFT1, LEFT2, NUM_LEFT, NUM_RIGHT, RIGHT1, RIGHT2, Ints
+from seqtool.parsing.states import LEFT1, LEFT2, NUM_LEFT, NUM_RIGHT, RIGHT1, RIGHT2
 
 # what a node of an address does: take a word from the stack or buffer, or go on from another word
 FROM_STACK, FROM_BUFFER, TO_CHILD, TO_NEIGHBOUR = range(4)

@@ -55,9 +55,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int32]
+from seqtool.core.arrays import Ints
 
 BASE, TOKENS, LENGTH, STACK_SIZE, FRONT, UNATTACHED = range(6)
 NUM_CONFIG_COLUMNS = 6

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seqtool.core.arrays import Halves, Ints
 from seqtool.parsing.classifier import Classifier
 from seqtool.parsing.cloze import num_words, without_lm, word_numbers
 from seqtool.parsing.config import SMALLEST_BATCH, ParserConfig
@@ -29,8 +30,7 @@ from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknow
 from seqtool.parsing.rollouts import Examples, roll_out
 from seqtool.parsing.search import Scorer
 from seqtool.parsing.slots import compile_slots
-from seqtool.parsing.states import NUM_ACTIONS, Ints
-from seqtool.parsing.word_states import States
+from seqtool.parsing.states import NUM_ACTIONS
 from seqtool.training import hardware
 
 Ints64 = npt.NDArray[np.int64]
@@ -268,7 +268,7 @@ class ParserTask:
     def _on_device(self, *arrays: Ints) -> list[Tensor]:
         return [torch.from_numpy(array).long().to(self._device) for array in arrays]
 
-    def _lm_states(self, sentences: Ints | Ints64) -> list[States] | None:
+    def _lm_states(self, sentences: Ints | Ints64) -> list[Halves] | None:
         """What the language model made of sentences, if there is one."""
         if self._arrays.lm_states is None:
             return None

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from seqtool.core.arrays import Bytes, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.states import (
     ARC_EAGER,
@@ -43,7 +44,6 @@ from seqtool.parsing.states import (
     SYSTEMS,
     TOKENS,
     UNATTACHED,
-    Ints,
     Labels,
 )
 
@@ -51,8 +51,6 @@ _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _masks = types.uint8[::1]
 _int = types.int64
-
-Masks = npt.NDArray[np.uint8]
 
 
 @compiled(_int(_table, _table, _int, _int))
@@ -299,13 +297,13 @@ class Configurations:
         still: Ints = which[self.configs[which, UNATTACHED] > 0]
         return still
 
-    def legal(self, which: Ints) -> Masks:
+    def legal(self, which: Ints) -> Bytes:
         """The legal actions of each: bit a of the mask stands for action a; 0 when it is final."""
         masks = np.empty(len(which), np.uint8)
         _legal_masks(self.configs, self.nodes, which, self.system, masks)
         return masks
 
-    def choose(self, masks: Masks, scores: npt.NDArray[np.float32]) -> Ints:
+    def choose(self, masks: Bytes, scores: npt.NDArray[np.float32]) -> Ints:
         """The legal transition of the highest score in each row of `scores`; -1 without any."""
         best = np.empty(len(masks), np.int32)
         _choose(masks, scores, *self._counts, best)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from seqtool.core.arrays import Floats
 from seqtool.core.errors import ConfigError, DataError, from_os_error
 from seqtool.core.reading import read_blocks
 from seqtool.parsing.features import SymbolTable
@@ -31,8 +31,6 @@ _SIZES = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
 _MAX_SIZES = 64  # bytes of the first line of a binary file
 _MAX_WORD = 1 << 12  # bytes of a word in one
 _FASTTEXT = (793_712_314).to_bytes(4, "little")  # how fastText's own models begin
-
-Rows = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class WordVectors:
     """
 
     words: tuple[str, ...]
-    rows: Rows
+    rows: Floats
 
     def add_words(self, table: SymbolTable) -> SymbolTable:
         """The symbols with the words added to the forms."""
@@ -54,7 +52,7 @@ class WordVectors:
         added = tuple(word for word in self.words if word not in known)
         return SymbolTable(table.columns, {**table.groups, "form": forms + added})
 
-    def initial(self, table: SymbolTable) -> tuple[list[int], Rows]:
+    def initial(self, table: SymbolTable) -> tuple[list[int], Floats]:
         """The numbers of the words among the symbols, and the vectors that they begin with."""
         ids = table.ids_of("form")
         return [ids[word] for word in self.words], self.rows
@@ -79,7 +77,7 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
     if "form" not in fields:
         raise ConfigError("--embeddings are for forms", hint="add form to --fields")
     words: dict[str, None] = {}
-    rows: list[Rows] = []
+    rows: list[Floats] = []
     pairs = _binary_pairs(path) if _is_binary(path) else _text_pairs(path)
     for word, row in pairs:
         if word not in words:
@@ -135,7 +133,7 @@ def _opened(path: str | Path) -> IO[bytes]:
     return gzip.open(path) if packed else open(path, "rb")  # type: ignore[return-value]
 
 
-def _binary_pairs(path: str | Path) -> Iterator[tuple[str, Rows]]:
+def _binary_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
     try:
         with _opened(path) as file:
             sizes = _SIZES.fullmatch(file.readline(_MAX_SIZES))
@@ -181,7 +179,7 @@ def _binary_word(file: IO[bytes]) -> bytes | None:
     return None
 
 
-def _text_pairs(path: str | Path) -> Iterator[tuple[str, Rows]]:
+def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
     width = 0
     for number, line in enumerate(_lines(path), 1):
         parts = line.rstrip().split(" ")
@@ -203,7 +201,7 @@ def _text_pairs(path: str | Path) -> Iterator[tuple[str, Rows]]:
         yield word, row
 
 
-def _numbers(texts: Sequence[str]) -> Rows:
+def _numbers(texts: Sequence[str]) -> Floats:
     return np.asarray(texts, np.float32)
 
 
@@ -221,7 +219,7 @@ def _lines(path: str | Path) -> Iterator[str]:
         yield from block.decode().removesuffix("\n").split("\n")
 
 
-def _fitted(rows: Rows, width: int) -> Rows:
+def _fitted(rows: Floats, width: int) -> Floats:
     """Rows of the given width, their numbers of the size that embeddings begin with."""
     if rows.shape[1] > width:
         _, directions = np.linalg.eigh(rows.T.astype(np.float64) @ rows)

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Floats, Halves, Ids
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ConfigError, ModelError, counted
-from seqtool.core.vocabulary import Ids
 from seqtool.language_model import SentenceReader
-from seqtool.parsing.hidden_layer import Floats
 from seqtool.text.tokenizers import WordTokenizer
 
 FOLDER = "lm"  # of a tagger's or parser's directory
@@ -30,8 +28,6 @@ WEIGHT = "lm.weight"  # the projection's, [lm_size, P], among those of a network
 BATCH_IDS = 1 << 12  # read together, padding included
 MAX_WORDS = 1 << 16  # whose ids are remembered
 LARGEST = 60_000.0  # what float16 can hold, of units without bounds
-
-States = npt.NDArray[np.float16]
 
 
 class WordStates:
@@ -58,14 +54,14 @@ class WordStates:
                 special_tokens="unknown",
             )
         self._ids: dict[str, Ids] = {}
-        self._kept: dict[tuple[str, ...], States] | None = {} if keep else None
+        self._kept: dict[tuple[str, ...], Halves] | None = {} if keep else None
 
     @property
     def size(self) -> int:
         """P, the width of a state."""
         return self._model.state_size
 
-    def of(self, sentences: Sequence[Sequence[str]]) -> list[States]:
+    def of(self, sentences: Sequence[Sequence[str]]) -> list[Halves]:
         """The states of sentences, each [1 + words, P]: before the first word, then after each.
 
         They are those after the last unit of a word; a word without any, which some models of
@@ -81,7 +77,7 @@ class WordStates:
         self._kept.update(zip(new, self._read(new), strict=True))
         return [self._kept[key] for key in keys]
 
-    def _read(self, sentences: Sequence[Sequence[str]]) -> list[States]:
+    def _read(self, sentences: Sequence[Sequence[str]]) -> list[Halves]:
         split = [self._split(forms) for forms in sentences]
         lengths = [len(ids) + 1 for ids, _ in split]
         results = [np.empty((0, self.size), np.float16)] * len(sentences)
@@ -95,7 +91,7 @@ class WordStates:
         return results
 
     def _read_batch(
-        self, split: Sequence[tuple[Ids, Ids]], batch: Sequence[int], results: list[States]
+        self, split: Sequence[tuple[Ids, Ids]], batch: Sequence[int], results: list[Halves]
     ) -> None:
         states = self._model.sentence_states([split[place][0] for place in batch])
         for place, of_units in zip(batch, states, strict=True):
@@ -144,7 +140,7 @@ def summarise(data: Mapping[str, Any], *folders: str) -> str:
     )
 
 
-def project(states: Sequence[States], weight: Floats) -> Floats:
+def project(states: Sequence[Halves], weight: Floats) -> Floats:
     """What an encoder reads of the states of sentences, one after another, [T, R].
 
     Args:

@@ -11,11 +11,12 @@ from typing import IO, Any, Literal
 import numpy as np
 
 import seqtool
+from seqtool.core.arrays import Ids
 from seqtool.core.config import Config, setting, to_dict
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks, total_size
 from seqtool.core.storage import write_json
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
 from seqtool.text.splits import SPLITS, SplitPlan, check_shares, draw_splits
 from seqtool.text.tokenizer_training import (
     CharLearner,

@@ -18,8 +18,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import sentencepiece
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Ids, Vocabulary
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.text.tokenizers import REPLACEMENT, StreamDecoder, _Decoding
 
 MODEL_FILE = "tokenizer.model"

@@ -15,17 +15,9 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.arrays import Ids
 from seqtool.core.reading import BLOCK_SIZE, read_blocks
-from seqtool.core.vocabulary import (
-    EOS,
-    EOS_ID,
-    NUM_SPECIALS,
-    UNK,
-    UNK_ID,
-    Ids,
-    Vocabulary,
-    rank_symbols,
-)
+from seqtool.core.vocabulary import EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary, rank_symbols
 from seqtool.text.tokenizers import (
     NUM_CODE_POINTS,
     ByteTokenizer,

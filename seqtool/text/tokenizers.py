@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import DataError, ModelError
 from seqtool.core.registry import Registry
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Ids, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
 
 if TYPE_CHECKING:
     from seqtool.text.words import WordTable

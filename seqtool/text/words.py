@@ -27,9 +27,10 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
+from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled, fetch, in_llvm, load
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Ids
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.text.tokenizers import SpecialTokens, refuse_special_words
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}

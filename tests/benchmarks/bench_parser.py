@@ -30,15 +30,15 @@ from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.corpora.analyses import Analyses
-from seqtool.corpora.conllu import read_conllu, read_stretches, write_pieces
-from seqtool.corpora.plain import PlainSentences
-from seqtool.corpora.sentence import DEPREL
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.files import CHUNK_WORDS, parse_files
 from seqtool.parsing.models import Parser
 from seqtool.parsing.train import train_parser
 from seqtool.text.sample import sample_treebank
+from seqtool.treebank.columns import Analyses
+from seqtool.treebank.conllu import read_conllu, read_stretches, write_pieces
+from seqtool.treebank.scanner import PlainSentences
+from seqtool.treebank.sentence import DEPREL
 
 LEAST_WORDS = 200_000  # the test file is repeated until it has them
 REPEATS = 5

@@ -26,14 +26,14 @@ from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.corpora.conllu import read_conllu, write_conllu
-from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.pipeline.config import PARTS, PipelineConfig, preset
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.documents import segment_files
 from seqtool.parsing.segmentation.gold import raw_text
 from seqtool.text.sample import sample_treebank
+from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.evaluation import evaluate_parser
 
 LEAST_WORDS = 50_000  # the text is repeated until it has them
 REPEATS = 3

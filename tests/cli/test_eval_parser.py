@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.corpora.conllu import Sentence
+from seqtool.treebank.conllu import Sentence
 
 Run = Callable[..., Any]
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from parsing.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.trees import find_fault
 from seqtool.parsing.models import save_model
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.trees import find_fault
 
 Run = Callable[..., Any]
 

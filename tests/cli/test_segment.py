@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from parsing.segmentation.tiny_segmenter import write_treebank
 
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import FORM
 from seqtool.parsing.segmentation.spaces import rebuild
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import FORM
 
 Run = Callable[..., Any]
 

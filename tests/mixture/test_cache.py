@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import BigramModel, TrigramModel, random_bigrams, two_words, word_tokenizer
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.mixture import cache as module
 from seqtool.mixture.cache import CacheModel, source_of
 from seqtool.mixture.config import GRID, CacheConfig, FreeConfig

@@ -22,8 +22,9 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids, Vocabulary
+from seqtool.core.vocabulary import EOS_ID, Vocabulary
 from seqtool.language_model import TokenScores
 from seqtool.mixture.model import MixedModel, check_weights
 from seqtool.sampling import generate_samples

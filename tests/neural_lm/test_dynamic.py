@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from toy_models import word_tokenizer
 
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.neural_lm.config import ModelConfig
 from seqtool.neural_lm.dynamic import (
     DynamicConfig,

@@ -17,9 +17,10 @@ from torch.nn import functional
 from toy_models import word_tokenizer
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import EOS_ID, Ids
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.neural_lm import model as module
 from seqtool.neural_lm import sentence_states
 from seqtool.neural_lm.cells import CELLS

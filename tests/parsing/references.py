@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seqtool.core.arrays import Ints
 from seqtool.parsing import states
-from seqtool.parsing.states import Ints
 
 SHIFT, REDUCE, LEFT, RIGHT, ROOT = range(5)
 Heads = tuple[int, ...]  # of words 1..n; 0 is ROOT, -1 no head yet

@@ -17,7 +17,6 @@ from parsing.test_encoder import BILSTM
 from parsing.test_train import config as parser_config
 from parsing.tiny import make_sentence
 
-from seqtool.corpora.sentence import FORM
 from seqtool.parsing import cloze
 from seqtool.parsing.cloze import NONE, SIZE, Cloze, word_numbers
 from seqtool.parsing.encoder import ContextEncoder
@@ -26,6 +25,7 @@ from seqtool.parsing.gold import prepare_data as parser_data
 from seqtool.parsing.tagging.gold import prepare_data as tagger_data
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.task import ParserTask
+from seqtool.treebank.sentence import FORM
 
 UNITS, NUM_WORDS = 3, 5
 

@@ -11,11 +11,11 @@ import pytest
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.trees import non_projective_arcs
 from seqtool.parsing.config import ParserConfig, preset
-from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.train import train_parser
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.evaluation import evaluate_parser
+from seqtool.treebank.trees import non_projective_arcs
 
 # how much likelier than in the sample is an object in front of the main clause's subject
 TIMES = 20

@@ -17,20 +17,21 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted
-from seqtool.corpora.conllu import read_conllu, write_conllu
 from seqtool.parsing import recurrence
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.encoder import ContextEncoder
 from seqtool.parsing.features import token_rows
-from seqtool.parsing.hidden_layer import SCALE, Floats, extract
+from seqtool.parsing.hidden_layer import SCALE, extract
 from seqtool.parsing.recurrence import Recurrence
 from seqtool.parsing.rollouts import Examples
 from seqtool.parsing.search import search
 from seqtool.parsing.slots import compile_slots
-from seqtool.parsing.states import SYSTEMS, Ints
+from seqtool.parsing.states import SYSTEMS
 from seqtool.parsing.transitions import Configurations
+from seqtool.treebank.conllu import read_conllu, write_conllu
 
 WIDTH, SIZE = 5, 6
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=7)

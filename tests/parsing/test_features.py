@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
-from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
 from seqtool.parsing.config import CHEN_MANNING, MEASURES, RICH, parse_fields
 from seqtool.parsing.features import (
     NONE,
@@ -26,6 +25,7 @@ from seqtool.parsing.hidden_layer import extract
 from seqtool.parsing.slots import compile_slots
 from seqtool.parsing.states import Labels
 from seqtool.parsing.transitions import Configurations
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
 
 WORDS = st.lists(
     st.tuples(st.text("abA1", min_size=1, max_size=4), st.sampled_from(["NOUN", "VERB"])),

@@ -16,22 +16,22 @@ from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
 from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
-from seqtool.corpora import plain
-from seqtool.corpora.analyses import Analyses
-from seqtool.corpora.conllu import (
+from seqtool.parsing import files, models
+from seqtool.parsing.files import parse_files
+from seqtool.parsing.models import Parser
+from seqtool.parsing.states import Labels
+from seqtool.text.sample import sample_treebank
+from seqtool.treebank import scanner
+from seqtool.treebank.columns import Analyses
+from seqtool.treebank.conllu import (
     Broken,
     read_conllu,
     read_items,
     read_stretches,
     write_conllu,
 )
-from seqtool.corpora.plain import PlainSentences
-from seqtool.parsing import files, models
-from seqtool.parsing.files import parse_files
-from seqtool.parsing.models import Parser
-from seqtool.parsing.projective import LIFTED
-from seqtool.parsing.states import Labels
-from seqtool.text.sample import sample_treebank
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.scanner import PlainSentences
 
 GOLDEN = Path(__file__).parents[1] / "corpora" / "golden" / "everything.conllu"
 
@@ -192,7 +192,7 @@ def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch
 def test_blanks_are_those_of_unicode() -> None:
     for code in range(0x3100):
         data = np.frombuffer(chr(code).encode() + b"\n", np.uint8)
-        assert plain._begins_blank(data, 0) == chr(code).isspace()
+        assert scanner._begins_blank(data, 0) == chr(code).isspace()
     assert not any(map(str.isspace, map(chr, range(0x3100, 0x110000))))
 
 

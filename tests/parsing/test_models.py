@@ -12,18 +12,19 @@ import torch
 from parsing.tiny import LABELS, random_parser, random_sentences, tiny_config
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
-from seqtool.corpora.conllu import Broken
-from seqtool.corpora.sentence import DEPREL, FORM, HEAD, Sentence
-from seqtool.corpora.trees import find_fault
 from seqtool.parsing import classifier, models
 from seqtool.parsing.config import CHEN_MANNING
 from seqtool.parsing.hidden_layer import SCALE, extract
 from seqtool.parsing.models import Parser, save_model
 from seqtool.parsing.network import ParserNetwork
-from seqtool.parsing.projective import LIFTED
-from seqtool.parsing.states import SYSTEMS, Ints, Labels
+from seqtool.parsing.states import SYSTEMS, Labels
 from seqtool.parsing.transitions import Configurations
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
+from seqtool.treebank.trees import find_fault
 
 CHEN = {
     "fields": ["form", "upos"],

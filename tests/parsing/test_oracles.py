@@ -23,19 +23,10 @@ from parsing.references import (
 )
 from parsing.references import trees as all_trees
 
+from seqtool.core.arrays import Ints
 from seqtool.parsing.costs import ILLEGAL
 from seqtool.parsing.oracles import Oracle
-from seqtool.parsing.states import (
-    LEFT,
-    NUM_ACTIONS,
-    REDUCE,
-    RIGHT,
-    SHIFT,
-    SYSTEMS,
-    TOKENS,
-    Ints,
-    Labels,
-)
+from seqtool.parsing.states import LEFT, NUM_ACTIONS, REDUCE, RIGHT, SHIFT, SYSTEMS, TOKENS, Labels
 from seqtool.parsing.transitions import Configurations
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root", "root:x"))

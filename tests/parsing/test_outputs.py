@@ -18,12 +18,12 @@ from strategies import sentence_texts
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict, to_dict
-from seqtool.corpora.conllu import DEPREL, HEAD, Sentence, read_items, write_conllu
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.models import Parser
-from seqtool.parsing.projective import LIFTED
 from seqtool.parsing.states import SYSTEMS, Labels
 from seqtool.parsing.train import train_parser
+from seqtool.treebank.conllu import DEPREL, HEAD, Sentence, read_items, write_conllu
+from seqtool.treebank.projectivity import LIFTED
 
 ARCS = ("nsubj", "obj", "det")
 # of lifted arcs, which are to be put back

@@ -10,6 +10,7 @@ import pytest
 from parsing.references import is_tree
 from parsing.tiny import LABELS
 
+from seqtool.core.arrays import Ints
 from seqtool.parsing.search import search
 from seqtool.parsing.states import (
     BASE,
@@ -21,7 +22,6 @@ from seqtool.parsing.states import (
     SYSTEMS,
     TOKENS,
     UNATTACHED,
-    Ints,
 )
 from seqtool.parsing.transitions import Configurations
 

@@ -14,15 +14,15 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL
 from seqtool.parsing import task as task_module
 from seqtool.parsing.config import ParserConfig, preset
 from seqtool.parsing.gold import prepare_data
-from seqtool.parsing.projective import LIFTED
 from seqtool.parsing.states import SYSTEMS
 from seqtool.parsing.task import ParserTask
 from seqtool.parsing.train import TrainedParser, train_parser
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.sentence import DEPREL
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 

@@ -25,17 +25,8 @@ from parsing.references import (
 )
 from parsing.references import trees as all_trees
 
-from seqtool.parsing.states import (
-    BASE,
-    HEAD,
-    LABEL,
-    LEFT,
-    NUM_ACTIONS,
-    ROOT,
-    SYSTEMS,
-    Ints,
-    Labels,
-)
+from seqtool.core.arrays import Ints
+from seqtool.parsing.states import BASE, HEAD, LABEL, LEFT, NUM_ACTIONS, ROOT, SYSTEMS, Labels
 from seqtool.parsing.transitions import Configurations
 
 ALL = list(SYSTEMS)

@@ -21,11 +21,10 @@ from safetensors.numpy import load_file
 from toy_models import byte_tokenizer, char_tokenizer, word_tokenizer
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Reals
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
-from seqtool.corpora.conllu import read_conllu
-from seqtool.language_model import Floats
 from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
 from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
 from seqtool.neural_lm.train import train_lm
@@ -46,6 +45,7 @@ from seqtool.parsing.word_states import WordStates, open_word_states
 from seqtool.text.sample import sample_text, sample_treebank
 from seqtool.text.subwords import train_subwords
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
+from seqtool.treebank.conllu import read_conllu
 
 Run = Callable[..., Any]
 LINES = ["the old dog sees a cat", "a cat sees the old dog now", "no dog"]
@@ -74,7 +74,7 @@ def language_model(tokenizer: Tokenizer) -> NeuralLanguageModel:
     return NeuralLanguageModel(network, tokenizer)
 
 
-def by_steps(model: NeuralLanguageModel, forms: Sequence[str]) -> list[Floats]:
+def by_steps(model: NeuralLanguageModel, forms: Sequence[str]) -> list[Reals]:
     """The state after each beginning of a sentence, written as a line and read unit by unit."""
     rows = []
     for number in range(len(forms) + 1):

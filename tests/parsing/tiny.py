@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.classifier import weight_shapes
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.features import SymbolTable, Types, columns_of
 from seqtool.parsing.models import Parser
 from seqtool.parsing.states import Labels
+from seqtool.treebank.sentence import Sentence
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root",))
 SIZES = {"lexical_size": 5, "tag_size": 3, "label_size": 4, "hidden_size": 7}

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seqtool.core import checkpoint, model_cards
+from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.corpora.conllu import Broken
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.models import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.pipeline.multiword import MultiwordChooser
 from seqtool.parsing.segmentation.assembly import Spans, assemble
-from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.model import Segmenter
 from seqtool.parsing.segmentation.units import Unit
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.word_states import summarise
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import Sentence
 
 Member = TypeVar("Member", Segmenter, Tagger, Parser)
 
@@ -65,7 +65,7 @@ class Pipeline:
         split = partial(self.split, whole=unit == "line")
         return assemble(pieces, split, unit=unit, **options)
 
-    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """Find tokens and sentences; see `Segmenter.split`."""
         spans = self.segmenter.split(stretches, whole=whole)
         if self.multiword is not None:

@@ -14,12 +14,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from seqtool.corpora.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
+from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmentation.assembly import Spans
-from seqtool.parsing.segmentation.characters import Codes, to_text
+from seqtool.parsing.segmentation.characters import to_text
 from seqtool.parsing.segmentation.gold import surface_tokens
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
 from seqtool.parsing.tagging.model import Tagger
+from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
 SEVERAL = "several:"  # begins the UPOS of a multiword token
 # of a treebank's tokens, how many must be the rarer reading of a form for a tagger to be worth it
@@ -63,7 +64,7 @@ class MultiwordChooser:
             readings[upos.startswith(SEVERAL)].update(form.lower() for form in forms)
         self.forms = readings[True] & readings[False]
 
-    def choose(self, stretches: Sequence[Codes], all_spans: Sequence[Spans]) -> None:
+    def choose(self, stretches: Sequence[CodePoints], all_spans: Sequence[Spans]) -> None:
         """Decide which tokens of stretches of text are several words; their spans are changed."""
         asked: list[tuple[Spans, list[int], int]] = []
         sentences: list[Sentence] = []

@@ -31,10 +31,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
-from seqtool.corpora.conllu import read_conllu, write_conllu
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.config import check_encoder
-from seqtool.parsing.evaluate import evaluate_parser
 from seqtool.parsing.gold import tell_right_tags
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
 from seqtool.parsing.pipeline.jobs import Job, Team
@@ -53,6 +50,9 @@ from seqtool.parsing.tagging.train import train_tagger
 from seqtool.parsing.train import train_parser
 from seqtool.parsing.word_states import FOLDER, check_given
 from seqtool.training import hardware
+from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.evaluation import evaluate_parser
+from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from seqtool.corpora.sentence import NUM_COLUMNS, Sentence
-from seqtool.parsing.segmentation.characters import Codes, to_text
+from seqtool.core.arrays import CodePoints
+from seqtool.parsing.segmentation.characters import to_text
 from seqtool.parsing.segmentation.multiword import Words
 from seqtool.parsing.segmentation.spaces import misc_of
 from seqtool.parsing.segmentation.units import Stretch, Unit, UnitReader
+from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
 
 BATCH = 1 << 16  # characters that are segmented together
 # how far from the end of a stretch that is not whole a sentence is surely whole
@@ -36,7 +37,7 @@ class Spans:
 
 
 # gives the spans of stretches, each by itself
-Split = Callable[[Sequence[Codes]], Sequence[Spans]]
+Split = Callable[[Sequence[CodePoints]], Sequence[Spans]]
 
 
 @dataclass(slots=True)

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.parsing.states import Ints
+from seqtool.core.arrays import Bools, CodePoints, Ints
 
-Codes = npt.NDArray[np.uint32]
-Bools = npt.NDArray[np.bool_]
 Ints64 = npt.NDArray[np.int64]
 
 NUM_CODES = 0x110000
@@ -41,12 +39,12 @@ CATEGORIES = (
 _FIRST_SCRIPT = 1 + len(CATEGORIES)
 
 
-def code_points(text: str) -> Codes:
+def code_points(text: str) -> CodePoints:
     """Return a text as an array."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def to_text(codes: Codes) -> str:
+def to_text(codes: CodePoints) -> str:
     """Return an array of code points as a text."""
     return codes.tobytes().decode("utf-32-le", "surrogatepass")
 
@@ -91,7 +89,7 @@ class Runs:
     num_lines: Ints64
 
 
-def whitespace_runs(codes: Codes) -> Runs:
+def whitespace_runs(codes: CodePoints) -> Runs:
     """Find the runs of whitespace."""
     is_space = space_table()[codes]
     changes = np.flatnonzero(np.diff(is_space, prepend=False, append=False))
@@ -102,7 +100,7 @@ def whitespace_runs(codes: Codes) -> Runs:
     return Runs(begins, ends, before[ends] - before[begins])
 
 
-def seen(codes: Codes) -> tuple[Codes, Ints64]:
+def seen(codes: CodePoints) -> tuple[CodePoints, Ints64]:
     """Return what the network sees of a text, and the place in the text of each character seen.
 
     A run of whitespace is at its first place.
@@ -135,7 +133,7 @@ class Alphabet:
         self._characters = {name: first + row for row, name in enumerate(self.characters)}
 
     @classmethod
-    def learn(cls, codes: Codes, *, min_count: int) -> Alphabet:
+    def learn(cls, codes: CodePoints, *, min_count: int) -> Alphabet:
         """Make the alphabet of a text; space and newline are always in it."""
         counts = Counter(dict(zip(*np.unique(codes, return_counts=True), strict=True)))
         characters = {chr(code) for code, count in counts.items() if count >= min_count}

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.segmentation.characters import Alphabet
 from seqtool.parsing.segmentation.config import SegmenterConfig
 from seqtool.parsing.segmentation.gold import (
@@ -22,6 +20,8 @@ from seqtool.parsing.segmentation.gold import (
     surface_tokens,
 )
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import Sentence
 
 HELD_OUT = 10  # without a validation part, a tenth of the treebank, in blocks of so many sentences
 

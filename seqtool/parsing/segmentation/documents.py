@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from seqtool.corpora.sentence import Sentence
+from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmentation.assembly import Spans, assemble
-from seqtool.parsing.segmentation.characters import Codes
 from seqtool.parsing.segmentation.rules import split_at_spaces, split_by_rules
 from seqtool.text.documents import read_documents
+from seqtool.treebank.sentence import Sentence
 
 
 class Splitter(Protocol):
     """A model that finds tokens and sentences."""
 
-    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """See `model.Segmenter.split`."""
 
 
@@ -38,7 +38,7 @@ def segment_files(
         DataError: when iterated: a file that is empty, no text or cannot be read.
     """
 
-    def split(stretches: Sequence[Codes]) -> Sequence[Spans]:
+    def split(stretches: Sequence[CodePoints]) -> Sequence[Spans]:
         if given == "words":
             return split_at_spaces(stretches)
         whole = given == "sentences"

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqtool.corpora.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
-from seqtool.parsing.segmentation.characters import Bools, Codes, code_points
-from seqtool.parsing.states import Ints
+from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.parsing.segmentation.characters import code_points
+from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes
 _DIGITS = re.compile(r"\d")
@@ -92,7 +92,7 @@ class GoldText:
         spaced, multiword, ends, breaks: see above, [N].
     """
 
-    codes: Codes
+    codes: CodePoints
     lengths: Ints
     forms: Ints
     tags: Ints

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqtool.parsing.segmentation.characters import NEWLINE, SPACE, Bools, Codes, Ints64
+from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.parsing.segmentation.characters import NEWLINE, SPACE, Ints64
 from seqtool.parsing.segmentation.config import LearningConfig
 from seqtool.parsing.segmentation.gold import GoldText
-from seqtool.parsing.states import Ints
 
 _WIDTHS = (40, 101)  # characters of a line
 
@@ -28,7 +28,7 @@ class Layout:
         windows: the first token of each window, and N, ascending.
     """
 
-    codes: Codes
+    codes: CodePoints
     firsts: Ints
     lasts: Ints
     windows: Ints
@@ -53,7 +53,7 @@ def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator)
 
 def _separators(
     gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
-) -> Codes:
+) -> CodePoints:
     """What stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
     # paragraphs are apart, even where their last token says that nothing follows it
     is_spaced = gold.spaced | gold.breaks

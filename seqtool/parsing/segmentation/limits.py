@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.parsing.segmentation.characters import (
-    ZERO_WIDTH_JOINER,
-    Bools,
-    Codes,
-    continuing_table,
-    space_table,
-)
+from seqtool.core.arrays import Bools, CodePoints
+from seqtool.parsing.segmentation.characters import ZERO_WIDTH_JOINER, continuing_table, space_table
 
 MAX_WORD = 1000  # characters
 MAX_SENTENCE = 1 << 15  # characters
 
 
-def may_end(codes: Codes) -> Bools:
+def may_end(codes: CodePoints) -> Bools:
     """After which characters a token may end: not before a combining mark, nor in an emoji."""
     following = np.append(codes[1:], np.uint32(ord(" ")))
     joined = (codes == ZERO_WIDTH_JOINER) & ~space_table()[following]

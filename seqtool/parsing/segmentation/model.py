@@ -14,29 +14,21 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from seqtool.core import model_cards
+from seqtool.core.arrays import Bools, CodePoints, Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.directories import opening, read_weights, save_network
-from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.members import mean
 from seqtool.parsing.segmentation.assembly import Spans, assemble
-from seqtool.parsing.segmentation.characters import (
-    Alphabet,
-    Bools,
-    Codes,
-    Ints64,
-    seen,
-    space_table,
-    to_text,
-)
+from seqtool.parsing.segmentation.characters import Alphabet, Ints64, seen, space_table, to_text
 from seqtool.parsing.segmentation.config import KIND, ModelConfig, SegmenterConfig
 from seqtool.parsing.segmentation.limits import MAX_WORD, may_end, sentence_ends
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
 from seqtool.parsing.segmentation.reading import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader
 from seqtool.parsing.segmentation.units import Unit
 from seqtool.parsing.segmentation.windows import Windows
+from seqtool.treebank.sentence import Sentence
 
 
 class Segmenter:
@@ -105,12 +97,12 @@ class Segmenter:
     ) -> Iterator[Sentence]:
         """Segment a text; see `assembly.assemble`. With unit "line", a line is a sentence."""
 
-        def split(stretches: Sequence[Codes]) -> list[Spans]:
+        def split(stretches: Sequence[CodePoints]) -> list[Spans]:
             return self.split(stretches, whole=unit == "line")
 
         return assemble(pieces, split, unit=unit, document=document, first_number=first_number)
 
-    def split(self, stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """Find the tokens and sentences of stretches of text, each by itself.
 
         Args:
@@ -121,7 +113,7 @@ class Segmenter:
         with self._threads.limit(limits=1, user_api="blas"):
             return self._split(stretches, whole)
 
-    def _split(self, stretches: Sequence[Codes], whole: bool) -> list[Spans]:
+    def _split(self, stretches: Sequence[CodePoints], whole: bool) -> list[Spans]:
         if not stretches:
             return []
         texts = [seen(codes) for codes in stretches]
@@ -166,7 +158,7 @@ class Segmenter:
             first += count
         return all_spans
 
-    def _read_characters(self, codes_C: Codes, sizes_S: Ints64) -> _Tokens:
+    def _read_characters(self, codes_C: CodePoints, sizes_S: Ints64) -> _Tokens:
         """Find the tokens of texts as they are seen."""
         rows = [reader.rows_of(codes_C) for reader in self._readers]
         is_space = space_table()[codes_C]

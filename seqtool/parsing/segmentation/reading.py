@@ -9,13 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from seqtool.parsing.hidden_layer import Floats
+from seqtool.core.arrays import CodePoints, Floats, Ints
 from seqtool.parsing.recurrence import Recurrence
-from seqtool.parsing.segmentation.characters import NUM_CODES, Alphabet, Codes, Ints64
+from seqtool.parsing.segmentation.characters import NUM_CODES, Alphabet, Ints64
 from seqtool.parsing.segmentation.config import ModelConfig
 from seqtool.parsing.segmentation.gold import fold
 from seqtool.parsing.segmentation.windows import Windows
-from seqtool.parsing.states import Ints
 
 # what is read together, and the context that is read with it on both sides
 CHARACTERS, CHARACTER_CONTEXT = 1024, 128
@@ -52,7 +51,7 @@ class Reader:
         self._rows = np.full(NUM_CODES, -1, np.int32)  # row of a code point's vector
         self._vectors: Floats = np.empty((0, self._size), np.float32)
 
-    def rows_of(self, codes: Codes) -> Ints:
+    def rows_of(self, codes: CodePoints) -> Ints:
         """The rows of characters' vectors, which are made when a character is met first.
 
         They are good until the next call.

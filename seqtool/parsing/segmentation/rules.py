@@ -21,8 +21,9 @@ from functools import cache
 
 import numpy as np
 
+from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmentation.assembly import Spans
-from seqtool.parsing.segmentation.characters import Codes, continuing_table, to_text
+from seqtool.parsing.segmentation.characters import continuing_table, to_text
 from seqtool.parsing.segmentation.limits import MAX_WORD, sentence_ends
 
 SENTENCE_WORDS = 300
@@ -69,7 +70,7 @@ def _ranges(table: np.ndarray) -> list[tuple[int, int]]:
     return [(begin, end - 1) for begin, end in zip(changes[::2], changes[1::2], strict=True)]
 
 
-def split_by_rules(stretches: Sequence[Codes], *, whole: bool = False) -> list[Spans]:
+def split_by_rules(stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
     """Find the tokens and sentences of stretches of text, each by itself.
 
     Args:
@@ -79,7 +80,7 @@ def split_by_rules(stretches: Sequence[Codes], *, whole: bool = False) -> list[S
     return [_split(codes, whole) for codes in stretches]
 
 
-def split_at_spaces(stretches: Sequence[Codes]) -> list[Spans]:
+def split_at_spaces(stretches: Sequence[CodePoints]) -> list[Spans]:
     """Take what stands between whitespace for tokens, and each stretch for one sentence."""
     all_spans = []
     for codes in stretches:
@@ -90,7 +91,7 @@ def split_at_spaces(stretches: Sequence[Codes]) -> list[Spans]:
     return all_spans
 
 
-def _split(codes: Codes, whole: bool) -> Spans:
+def _split(codes: CodePoints, whole: bool) -> Spans:
     text = to_text(codes)
     begins: list[int] = []
     ends: list[int] = []

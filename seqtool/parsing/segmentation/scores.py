@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.segmentation.gold import surface_tokens
+from seqtool.treebank.sentence import Sentence
 
 
 def segmentation_scores(

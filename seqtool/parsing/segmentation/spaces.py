@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from seqtool.corpora.sentence import FORM, ID, MISC, Sentence
+from seqtool.treebank.sentence import FORM, ID, MISC, Sentence
 
 _ESCAPES = {" ": r"\s", "\t": r"\t", "\r": r"\r", "\n": r"\n", "|": r"\p", "\\": r"\\"}
 _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}

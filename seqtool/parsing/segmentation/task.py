@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seqtool.core.arrays import Ints
 from seqtool.parsing.regularisation import dropout_mask, unknown_chances
 from seqtool.parsing.segmentation.characters import NUM_CODES, space_table
 from seqtool.parsing.segmentation.config import SegmenterConfig
@@ -19,7 +20,6 @@ from seqtool.parsing.segmentation.layouts import lay_out
 from seqtool.parsing.segmentation.model import Segmenter, save_model
 from seqtool.parsing.segmentation.network import SegmenterNetwork
 from seqtool.parsing.segmentation.scores import segmentation_scores
-from seqtool.parsing.states import Ints
 from seqtool.training import hardware
 
 

@@ -13,7 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from seqtool.parsing.segmentation.characters import Codes, code_points, to_text, whitespace_runs
+from seqtool.core.arrays import CodePoints
+from seqtool.parsing.segmentation.characters import code_points, to_text, whitespace_runs
 
 Unit = Literal["paragraph", "line"]
 
@@ -33,7 +34,7 @@ class Stretch:
         is_whole: whether it ends where a unit does; if not, its last sentence may go on.
     """
 
-    codes: Codes
+    codes: CodePoints
     before: str
     begins_paragraph: bool
     is_whole: bool = True
@@ -61,7 +62,7 @@ class UnitReader:
             self._read()
         return self._found.popleft() if self._found else None
 
-    def take_back(self, codes: Codes) -> None:
+    def take_back(self, codes: CodePoints) -> None:
         """Put back the end of the stretch taken last, which was not whole."""
         self._rest = np.concatenate((codes, self._rest))
         self._cut()

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from seqtool.corpora.sentence import FEATS, UPOS, XPOS
-from seqtool.parsing.states import Ints
+from seqtool.core.arrays import Ints
+from seqtool.treebank.sentence import FEATS, UPOS, XPOS
 
 COLUMNS = (UPOS, XPOS, FEATS)
 

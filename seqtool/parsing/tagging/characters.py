@@ -15,8 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seqtool.parsing.hidden_layer import Floats
-from seqtool.parsing.states import Ints
+from seqtool.core.arrays import Floats, Ints
 
 PAD, BEGIN, END = range(3)
 MAX_CHARACTERS = 32  # of a longer form, the first and the last 16 are looked at

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from seqtool.corpora.sentence import FORM
+from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.features import SymbolTable
-from seqtool.parsing.hidden_layer import Floats
-from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.characters import Characters, Convolution
+from seqtool.treebank.sentence import FORM
 
 # forms remembered; a text's own are few, but no text is to fill the memory
 MAX_FORMS = 1 << 15

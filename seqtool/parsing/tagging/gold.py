@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 from seqtool.parsing.features import SymbolTable
-from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.bundles import Bundles
 from seqtool.parsing.tagging.characters import Characters, padded
 from seqtool.parsing.tagging.config import ModelConfig
@@ -24,6 +22,8 @@ from seqtool.parsing.tagging.lemmas import Lemmas
 from seqtool.parsing.tagging.scripts import edit_script
 from seqtool.parsing.vectors import WordVectors, read_vectors
 from seqtool.parsing.word_states import WordStates
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 
 DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 NO_SCRIPT = -1

@@ -14,7 +14,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.runs import fingerprint
 from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.gold import prepare_data
@@ -22,6 +21,7 @@ from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.word_states import FOLDER, open_word_states
 from seqtool.training.loop import train
 from seqtool.training.run import complete
+from seqtool.treebank.sentence import Sentence
 
 EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
 

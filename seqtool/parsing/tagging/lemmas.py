@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from seqtool.parsing.hidden_layer import Floats
+from seqtool.core.arrays import Floats
 from seqtool.parsing.tagging.scripts import EditScript, edit_script
 
 # UPOS -> form -> its lemmas with that tag, the commonest first

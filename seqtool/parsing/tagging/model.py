@@ -11,17 +11,14 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from seqtool.core import model_cards
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.corpora.conllu import Broken
-from seqtool.corpora.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 from seqtool.parsing.directories import opening, read_weights, save_network
 from seqtool.parsing.features import SymbolTable
-from seqtool.parsing.hidden_layer import Floats
 from seqtool.parsing.members import mean
 from seqtool.parsing.recurrence import Recurrence
-from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.bundles import COLUMNS, Bundles, values_there
 from seqtool.parsing.tagging.characters import Characters
 from seqtool.parsing.tagging.config import KIND, ModelConfig, TaggerConfig
@@ -29,6 +26,8 @@ from seqtool.parsing.tagging.filters import best_bundles
 from seqtool.parsing.tagging.forms import Forms
 from seqtool.parsing.tagging.lemmas import Lemmas
 from seqtool.parsing.word_states import WEIGHT, WordStates, open_own, project, summarise
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 CHUNK_WORDS = 1 << 12  # words read together
 _ENCODER = "encoder."

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS
+from seqtool.core.arrays import Halves, Ints
 from seqtool.parsing.cloze import num_words, word_numbers
 from seqtool.parsing.regularisation import AveragedWeights, dropout_mask, unknown_chances
-from seqtool.parsing.states import Ints
 from seqtool.parsing.tagging.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagging.gold import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import TaggerNetwork
-from seqtool.parsing.word_states import States
 from seqtool.training import hardware
+from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
@@ -74,7 +73,7 @@ class TaggerTask:
         # [B, 3]: which of all values those of a bundle are
         members = torch.from_numpy(bundles.table + bundles.starts).long()
         self._members = members.to(device)
-        self._lm_states: list[States] | None = None
+        self._lm_states: list[Halves] | None = None
         if data.word_states is not None:
             forms = list(data.forms(data.words.tolist(), data.lengths.tolist()))
             # without the state before the first word

@@ -11,9 +11,8 @@ from parsing.pipeline.test_pipeline import TINY
 from parsing.tagging.toy import tiny_config
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import CodePoints
 from seqtool.core.config import from_dict, to_dict
-from seqtool.corpora.conllu import read_conllu, write_conllu
-from seqtool.corpora.sentence import FORM, LEMMA, UPOS, XPOS, Sentence
 from seqtool.parsing.pipeline.config import PipelineConfig
 from seqtool.parsing.pipeline.multiword import (
     MultiwordChooser,
@@ -22,10 +21,12 @@ from seqtool.parsing.pipeline.multiword import (
 )
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmentation.assembly import Spans
-from seqtool.parsing.segmentation.characters import Codes, code_points
+from seqtool.parsing.segmentation.characters import code_points
 from seqtool.parsing.segmentation.gold import raw_text
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
 from seqtool.parsing.tagging.train import train_tagger
+from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.sentence import FORM, LEMMA, UPOS, XPOS, Sentence
 
 RANGE = "\t_" * 8
 
@@ -131,7 +132,7 @@ def test_a_pipeline_has_one_where_the_treebank_needs_it(
     gold = list(read_conllu(tmp_path / "dev.conllu"))
     split = pipeline.segmenter.split
 
-    def without_words(stretches: Sequence[Codes], *, whole: bool) -> list[Spans]:
+    def without_words(stretches: Sequence[CodePoints], *, whole: bool) -> list[Spans]:
         found: list[Spans] = split(stretches, whole=whole)
         for spans in found:
             spans.words.clear()

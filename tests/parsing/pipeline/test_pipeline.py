@@ -19,8 +19,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 from seqtool.neural_lm.config import NeuralLMConfig
 from seqtool.neural_lm.train import train_lm
 from seqtool.parsing.config import ParserConfig
@@ -31,6 +29,8 @@ from seqtool.parsing.segmentation.spaces import rebuild
 from seqtool.parsing.tagging.config import TaggerConfig
 from seqtool.parsing.tagging.model import Tagger
 from seqtool.parsing.tagging.train import train_tagger
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 
 Run = Callable[..., Any]
 

@@ -9,14 +9,14 @@ import pytest
 from parsing.segmentation.tiny_segmenter import sentence_of, write_treebank
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL, FORM, MISC, UPOS
 from seqtool.parsing.segmentation.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmentation.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmentation.data import prepare_data
 from seqtool.parsing.segmentation.gold import fold, gold_text, raw_text, surface_tokens
 from seqtool.parsing.segmentation.layouts import lay_out
 from seqtool.parsing.segmentation.scores import segmentation_scores
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS
 
 SENTENCES = [
     sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]),

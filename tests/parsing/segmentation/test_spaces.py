@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsing.segmentation.tiny_segmenter import random_segmenter
 
-from seqtool.corpora.sentence import FORM, Sentence, parse_sentence
 from seqtool.parsing.segmentation.assembly import Split, assemble
 from seqtool.parsing.segmentation.rules import split_at_spaces, split_by_rules
 from seqtool.parsing.segmentation.spaces import escaped, misc_of, rebuild, unescaped
 from seqtool.parsing.segmentation.units import Unit
+from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 
 # texts that tokenizers stumble over, between characters of any kind
 PIECES = st.sampled_from(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.segmentation.characters import Alphabet
 from seqtool.parsing.segmentation.config import SegmenterConfig
 from seqtool.parsing.segmentation.model import Segmenter, weight_shapes
 from seqtool.parsing.segmentation.multiword import MultiwordSplitter
+from seqtool.treebank.sentence import Sentence
 
 SIZES = {"character_size": 5, "character_units": 4, "form_size": 3, "token_units": 4}
 SPLITTER = MultiwordSplitter({"du": ("de", "le"), "can't": ("ca", "n't")}, {"n't": ("", "n't")})

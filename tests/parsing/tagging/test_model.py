@@ -17,7 +17,6 @@ from parsing.tagging.toy import bare, random_tagger, random_treebank, sentence_o
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
-from seqtool.corpora.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 from seqtool.parsing.directories import VOCABULARY
 from seqtool.parsing.tagging import forms as forms_module
 from seqtool.parsing.tagging import model as model_module
@@ -35,6 +34,7 @@ from seqtool.parsing.tagging.lemmas import Lemmas
 from seqtool.parsing.tagging.model import Tagger, save_model
 from seqtool.parsing.tagging.network import CharacterNetwork, TaggerNetwork
 from seqtool.parsing.tagging.scripts import edit_script
+from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
 FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40)
 TEXTS = st.lists(

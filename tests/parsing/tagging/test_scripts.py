@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import FORM, LEMMA
 from seqtool.parsing.tagging.scripts import EditScript, edit_script
 from seqtool.text.sample import sample_treebank
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import FORM, LEMMA
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 SCRIPTS = st.builds(

@@ -17,13 +17,13 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import LEMMA, UPOS, Sentence
 from seqtool.parsing.tagging.config import ModelConfig, TaggerConfig, preset, resolve
 from seqtool.parsing.tagging.gold import NO_SCRIPT, prepare_data
 from seqtool.parsing.tagging.jackknife import check_folds, joined_folds, tagged_fold
 from seqtool.parsing.tagging.task import TaggerTask
 from seqtool.parsing.tagging.train import TrainedTagger, train_tagger
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.corpora.sentence import Sentence
 from seqtool.parsing.tagging.bundles import Bundles
 from seqtool.parsing.tagging.characters import Characters
 from seqtool.parsing.tagging.config import TaggerConfig, preset
 from seqtool.parsing.tagging.forms import lexical_table
 from seqtool.parsing.tagging.lemmas import Lemmas
 from seqtool.parsing.tagging.model import Tagger, weight_shapes
+from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {
     "lexical_size": 12,

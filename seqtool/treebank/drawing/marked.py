@@ -6,8 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import DEPREL, FORM, MISC, UPOS, Sentence
-from seqtool.parsing.alignment import checked, universal_relation
+from seqtool.treebank.alignment import checked, universal_relation
+from seqtool.treebank.conllu import DEPREL, FORM, MISC, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

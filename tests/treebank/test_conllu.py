@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
-from seqtool.corpora import conllu as ours
-from seqtool.corpora.conllu import (
+from seqtool.treebank import conllu as ours
+from seqtool.treebank.conllu import (
     DEPREL,
     DEPS,
     FORM,
@@ -31,7 +31,7 @@ from seqtool.corpora.conllu import (
     read_stretches,
     write_conllu,
 )
-from seqtool.corpora.sentence import parse_sentence
+from seqtool.treebank.sentence import parse_sentence
 
 GOLDEN = Path(__file__).parent / "golden"
 EVERYTHING = GOLDEN / "everything.conllu"

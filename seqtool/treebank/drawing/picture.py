@@ -13,7 +13,7 @@ from html import escape
 
 from rich.cells import cell_len
 
-from seqtool.parsing.render.marked import MarkedSentence, is_leftward
+from seqtool.treebank.drawing.marked import MarkedSentence, is_leftward
 
 # pixels
 MARGIN = 16.0

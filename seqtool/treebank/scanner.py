@@ -16,15 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
+from seqtool.core.arrays import Bytes, Ints, Longs
 from seqtool.core.compiled import compiled, copy_bytes
-from seqtool.corpora.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
-
-Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
 
 FORM_AT, HEAD_AT, DEPREL_END = range(3)  # columns of words
 BEGIN, END, NUM_WORDS = range(3)  # columns of sentences
@@ -242,8 +238,8 @@ class PlainSentences:
     """
 
     def __init__(self) -> None:
-        self._words: Places = np.empty((1 << 12, 3), np.int64)
-        self._sentences: Places = np.empty((1 << 12, 3), np.int64)
+        self._words: Longs = np.empty((1 << 12, 3), np.int64)
+        self._sentences: Longs = np.empty((1 << 12, 3), np.int64)
         self.clear()
 
     def clear(self) -> None:
@@ -251,12 +247,12 @@ class PlainSentences:
         self.num_words = self.num_sentences = 0
 
     @property
-    def words(self) -> Places:
+    def words(self) -> Longs:
         """Of each word the places of FORM and HEAD and of the end of DEPREL, [num_words, 3]."""
         return self._words[: self.num_words]
 
     @property
-    def sentences(self) -> Places:
+    def sentences(self) -> Longs:
         """Of each sentence begin, end and number of words, [num_sentences, 3]."""
         return self._sentences[: self.num_sentences]
 
@@ -321,4 +317,4 @@ class LabelTexts:
         texts = [label.encode() for label in labels]
         self.longest = max(map(len, texts))
         self.bytes: Bytes = np.frombuffer(b"".join(texts), np.uint8)
-        self.ends: Places = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        self.ends: Longs = np.cumsum([0, *map(len, texts)], dtype=np.int64)

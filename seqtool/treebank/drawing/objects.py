@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from seqtool.corpora.sentence import COLUMNS, DEPREL, HEAD
-from seqtool.parsing.render.marked import MarkedSentence
+from seqtool.treebank.drawing.marked import MarkedSentence
+from seqtool.treebank.sentence import COLUMNS, DEPREL, HEAD
 
 _NAMES = tuple(name.lower() for name in COLUMNS)
 

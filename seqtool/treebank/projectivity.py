@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 from numba import types
 
+from seqtool.core.arrays import Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.states import Ints
 
 LIFTED = "↑"  # nsubj↑advcl: an nsubj whose head is an advcl somewhere below the head it has now
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.treebank import describe_treebank, summary_rows
+from seqtool.treebank.summary import describe_treebank, summary_rows
 
 GOLDEN = Path(__file__).parent / "golden"
 COUNTED = GOLDEN / "counted.conllu"

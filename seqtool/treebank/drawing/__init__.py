@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from seqtool.core.errors import DataError
-from seqtool.corpora.conllu import Sentence
-from seqtool.parsing.render.marked import MarkedSentence, mark
-from seqtool.parsing.render.objects import json_lines
-from seqtool.parsing.render.page import html_page
-from seqtool.parsing.render.picture import svg_picture
-from seqtool.parsing.render.terminal import coloured_trees, plain_trees
+from seqtool.treebank.conllu import Sentence
+from seqtool.treebank.drawing.marked import MarkedSentence, mark
+from seqtool.treebank.drawing.objects import json_lines
+from seqtool.treebank.drawing.page import html_page
+from seqtool.treebank.drawing.picture import svg_picture
+from seqtool.treebank.drawing.terminal import coloured_trees, plain_trees
 
 Format = Literal["tree", "svg", "html", "json"]
 

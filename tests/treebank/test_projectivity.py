@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parsing.references import Heads, crossing, int32, is_tree, trees
 
-from seqtool.corpora.conllu import read_conllu
-from seqtool.corpora.sentence import DEPREL
-from seqtool.corpora.trees import non_projective_arcs
-from seqtool.parsing.projective import (
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import (
     LIFTED,
     deprojectivise,
     first_nonprojective,
@@ -21,6 +19,8 @@ from seqtool.parsing.projective import (
     projective_orders,
     projectivise,
 )
+from seqtool.treebank.sentence import DEPREL
+from seqtool.treebank.trees import non_projective_arcs
 
 # Nivre & Nilsson 2005, figure 1: "Z nich je jen jedna na kvalitu ." (of them is only one to
 # quality), where `Z` (AuxP, word 1) hangs on `jedna` (Sb, word 5) across `je` (Pred, word 3)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from rich.cells import cell_len
 from rich.style import Style
 
-from seqtool.parsing.render.marked import MarkedSentence, has_leftward
+from seqtool.treebank.drawing.marked import MarkedSentence, has_leftward
 
 _FAINT = Style(dim=True)
 _WORD = Style(bold=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.reading import Progress
-from seqtool.corpora.conllu import (
+from seqtool.treebank.conllu import (
     DEPREL,
     FEATS,
     FORM,
@@ -18,7 +18,7 @@ from seqtool.corpora.conllu import (
     Sentence,
     read_items,
 )
-from seqtool.corpora.trees import non_projective_arcs
+from seqtool.treebank.trees import non_projective_arcs
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _EMPTY = "_"

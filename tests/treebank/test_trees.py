@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.corpora.trees import find_fault, non_projective_arcs
+from seqtool.treebank.trees import find_fault, non_projective_arcs
 
 
 def ancestors(heads: tuple[int, ...], word: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The scores of a parser, as the scorer of the CoNLL 2018 shared task gives them.
 
     Tokens, Sentences   spans of the text that are the same
-    Words               words that match, see `seqtool.parsing.alignment`
+    Words               words that match, see `seqtool.treebank.alignment`
     UPOS, XPOS, Lemmas  words that match and agree in the column; a gold lemma `_` agrees with all
     UFeats              ... in the universal features
     AllTags             ... in UPOS, XPOS and universal features
@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seqtool.parsing.alignment import (
+from seqtool.treebank.alignment import (
     NOT_ALIGNED,
     ROOT,
     Annotation,
@@ -34,8 +34,8 @@ from seqtool.parsing.alignment import (
     count_same_spans,
     read_annotation,
 )
-from seqtool.parsing.scores import Confusion, ParserEvaluation, Score
-from seqtool.parsing.significance import NUM_SAMPLES, SEED, Significance, paired_bootstrap
+from seqtool.treebank.scores import Confusion, ParserEvaluation, Score
+from seqtool.treebank.significance import NUM_SAMPLES, SEED, Significance, paired_bootstrap
 
 # fmt: off
 CONTENT_RELATIONS = frozenset({

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
-from seqtool.corpora.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
-from seqtool.corpora.trees import find_fault
+from seqtool.treebank.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
+from seqtool.treebank.trees import find_fault
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

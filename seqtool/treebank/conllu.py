@@ -19,7 +19,7 @@ import zstandard
 
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
-from seqtool.corpora.sentence import (
+from seqtool.treebank.sentence import (
     DEPREL,
     DEPS,
     FEATS,

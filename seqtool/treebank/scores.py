@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqtool.parsing.alignment import Ints
+from seqtool.treebank.alignment import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from seqtool.core.errors import counted
-from seqtool.parsing.render.marked import MarkedSentence
-from seqtool.parsing.render.picture import STYLE, draw, opening_tag
+from seqtool.treebank.drawing.marked import MarkedSentence
+from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag
 
 _PAGE_STYLE = """
 body { font-family: sans-serif; margin: 2em; color: #1a1a1a; background: #fff }

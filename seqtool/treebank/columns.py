@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from seqtool.core.arrays import Bytes, Ints, Longs
 from seqtool.core.compiled import compiled, copy_bytes, load
-from seqtool.corpora.plain import FORM_AT, HEAD_AT, Bytes, Ints, Places
+from seqtool.treebank.scanner import FORM_AT, HEAD_AT
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
@@ -127,7 +128,7 @@ class Analyses:
         self._num_texts = 0
         self._slots: npt.NDArray[np.uint64] = np.zeros(1 << 14, np.uint64)
         self._hashes: npt.NDArray[np.uint64] = np.empty(1 << 13, np.uint64)
-        self._starts: Places = np.zeros((1 << 13) + 1, np.int64)
+        self._starts: Longs = np.zeros((1 << 13) + 1, np.int64)
         self._arena: Bytes = np.zeros(1 << 18, np.uint8)
 
     def __len__(self) -> int:
@@ -143,7 +144,7 @@ class Analyses:
         """The columns with this number, tabs between them."""
         return self._arena[self._starts[number] : self._starts[number + 1]].tobytes().decode()
 
-    def numbers(self, data: Bytes, words: Places) -> Ints:
+    def numbers(self, data: Bytes, words: Longs) -> Ints:
         """The numbers of words, new ones for texts not met yet.
 
         Args:

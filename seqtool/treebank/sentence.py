@@ -18,7 +18,7 @@ from functools import cache
 from typing import Literal
 
 from seqtool.core.errors import DataError, counted
-from seqtool.corpora.trees import find_fault
+from seqtool.treebank.trees import find_fault
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 NUM_COLUMNS = len(COLUMNS)

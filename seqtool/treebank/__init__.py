@@ -1,0 +1,1 @@
+"""CoNLL-U to trees and back, their scores and their pictures."""
