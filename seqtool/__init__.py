@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
-    from seqtool.language_model import evaluate_lm as evaluate_lm
-    from seqtool.neural_lm.config import DataConfig as DataConfig
-    from seqtool.neural_lm.config import ModelConfig as ModelConfig
-    from seqtool.neural_lm.config import NeuralLMConfig as NeuralLMConfig
-    from seqtool.neural_lm.train import train_lm as train_lm
-    from seqtool.ngram.config import NgramConfig as NgramConfig
-    from seqtool.ngram.train import train_ngram as train_ngram
+    from seqtool.lm.neural.config import DataConfig as DataConfig
+    from seqtool.lm.neural.config import ModelConfig as ModelConfig
+    from seqtool.lm.neural.config import NeuralLMConfig as NeuralLMConfig
+    from seqtool.lm.neural.train import train_lm as train_lm
+    from seqtool.lm.ngram.config import NgramConfig as NgramConfig
+    from seqtool.lm.ngram.train import train_ngram as train_ngram
+    from seqtool.lm.protocol import evaluate_lm as evaluate_lm
+    from seqtool.lm.sampling import GenerateConfig as GenerateConfig
+    from seqtool.lm.sampling import generate as generate
     from seqtool.parsing.config import ParserConfig as ParserConfig
     from seqtool.parsing.tagging.config import TaggerConfig as TaggerConfig
     from seqtool.parsing.tagging.train import train_tagger as train_tagger
     from seqtool.parsing.train import train_parser as train_parser
-    from seqtool.sampling import GenerateConfig as GenerateConfig
-    from seqtool.sampling import generate as generate
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "ConfigError": "seqtool.core.errors",
-    "DataConfig": "seqtool.neural_lm.config",
+    "DataConfig": "seqtool.lm.neural.config",
     "DataError": "seqtool.core.errors",
     "DownloadError": "seqtool.core.errors",
-    "GenerateConfig": "seqtool.sampling",
+    "GenerateConfig": "seqtool.lm.sampling",
     "Interrupted": "seqtool.core.errors",
-    "ModelConfig": "seqtool.neural_lm.config",
+    "ModelConfig": "seqtool.lm.neural.config",
     "ModelError": "seqtool.core.errors",
-    "NeuralLMConfig": "seqtool.neural_lm.config",
-    "NgramConfig": "seqtool.ngram.config",
+    "NeuralLMConfig": "seqtool.lm.neural.config",
+    "NgramConfig": "seqtool.lm.ngram.config",
     "OutputError": "seqtool.core.errors",
     "ParserConfig": "seqtool.parsing.config",
     "PrepareConfig": "seqtool.text.prepared",
@@ -62,14 +62,14 @@ _PUBLIC = {
     "TrainingConfig": "seqtool.training.config",
     "TrainingError": "seqtool.core.errors",
     "Vocabulary": "seqtool.core.vocabulary",
-    "evaluate_lm": "seqtool.language_model",
+    "evaluate_lm": "seqtool.lm.protocol",
     "evaluate_parser": "seqtool.treebank.evaluation",
-    "generate": "seqtool.sampling",
+    "generate": "seqtool.lm.sampling",
     "load": "seqtool.core.checkpoint",
     "prepare": "seqtool.text.prepared",
     "read_conllu": "seqtool.treebank.conllu",
-    "train_lm": "seqtool.neural_lm.train",
-    "train_ngram": "seqtool.ngram.train",
+    "train_lm": "seqtool.lm.neural.train",
+    "train_ngram": "seqtool.lm.ngram.train",
     "train_parser": "seqtool.parsing.train",
     "train_tagger": "seqtool.parsing.tagging.train",
     "write_conllu": "seqtool.treebank.conllu",

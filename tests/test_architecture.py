@@ -19,12 +19,13 @@ from seqtool.core.config import from_dict, load_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seqtool"
-TASKS = ("ngram", "neural_lm", "parsing")
+TASKS = ("lm.ngram", "lm.neural", "parsing")
 
 # imports point to the same layer or downward; the first part of a module's name decides
 LAYERS = (
     ("core.errors",),
     (
+        "core.arrays",
         "core.config",
         "training.processes",
         "core.runtime",
@@ -33,23 +34,22 @@ LAYERS = (
         "training.hardware",
     ),
     (
-        "beam_search",
+        "lm.search",
         "core.checkpoint",
         "core.compiled",
         "corpora",
         "core.interruption",
-        "language_model",
-        "mixture",
+        "lm.protocol",
+        "lm.mixture",
         "core.model_cards",
         "training.config",
         "training.optimisers",
-        "perplexity",
+        "lm.perplexity",
         "core.progress",
         "training.state",
-        "sampling",
-        "score_tables",
+        "lm.sampling",
+        "lm.score_tables",
         "training.step_losses",
-        "core.arrays",
         "core.reading",
         "treebank",
         "text",
@@ -72,8 +72,8 @@ MAY_IMPORT_TORCH = (
     "training.state",
     "training.step_losses",
     "training.task",
-    "corpora.batching",
-    "neural_lm",
+    "lm.neural.data",
+    "lm.neural",
     "parsing.encoder",
     "parsing.head_choice",
     "parsing.cloze",
@@ -92,7 +92,7 @@ MAY_IMPORT_TORCH = (
     "parsing.train",
 )
 NEVER_IMPORTS_TORCH = (
-    "neural_lm.config",
+    "lm.neural.config",
     "parsing.config",
     "parsing.pipeline.config",
     "parsing.segmentation.config",
@@ -100,7 +100,7 @@ NEVER_IMPORTS_TORCH = (
 )
 MAY_IMPORT_RICH = ("core.progress", "cli", "treebank.drawing")
 MAY_IMPORT_TYPER = ("cli",)
-MAY_IMPORT_TRITON = ("neural_lm.highway_kernels",)
+MAY_IMPORT_TRITON = ("lm.neural.highway_kernels",)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def test_triton_is_imported_where_it_is_used_only() -> None:
     importers = {
         (found.source, found.at_top) for found in IMPORTS if found.inner in MAY_IMPORT_TRITON
     }
-    assert importers == {("neural_lm.highway_graphs", False)}
+    assert importers == {("lm.neural.highway_graphs", False)}
 
 
 def test_torch_is_not_imported_with_the_light_modules() -> None:
@@ -325,7 +325,7 @@ def recipes() -> list[Path]:
 
 @pytest.mark.parametrize("path", recipes(), ids=lambda path: path.stem)
 def test_recipe_is_valid(path: Path) -> None:
-    from seqtool.neural_lm.config import NeuralLMConfig
+    from seqtool.lm.neural.config import NeuralLMConfig
 
     config = from_dict(NeuralLMConfig, load_yaml(path))
     assert config.description, "say what the recipe is and what to expect of it"

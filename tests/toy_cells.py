@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqtool.neural_lm.cells import CELLS, Cell
-from seqtool.neural_lm.config import ModelConfig
+from seqtool.lm.neural.cells import CELLS, Cell
+from seqtool.lm.neural.config import ModelConfig
 
 
 def ids(value: object) -> str | None:

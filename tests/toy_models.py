@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
-from seqtool.language_model import TokenScores
+from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
 # P(</s>) = 0.2, P(<unk>) = 0.1, P(a) = 0.4, P(b) = 0.3; b comes after a here

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
-from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.lm.neural.config import DataConfig, ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PreparedCorpus
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqtool.neural_lm.cells import Cell
-from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.network import NeuralNetwork
+from seqtool.lm.neural.cells import Cell
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.network import NeuralNetwork
 
 VOCABULARY = 50
 SHARE = 0.4

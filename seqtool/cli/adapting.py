@@ -10,9 +10,9 @@ from seqtool.cli.options import note
 
 if TYPE_CHECKING:
     from seqtool.cli.adapting_options import Adapting
-    from seqtool.language_model import LanguageModel
-    from seqtool.neural_lm.dynamic_tuning import DynamicTuning
-    from seqtool.perplexity import Adaptation
+    from seqtool.lm.neural.dynamic_tuning import DynamicTuning
+    from seqtool.lm.perplexity import Adaptation
+    from seqtool.lm.protocol import LanguageModel
 
 
 def make_dynamic(
@@ -33,7 +33,7 @@ def make_dynamic(
     if adapting.dynamic is None:
         return list(models), []
     from seqtool.core.errors import ConfigError
-    from seqtool.mixture.model import MixedModel
+    from seqtool.lm.mixture.model import MixedModel
 
     for model, path in zip(models, paths, strict=True):
         if isinstance(model, MixedModel):
@@ -60,7 +60,7 @@ def _learning(
     model: Any, path: Path, adapting: Adapting, *, tune: str | None, field: str | None
 ) -> tuple[LanguageModel, DynamicTuning | None]:
     from seqtool.core.progress import progress_bar
-    from seqtool.neural_lm import dynamic, dynamic_tuning
+    from seqtool.lm.neural import dynamic, dynamic_tuning
 
     given = adapting.dynamic or {}
     config = dynamic.DynamicConfig(**given)
@@ -92,7 +92,7 @@ def _training_corpus(path: Path) -> Path:
         ModelError: the run does not say, or the corpus is no longer there.
     """
     from seqtool.core.errors import ModelError
-    from seqtool.neural_lm.train import RunRecord
+    from seqtool.lm.neural.train import RunRecord
 
     hint = "name the training text with --dynamic-stats"
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from seqtool.mixture.config import FreeConfig
+    from seqtool.lm.mixture.config import FreeConfig
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -157,7 +157,7 @@ def parse_adapting(
         ConfigError: an option of something that was not asked for, or an impossible value.
     """
     from seqtool.core.errors import ConfigError
-    from seqtool.mixture.config import FreeConfig
+    from seqtool.lm.mixture.config import FreeConfig
 
     of_cache = {"window": window, "theta": theta, "decay": decay, "lambda": weight}
     of_dynamic = {

@@ -16,8 +16,8 @@ from seqtool.cli.demo_parser import METRICS, DemoParser, run_parser
 from seqtool.cli.options import JsonOption, emit, note, show_table
 
 if TYPE_CHECKING:
-    from seqtool.language_model import LMEvaluation
-    from seqtool.ngram.train import NgramTraining
+    from seqtool.lm.ngram.train import NgramTraining
+    from seqtool.lm.protocol import LMEvaluation
     from seqtool.text.prepared import PreparedCorpus
     from seqtool.text.sample import Split
 
@@ -162,8 +162,8 @@ def _prepare(language: str, output: Path) -> PreparedCorpus:
 def _run(model: DemoModel, corpus: PreparedCorpus, output: Path, threads: int | None) -> DemoResult:
     """Train, evaluate and sample from one model."""
     from seqtool.core import checkpoint
-    from seqtool.language_model import evaluate_lm
-    from seqtool.sampling import generate_samples
+    from seqtool.lm.protocol import evaluate_lm
+    from seqtool.lm.sampling import generate_samples
     from seqtool.text.sample import sample_text
 
     path = output / model.name
@@ -192,8 +192,8 @@ def _train_ngram(
     model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
 ) -> Trained:
     from seqtool.core import checkpoint
-    from seqtool.ngram.config import NgramConfig
-    from seqtool.ngram.train import train_ngram
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import train_ngram
 
     command = ["ngram", "train", str(corpus.path), *_options(model), "-o", str(path), "--force"]
     command += [] if threads is None else ["--threads", str(threads)]
@@ -222,8 +222,8 @@ def _train_network(
     model: DemoModel, corpus: PreparedCorpus, path: Path, threads: int | None
 ) -> Trained:
     from seqtool.core.progress import Display
-    from seqtool.neural_lm.recipes import resolve
-    from seqtool.neural_lm.train import train_lm
+    from seqtool.lm.neural.recipes import resolve
+    from seqtool.lm.neural.train import train_lm
 
     command = ["train-lm", str(corpus.path), *_options(model), "-o", str(path), "--force"]
     command += [] if threads is None else ["--threads", str(threads)]

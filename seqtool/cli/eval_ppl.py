@@ -45,7 +45,7 @@ from seqtool.cli.options import (
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
-    from seqtool.language_model import LMEvaluation
+    from seqtool.lm.protocol import LMEvaluation
 
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
 
@@ -130,10 +130,10 @@ def eval_ppl(
     """
     from seqtool.core.errors import ConfigError
     from seqtool.core.progress import progress_bar
-    from seqtool.language_model import evaluate_lm
-    from seqtool.mixture.model import MixedModel
-    from seqtool.mixture.weights import evaluate_mixture, tune_mixture
-    from seqtool.score_tables import check_targets
+    from seqtool.lm.mixture.model import MixedModel
+    from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
+    from seqtool.lm.protocol import evaluate_lm
+    from seqtool.lm.score_tables import check_targets
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:

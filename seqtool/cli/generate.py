@@ -27,7 +27,7 @@ from seqtool.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from seqtool.sampling import Piece
+    from seqtool.lm.sampling import Piece
 
 
 def generate(
@@ -82,7 +82,7 @@ def generate(
     The text appears as it is made. Several samples come one per line, or with a blank line between
     them if they hold several sentences; a beam gives its N best texts, the best first.
     """
-    from seqtool import sampling
+    from seqtool.lm import sampling
 
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")

@@ -15,9 +15,9 @@ from seqtool.cli.options import default_model
 
 if TYPE_CHECKING:
     from seqtool.cli.adapting_options import Adapting
-    from seqtool.language_model import LanguageModel, LMEvaluation
-    from seqtool.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.neural_lm.dynamic_tuning import DynamicTuning
+    from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
+    from seqtool.lm.neural.dynamic_tuning import DynamicTuning
+    from seqtool.lm.protocol import LanguageModel, LMEvaluation
 
 ModelsOption = Annotated[
     list[Path] | None,
@@ -48,7 +48,7 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     if text is None:
         return None
     from seqtool.core.errors import ConfigError
-    from seqtool.mixture.model import check_weights
+    from seqtool.lm.mixture.model import check_weights
 
     if num_models < 2:
         raise ConfigError(
@@ -107,13 +107,13 @@ def mixed(
     if adapting is None or adapting.cache is None:
         if len(models) == 1:
             return models[0]
-        from seqtool.mixture.model import MixedModel
+        from seqtool.lm.mixture.model import MixedModel
 
         return MixedModel(models, weights, names=names)
     from seqtool.core.errors import ConfigError
-    from seqtool.mixture.cache import CacheModel, source_of
-    from seqtool.mixture.config import WEIGHT
-    from seqtool.mixture.model import MixedModel
+    from seqtool.lm.mixture.cache import CacheModel, source_of
+    from seqtool.lm.mixture.config import WEIGHT
+    from seqtool.lm.mixture.model import MixedModel
 
     source, name = source_of(models, names)
     cache = CacheModel(source, adapting.cache.chosen(), name=name)
@@ -181,7 +181,7 @@ def check_mixing(
             raise ConfigError("--force is for --save-mixture", hint="drop it")
         return
     from seqtool.core import checkpoint
-    from seqtool.mixture.directory import check_apart
+    from seqtool.lm.mixture.directory import check_apart
 
     check_apart(output, models)
     hint = "replace it with --force, or choose another directory"
@@ -196,7 +196,7 @@ def save_measured(
     tuning: Tuning | None,
 ) -> None:
     """Write the mixture of these models with what was measured of it."""
-    from seqtool.mixture.directory import save_model
+    from seqtool.lm.mixture.directory import save_model
 
     scores = {"perplexity": mixture.result.perplexity}
     data: dict[str, object] = {"measured_on": list(texts)}
@@ -215,7 +215,7 @@ def save_measured(
 
 def mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
     """Return a row per part, its weight and what it is worth alone, and one about the tuning."""
-    from seqtool.language_model import adaptations_of
+    from seqtool.lm.protocol import adaptations_of
 
     rows = []
     for weight, name, part, perplexity, impossible in zip(

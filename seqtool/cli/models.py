@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from seqtool.language_model import LanguageModel
+    from seqtool.lm.protocol import LanguageModel
     from seqtool.parsing.models import Parser
     from seqtool.parsing.segmentation.model import Segmenter
     from seqtool.parsing.tagging.model import Tagger

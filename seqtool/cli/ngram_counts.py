@@ -19,7 +19,7 @@ from seqtool.cli.options import JsonOption, ThreadsOption, emit, note, show_tabl
 
 if TYPE_CHECKING:
     from seqtool.core.vocabulary import Vocabulary
-    from seqtool.ngram.listing import Listing
+    from seqtool.lm.ngram.listing import Listing
 
 LISTED = 20  # n-grams that are shown when nothing is said
 
@@ -70,8 +70,8 @@ def counts(
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
     from seqtool.core.config import from_dict
-    from seqtool.ngram.config import NgramConfig
-    from seqtool.ngram.train import count_text
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import count_text
 
     values = {"order": order, "special_tokens": special_tokens, "lowercase": lowercase}
     config: NgramConfig = from_dict(NgramConfig, values)
@@ -83,7 +83,7 @@ def counts(
             threads=threads,
             on_progress=on_progress,
         )
-    from seqtool.ngram.listing import list_ngrams
+    from seqtool.lm.ngram.listing import list_ngrams
 
     if top is None:
         top = LISTED if output is None else 0
@@ -119,7 +119,7 @@ def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> di
 
 def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV."""
-    from seqtool.score_tables import open_table
+    from seqtool.lm.score_tables import open_table
 
     columns = ("count", "per million", "n-gram")
     rate = 1e6 / max(1, listing.total)

@@ -27,9 +27,9 @@ def export(
     from seqtool.core import checkpoint
     from seqtool.core.errors import ModelError
     from seqtool.core.progress import progress_bar
-    from seqtool.ngram.arpa import arpa_pieces, write_arpa
-    from seqtool.ngram.model import NgramModel
-    from seqtool.ngram.train import available_threads
+    from seqtool.lm.ngram.arpa import arpa_pieces, write_arpa
+    from seqtool.lm.ngram.model import NgramModel
+    from seqtool.lm.ngram.train import available_threads
 
     opened = checkpoint.load(model)
     if not isinstance(opened, NgramModel):

@@ -31,7 +31,7 @@ def import_(
 ) -> None:
     """Turn an ARPA file into a model directory, which opens at once."""
     from seqtool.core.progress import progress_bar
-    from seqtool.ngram.train import import_arpa
+    from seqtool.lm.ngram.train import import_arpa
 
     start = time.perf_counter()
     with progress_bar("import", is_bytes=True) as on_progress:

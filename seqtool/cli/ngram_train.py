@@ -32,8 +32,8 @@ from seqtool.cli.options import (
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
-    from seqtool.ngram.config import NgramConfig
-    from seqtool.ngram.train import NgramTraining
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import NgramTraining
 
 
 def train(
@@ -115,8 +115,8 @@ def train(
     Order by order, what was counted, kept and discounted is shown.
     """
     from seqtool.core.config import from_dict
-    from seqtool.ngram.config import NgramConfig
-    from seqtool.ngram.train import train_ngram
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import train_ngram
 
     values = {
         "order": order,

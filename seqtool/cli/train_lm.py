@@ -145,12 +145,12 @@ def train_lm(
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     given = dict(locals())
     if list_settings:
-        from seqtool.neural_lm.config import NeuralLMConfig
+        from seqtool.lm.neural.config import NeuralLMConfig
 
         print_settings(NeuralLMConfig)
         return
     check_resume(resume=resume, force=force)
-    from seqtool.neural_lm.recipes import resolve
+    from seqtool.lm.neural.recipes import resolve
 
     values = given_settings(given, SETTINGS)
     if dropout is not None:
@@ -193,7 +193,7 @@ def _train(
     from seqtool.core.errors import counted
     from seqtool.core.progress import Display, Event, RunStarted
     from seqtool.core.tensorboard import TensorBoard
-    from seqtool.neural_lm.train import train_lm as train
+    from seqtool.lm.neural.train import train_lm as train
 
     should_stop = stop_after(max_minutes)
     with ExitStack() as stack:

@@ -50,9 +50,9 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of severa
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
-        "mixture": "seqtool.mixture.directory:load_model",
-        "neural-lm": "seqtool.neural_lm.model:load_model",
-        "ngram": "seqtool.ngram.model:load_model",
+        "mixture": "seqtool.lm.mixture.directory:load_model",
+        "neural-lm": "seqtool.lm.neural.model:load_model",
+        "ngram": "seqtool.lm.ngram.model:load_model",
         "parser": "seqtool.parsing.models:load_model",
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
         "segmenter": "seqtool.parsing.segmentation.model:load_model",
@@ -62,7 +62,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
 
 # models that are one file of another program's: each takes a path, and gives None if it is not such
 FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
-    "kind of model file", {"arpa": "seqtool.ngram.model:load_arpa"}
+    "kind of model file", {"arpa": "seqtool.lm.ngram.model:load_arpa"}
 )
 
 # kind -> the command that trains it; of others, train-lm

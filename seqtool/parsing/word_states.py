@@ -20,7 +20,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Halves, Ids
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ConfigError, ModelError, counted
-from seqtool.language_model import SentenceReader
+from seqtool.lm.protocol import SentenceReader
 from seqtool.text.tokenizers import WordTokenizer
 
 FOLDER = "lm"  # of a tagger's or parser's directory

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.highway import RecurrentHighwayCell
-from seqtool.neural_lm.highway_graphs import RecordedLoops, load_kernels
-from seqtool.neural_lm.highway_loops import StreamsFirst
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.highway import RecurrentHighwayCell
+from seqtool.lm.neural.highway_graphs import RecordedLoops, load_kernels
+from seqtool.lm.neural.highway_loops import StreamsFirst
 from seqtool.training import hardware
 
 HIDDEN, DEPTH, BPTT = 830, 10, 35

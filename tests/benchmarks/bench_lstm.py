@@ -18,7 +18,7 @@ import report
 import torch
 from torch import Tensor, nn
 
-from seqtool.neural_lm.network import NeuralNetwork
+from seqtool.lm.neural.network import NeuralNetwork
 
 VOCABULARY, HIDDEN, LAYERS, BATCH, BPTT = 33_278, 200, 2, 20, 35
 

@@ -49,9 +49,9 @@ def end(words, **more):
 """
 
 READ = """
-from seqtool.ngram import counting
-from seqtool.ngram.config import NgramConfig
-from seqtool.ngram.reading import read_ids
+from seqtool.lm.ngram import counting
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.data import read_ids
 begin()
 reading = read_ids([source], NgramConfig(order=order))
 end(len(reading.ids))
@@ -59,10 +59,10 @@ end(len(reading.ids))
 
 COUNT = """
 from seqtool.text import words
-from seqtool.ngram import counting
-from seqtool.ngram.config import NgramConfig
-from seqtool.ngram.counts import count_ngrams
-from seqtool.ngram.reading import read_ids
+from seqtool.lm.ngram import counting
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.counts import count_ngrams
+from seqtool.lm.ngram.data import read_ids
 begin()
 reading = read_ids([source], NgramConfig(order=order))
 counts = count_ngrams(reading.ids, order, len(reading.tokenizer.vocabulary))
@@ -71,9 +71,10 @@ end(counts.num_tokens, ngrams=[len(level) for level in counts.levels])
 
 TRAIN = """
 from seqtool.text import words
-from seqtool.ngram import counting, estimation
-from seqtool.ngram.config import NgramConfig
-from seqtool.ngram.train import train_ngram
+from seqtool.lm.ngram import counting
+from seqtool.lm.ngram import estimation
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.train import train_ngram
 output, arpa = sys.argv[3], sys.argv[4] or None
 begin()
 training = train_ngram([source], output, NgramConfig(order=order), arpa=arpa, force=True, threads=1)
@@ -93,7 +94,7 @@ for _ in range(5):
 SCORE = """
 import seqtool
 from pathlib import Path
-from seqtool.language_model import evaluate_lm
+from seqtool.lm.protocol import evaluate_lm
 text, arpa = sys.argv[3], sys.argv[4]
 model = seqtool.load(source)
 lines = Path(text).read_text(encoding="utf-8").splitlines()

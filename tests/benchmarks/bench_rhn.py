@@ -18,9 +18,9 @@ import report
 import torch
 from torch import Tensor, nn
 
-from seqtool.neural_lm.config import ModelConfig
-from seqtool.neural_lm.highway import RecurrentHighwayCell
-from seqtool.neural_lm.network import NeuralNetwork
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.highway import RecurrentHighwayCell
+from seqtool.lm.neural.network import NeuralNetwork
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
 

@@ -11,8 +11,8 @@ import pytest
 
 from seqtool.cli import demo, demo_parser, train_lm
 from seqtool.core.errors import ConfigError
-from seqtool.neural_lm.recipes import resolve
-from seqtool.ngram.config import NgramConfig
+from seqtool.lm.neural.recipes import resolve
+from seqtool.lm.ngram.config import NgramConfig
 
 Run = Callable[..., Any]
 
@@ -84,7 +84,7 @@ def test_narrated_command_trains_the_same_model(
         raise ConfigError("seen enough")
 
     monkeypatch.setattr(train_lm, "_train", train)
-    monkeypatch.setattr("seqtool.ngram.train.train_ngram", train)
+    monkeypatch.setattr("seqtool.lm.ngram.train.train_ngram", train)
     command = ["ngram", "train"] if model.is_ngram else ["train-lm"]
     result = seqtool(*command, "corpus", *demo._options(model))
     assert "seen enough" in result.stderr

@@ -16,10 +16,10 @@ from toy_models import UNIGRAM_ARPA, two_words
 from toy_networks import save_lm
 
 from seqtool.cli import models as opening
-from seqtool.mixture.config import WEIGHT, CacheConfig
-from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.neural_lm.dynamic import DynamicConfig
-from seqtool.neural_lm.train import RunRecord
+from seqtool.lm.mixture.config import WEIGHT, CacheConfig
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.dynamic import DynamicConfig
+from seqtool.lm.neural.train import RunRecord
 from seqtool.text.prepared import PrepareConfig, prepare
 
 Run = Callable[..., Any]

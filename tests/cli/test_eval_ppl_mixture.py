@@ -13,7 +13,7 @@ import pytest
 from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
 
 from seqtool.core.errors import ModelError
-from seqtool.mixture.model import MixedModel
+from seqtool.lm.mixture.model import MixedModel
 
 Run = Callable[..., Any]
 OTHER = 9  # the seed of a model that is none of the worked examples

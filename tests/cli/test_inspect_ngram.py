@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngram.random_tables import some_table
+from lm.ngram.random_tables import some_table
 
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.ngram.arpa import write_arpa
-from seqtool.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.arpa import write_arpa
+from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.text.tokenizers import WordTokenizer
 
 Run = Callable[..., Any]

@@ -64,7 +64,7 @@ def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> N
         seen.update(options, inputs=inputs, output=str(output), config=config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqtool.ngram.train.train_ngram", train)
+    monkeypatch.setattr("seqtool.lm.ngram.train.train_ngram", train)
     words = (
         "a.txt b.txt -o m --order 4 --smoothing kneser-ney --prune 0,1,1 --vocab-size 9 "
         "--min-count 2 --discounts kenlm --fallback-discounts .5 --special-tokens skip "

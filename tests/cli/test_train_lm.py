@@ -19,8 +19,8 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.neural_lm.recipes import resolve
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.recipes import resolve
 
 Run = Callable[..., Any]
 SPLITS = ("train", "valid")
@@ -133,7 +133,7 @@ def test_without_a_corpus_the_sample_is_used(
         seen.append((corpus, output, config))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqtool.neural_lm.train.train_lm", train)
+    monkeypatch.setattr("seqtool.lm.neural.train.train_lm", train)
     result = seqtool("train-lm", "--cell", "rhn")
     assert result.code == 130
     assert "no corpus given: training on the shipped English sample" in result.stderr

@@ -23,8 +23,8 @@ import seqtool
 from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS, Header, find, read_header, verify
 from seqtool.core.errors import ModelError, OutputError
-from seqtool.neural_lm.config import DataConfig, ModelConfig, NeuralLMConfig
-from seqtool.neural_lm.task import LanguageModelTask
+from seqtool.lm.neural.config import DataConfig, ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 TEXT = "".join(f"{'a b c d e'[: 2 * (i % 5) + 1]} b\n" for i in range(60))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from neural_lm.test_model import make
+from lm.neural.test_model import make
 from parsing.tagging import toy
 from parsing.test_train import config as parser_config
 from safetensors.numpy import load_file
@@ -25,11 +25,11 @@ from seqtool.core.arrays import Reals
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
-from seqtool.neural_lm.config import ModelConfig, NeuralLMConfig
-from seqtool.neural_lm.model import NeuralLanguageModel, NeuralNetwork
-from seqtool.neural_lm.train import train_lm
-from seqtool.ngram.config import NgramConfig
-from seqtool.ngram.train import train_ngram
+from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.model import NeuralLanguageModel, NeuralNetwork
+from seqtool.lm.neural.train import train_lm
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.train import train_ngram
 from seqtool.parsing import word_states
 from seqtool.parsing.cloze import Cloze
 from seqtool.parsing.config import ParserConfig

@@ -19,8 +19,8 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted
-from seqtool.neural_lm.config import NeuralLMConfig
-from seqtool.neural_lm.train import train_lm
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.config import ParserConfig
 from seqtool.parsing.models import Parser
 from seqtool.parsing.pipeline.config import PipelineConfig, folders, resolve

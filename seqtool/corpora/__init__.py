@@ -1,1 +1,0 @@
-"""Text, tokenizers and prepared corpora."""

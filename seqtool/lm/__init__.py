@@ -1,0 +1,1 @@
+"""What every language model answers, and how it is measured and sampled."""

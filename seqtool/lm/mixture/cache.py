@@ -1,0 +1,281 @@
+"""The cache: what the text itself has just said, as a language model to be mixed with others.
+
+Each token of a text has a state h, from which a network predicts it. Before the token of state h,
+the cache gives each of the tokens that it remembers, of state h_i, the share
+
+    exp(theta h . h_i - decay age_i)
+
+of the sum over all of them, and each word the sum of its tokens' shares: the continuous cache of
+Grave, Joulin & Usunier (2017, eq. 2 to 4), where the decay is 0. The age of the last token is 1. A
+model without states has theta 0, which counts the words in the window (Kuhn & De Mori 1990); with a
+decay they fade (Clarkson & Robinson 1997). The weight of the cache in a mixture is Grave's lambda.
+
+A cache reads the text across sentence ends, and adapts to the very text that is measured.
+
+Shapes: N tokens, M tokens remembered, D units of the state, C settings tried, H hypotheses and V
+symbols. Log-probabilities are nats.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Doubles, Ids, Reals
+from seqtool.core.errors import ConfigError
+from seqtool.lm.mixture.config import CacheConfig
+from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.perplexity import Adaptation
+from seqtool.lm.protocol import LanguageModel, State, TokenScores
+from seqtool.text.tokenizers import Tokenizer
+
+CHUNK = 256  # tokens that are compared with what is remembered in one product
+NO_WORD = -1
+
+Observer = Callable[[Doubles], None]
+
+
+@runtime_checkable
+class StatefulModel(Protocol):
+    """A language model whose states can be compared with each other."""
+
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
+        """Read a text in pieces, none empty; give the state [N, D] that predicts each token."""
+        ...
+
+    def hidden_state(self, state: State) -> Reals:
+        """Return the state [H, D] from which each hypothesis predicts its next token."""
+        ...
+
+
+class CacheModel:
+    """A cache over the states of a model: see `LanguageModel`.
+
+    Before the first token of a text it knows nothing: every symbol has the same probability. Later,
+    words that are not remembered have none, so it is of use in a mixture only.
+
+    Args:
+        source: the model whose ids it reads, and whose states it compares if it has any.
+        config: settings; theta is of no account for a model without states.
+        name: what the source is called.
+    """
+
+    kind = "cache"
+
+    def __init__(
+        self, source: LanguageModel, config: CacheConfig | None = None, *, name: str = ""
+    ) -> None:
+        self.source, self.name = source, name
+        self._states = source if isinstance(source, StatefulModel) else None
+        config = config or CacheConfig()
+        self.config = config if self.has_states else dataclasses.replace(config, theta=0.0)
+        self._tried: tuple[Sequence[CacheConfig], Observer] | None = None
+
+    @property
+    def has_states(self) -> bool:
+        """Whether states are compared, or words counted only."""
+        return self._states is not None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the source."""
+        return self.source.tokenizer
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """How it adapts to the text that is measured."""
+        settings = dataclasses.asdict(self.config)
+        if not self.has_states:
+            del settings["theta"]
+        return (Adaptation("cache", self.name, settings),)
+
+    def with_config(self, config: CacheConfig) -> CacheModel:
+        """Return a cache of the same model with other settings."""
+        return CacheModel(self.source, config, name=self.name)
+
+    def trying(self, candidates: Sequence[CacheConfig], observer: Observer) -> CacheModel:
+        """Return a cache that hands to `observer` what each of C settings gives, [C, N] per block.
+
+        Its own scores are those of the first.
+        """
+        result = copy.copy(self)
+        result._tried = (candidates, observer)
+        return result
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Score blocks; -inf for words that are not remembered.
+
+        Raises:
+            ConfigError: the text is to be forgotten before each sentence.
+        """
+        if reset_state:
+            raise ConfigError(
+                "a cache remembers the text, but it is to be forgotten before each sentence",
+                hint="drop --reset-state, or --cache",
+            )
+        candidates, observer = self._tried or ((self.config,), None)
+        piece: Ids = np.zeros(0, dtype=np.int32)
+
+        def pieces() -> Iterator[Ids]:
+            while True:
+                yield piece
+
+        states = None if self._states is None else self._states.hidden_states(pieces())
+        memory = _Memory(candidates, len(self.tokenizer.vocabulary))
+        for block in blocks:
+            parts = [np.zeros((len(candidates), 0))]
+            for start in range(0, len(block), CHUNK):
+                piece = block[start : start + CHUNK]
+                hidden_ND = np.zeros((len(piece), 0)) if states is None else next(states)
+                parts.append(memory.read(piece, hidden_ND))
+            log_probs_CN = np.concatenate(parts, axis=1)
+            if observer is not None:
+                observer(log_probs_CN)
+            yield TokenScores(log_probs_CN[0])
+
+    def start(self, num: int) -> State:
+        """Return `num` hypotheses that remember nothing."""
+        inner = self.source.start(num) if self._states is not None else None
+        size = 0 if self._states is None else self._states.hidden_state(inner).shape[1]
+        return _Hypotheses(
+            inner, np.zeros((num, 0), dtype=np.int32), np.zeros((num, 0, size), dtype=np.float32)
+        )
+
+    def advance(self, state: State, tokens: Ids) -> State:
+        """Read and remember one token per hypothesis, [H]."""
+        words_HM = np.concatenate([state.words, tokens[:, None]], axis=1)
+        hidden_HD = self._present(state)
+        states_HMD = np.concatenate([state.states, hidden_HD[:, None]], axis=1)
+        inner = None if self._states is None else self.source.advance(state.inner, tokens)
+        kept = slice(-self.config.window, None)
+        return _Hypotheses(inner, words_HM[:, kept], states_HMD[:, kept])
+
+    def next_log_probs(self, state: State) -> Doubles:
+        """Return [H, V] nats for the next token of each hypothesis."""
+        num_symbols = len(self.tokenizer.vocabulary)
+        num, num_words = state.words.shape
+        if not num_words:
+            return np.full((num, num_symbols), -math.log(num_symbols))
+        scores_HM = (state.states @ self._present(state)[:, :, None])[:, :, 0].astype(np.float64)
+        scores_HM *= self.config.theta
+        scores_HM -= self.config.decay * np.arange(num_words, 0, -1)
+        shares_HM = np.exp(scores_HM - scores_HM.max(axis=1, keepdims=True))
+        probs_HV = np.zeros((num, num_symbols))
+        np.add.at(probs_HV, (np.arange(num)[:, None], state.words), shares_HM)
+        with np.errstate(divide="ignore"):
+            log_probs_HV: Doubles = np.log(probs_HV / shares_HM.sum(axis=1, keepdims=True))
+        return log_probs_HV
+
+    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
+        """Return the hypotheses `rows`."""
+        inner = None if self._states is None else self.source.select(state.inner, rows)
+        return _Hypotheses(inner, state.words[rows], state.states[rows])
+
+    def _present(self, state: _Hypotheses) -> Reals:
+        if self._states is None:
+            return np.zeros((len(state.words), 0), dtype=np.float32)
+        return self._states.hidden_state(state.inner)
+
+
+@dataclass(frozen=True)
+class _Hypotheses:
+    """The source's state, and what each hypothesis remembers: words [H, M], states [H, M, D]."""
+
+    inner: Any
+    words: Ids
+    states: Reals
+
+
+def source_of(models: Sequence[LanguageModel], names: Sequence[str]) -> tuple[LanguageModel, str]:
+    """Return the model that a cache beside these is over, and its name.
+
+    It is the first with states, in the parts of a mixture too, else the first.
+
+    Raises:
+        ConfigError: there is a cache already.
+    """
+    found = list(_parts(models, names))
+    if any(isinstance(model, CacheModel) for model, _ in found):
+        raise ConfigError("the mixture has a cache already", hint="drop --cache")
+    return next((item for item in found if isinstance(item[0], StatefulModel)), found[0])
+
+
+def _parts(
+    models: Sequence[LanguageModel], names: Sequence[str]
+) -> Iterator[tuple[LanguageModel, str]]:
+    for model, name in zip(models, names, strict=True):
+        if isinstance(model, MixedModel):
+            yield from _parts(model.parts, model.names)
+        else:
+            yield model, name
+
+
+class _Memory:
+    """What was read last, under C settings at once, which share the products of states.
+
+    The scores of a chunk's tokens are a band of one product, seen as a matrix of tokens and ages:
+
+        remembered  chunk           age  3  2  1           of a window of 3
+          x  x  x   .  .             x  x  x
+             x  x   x  .     ->      x  x  x
+                x   x  x             x  x  x
+    """
+
+    def __init__(self, candidates: Sequence[CacheConfig], num_symbols: int) -> None:
+        self._candidates = candidates
+        self._num_symbols = num_symbols
+        self._window = max(config.window for config in candidates)
+        self._words_W = np.full(self._window, NO_WORD, dtype=np.int32)
+        self._states_WD: Reals | None = None
+        self._num_read = 0
+
+    def read(self, words_N: Ids, states_ND: Reals) -> Doubles:
+        """Return the log-probabilities [C, N] of the next words, and remember these."""
+        num, window = len(words_N), self._window
+        if self._states_WD is None:
+            self._states_WD = np.zeros((window, states_ND.shape[1]), states_ND.dtype)
+        words = np.concatenate([self._words_W, words_N])
+        states = np.concatenate([self._states_WD, states_ND])
+        product = np.ascontiguousarray(states_ND @ states.T)
+        row, item = product.strides
+        similar_NW = np.lib.stride_tricks.as_strided(
+            product, (num, window), (row + item, item), writeable=False
+        )
+        before_NW = np.lib.stride_tricks.sliding_window_view(words, window)[:num]
+        rows, columns = np.nonzero(before_NW == words_N[:, None])
+        ages_W = np.arange(window, 0, -1, dtype=states_ND.dtype)
+        log_probs_CN = np.empty((len(self._candidates), num))
+        for found_N, config in zip(log_probs_CN, self._candidates, strict=True):
+            first = window - config.window
+            scores_NM = similar_NW[:, first:] * states_ND.dtype.type(config.theta)
+            if config.decay:
+                scores_NM -= states_ND.dtype.type(config.decay) * ages_W[first:]
+            if self._num_read < config.window:
+                scores_NM[before_NW[:, first:] == NO_WORD] = -np.inf
+            within = columns >= first
+            found_N[:] = self._log_shares(scores_NM, rows[within], columns[within] - first)
+        self._words_W, self._states_WD = words[num:], states[num:]
+        self._num_read += num
+        return log_probs_CN
+
+    def _log_shares(
+        self, scores_NM: Reals, rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp]
+    ) -> Doubles:
+        """Return the log of the share [N] of exp(scores) that each row has at its columns."""
+        best_N = scores_NM.max(axis=1)
+        is_empty_N = np.isneginf(best_N)
+        scores_NM -= np.where(is_empty_N, 0, best_N)[:, None]
+        shares_NM = np.exp(scores_NM, out=scores_NM)
+        totals_N = shares_NM.sum(axis=1, dtype=np.float64)
+        sums_N = np.bincount(rows, shares_NM[rows, columns], minlength=len(scores_NM))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs_N: Doubles = np.log(sums_N) - np.log(totals_N)
+        logs_N[is_empty_N] = -math.log(self._num_symbols)
+        return logs_N

@@ -1,0 +1,227 @@
+"""Several language models as one: the interpolation of their probabilities.
+
+    p(w | text) = sum over the parts k of weight_k p_k(w | text)
+
+The parts may be of any kind, n-gram and neural alike. Their vocabularies must hold the same
+symbols, but may number them differently, as two ways of counting the same text do; the ids of the
+mixture are those of its first part.
+
+Shapes: P parts, N tokens, H hypotheses and V symbols. Log-probabilities are nats.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Doubles, Ids, Reals
+from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.perplexity import LN_2, Adaptation
+from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
+from seqtool.text.tokenizers import Tokenizer
+
+SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
+
+Observer = Callable[[Doubles], None]
+
+
+class MixedModel:
+    """Language models interpolated with fixed weights: see `LanguageModel`.
+
+    Args:
+        parts: the models, two or more.
+        weights: [P], at least 0, of sum 1; all equal when not given.
+        names: what messages and tables call the parts; their numbers when not given.
+
+    Raises:
+        ConfigError: weights that are no distribution over the parts.
+        ModelError: the parts do not predict the same symbols.
+    """
+
+    kind = "mixture"
+
+    def __init__(
+        self,
+        parts: Sequence[LanguageModel],
+        weights: Sequence[float] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if len(parts) < 2:
+            raise ConfigError("a mixture needs two models or more", hint="name another model")
+        self.parts = tuple(parts)
+        self.names = tuple(names or (f"model {k}" for k in range(1, len(parts) + 1)))
+        first, name = parts[0].tokenizer, self.names[0]
+        self._numbers = [
+            _numbering(first, part.tokenizer, name, other)
+            for part, other in zip(self.parts, self.names, strict=True)
+        ]
+        if weights is None:
+            weights = [1 / len(parts)] * len(parts)
+        self.weights = check_weights(weights, len(parts))
+        self._observer: Observer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the first part."""
+        return self.parts[0].tokenizer
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """How its parts adapt to the text that is measured."""
+        return tuple(found for part in self.parts for found in adaptations_of(part))
+
+    def with_part(self, number: int, part: LanguageModel) -> MixedModel:
+        """Return a mixture with another part at a place, from 0, of the same tokenizer."""
+        result = copy.copy(self)
+        result.parts = (*self.parts[:number], part, *self.parts[number + 1 :])
+        return result
+
+    def with_weights(self, weights: Sequence[float]) -> MixedModel:
+        """Return a mixture of the same parts with other weights."""
+        result = copy.copy(self)
+        result.weights = check_weights(weights, len(self.parts))
+        return result
+
+    def observed(self, observer: Observer) -> MixedModel:
+        """Return a mixture that hands the scores of its parts, [P, N], to `observer` per block."""
+        result = copy.copy(self)
+        result._observer = observer
+        return result
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Score blocks; the columns are the surprisals of the parts in bits, and then their own.
+
+        A column ends with the number of its part: surprisal_1, surprisal_2, order_2. A block that
+        one part reads ahead is kept until all have read it.
+        """
+        streams = [
+            part.score(_renumbered(blocks_read, numbers), reset_state=reset_state)
+            for part, numbers, blocks_read in zip(
+                self.parts, self._numbers, itertools.tee(blocks, len(self.parts)), strict=True
+            )
+        ]
+        for scores in zip(*streams, strict=True):
+            log_probs_PN = np.stack([part.log_probs for part in scores])
+            if self._observer is not None:
+                self._observer(log_probs_PN)
+            yield TokenScores(self._mix(log_probs_PN), _columns(scores))
+
+    def _mix(self, log_probs: Sequence[Reals] | Doubles) -> Doubles:
+        """Return the log of the weighted sum of probabilities, given per part."""
+        with np.errstate(divide="ignore"):  # a weight of 0
+            log_weights = np.log(self.weights)
+        mixed: Doubles = np.asarray(log_probs[0], dtype=np.float64) + log_weights[0]
+        for log_weight, part in zip(log_weights[1:], log_probs[1:], strict=True):
+            np.logaddexp(mixed, np.asarray(part, dtype=np.float64) + log_weight, out=mixed)
+        return mixed
+
+    def start(self, num: int) -> State:
+        """Return `num` hypotheses at the beginning of a sentence."""
+        return tuple(part.start(num) for part in self.parts)
+
+    def advance(self, state: State, tokens: Ids) -> State:
+        """Read one token per hypothesis, [H]."""
+        return tuple(
+            part.advance(inner, tokens if numbers is None else numbers[tokens])
+            for part, inner, numbers in zip(self.parts, state, self._numbers, strict=True)
+        )
+
+    def next_log_probs(self, state: State) -> Doubles:
+        """Return [H, V] nats for the next token of each hypothesis."""
+        found = []
+        for part, inner, numbers in zip(self.parts, state, self._numbers, strict=True):
+            log_probs_HV = part.next_log_probs(inner)
+            found.append(log_probs_HV if numbers is None else log_probs_HV[:, numbers])
+        return self._mix(found)
+
+    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
+        """Return the hypotheses `rows`."""
+        return tuple(
+            part.select(inner, rows) for part, inner in zip(self.parts, state, strict=True)
+        )
+
+
+def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
+    """Return the weights of `num` models, divided by their sum, which must be 1 but for rounding.
+
+    Raises:
+        ConfigError: too few or too many, one below 0, or another sum.
+    """
+    if len(weights) != num:
+        raise ConfigError(
+            f"{counted(len(weights), 'weight')} for {counted(num, 'model')}",
+            hint="give one weight per model, in the order of -m",
+        )
+    for weight in weights:
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ConfigError(f"a weight is {weight:g}", hint="give weights from 0 to 1")
+    total = math.fsum(weights)
+    if abs(total - 1) > SUM_SLACK:
+        parts = (
+            [f"{weight / total:.6f}" for weight in weights] if total else [f"{1 / num:.6f}"] * num
+        )
+        raise ConfigError(
+            f"the weights sum to {total:.6g} instead of 1",
+            hint=f"give weights that sum to 1, in these proportions {','.join(parts)}",
+        )
+    return tuple(weight / total for weight in weights)
+
+
+def _numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
+    """Return [V], the other's id of each symbol of the first; None where they are the same.
+
+    Raises:
+        ModelError: the two read a text as different tokens.
+    """
+    if first.unit != other.unit:
+        raise ModelError(
+            f"{other_name} reads {other.unit} units, but {name} reads {first.unit} units",
+            hint="mix models that were trained on one prepared corpus",
+        )
+    if first.lowercase != other.lowercase:
+        lower, mixed = (name, other_name) if first.lowercase else (other_name, name)
+        raise ModelError(
+            f"{lower} lower-cases the text, but {mixed} does not",
+            hint="train both with --lowercase, or both without",
+        )
+    ours, theirs = first.vocabulary, other.vocabulary
+    if ours == theirs:
+        return None
+    numbers = theirs.encode(ours.symbols)
+    lacks = int((numbers == UNK_ID).sum()) - 1  # <unk> itself is there
+    more = len(theirs) - (len(ours) - lacks)
+    if lacks or more:
+        noun = "word" if first.unit == "word" else "symbol"
+        raise ModelError(
+            f"the vocabularies differ: {name} has {counted(lacks, noun)} that {other_name} "
+            f"lacks, and {other_name} has {more:,} that {name} lacks",
+            hint="train both on one corpus made by `seqtool prepare`, which fixes the vocabulary",
+        )
+    if first.unit not in ("word", "char"):  # the order of subwords decides how a text is cut
+        raise ModelError(
+            f"{name} and {other_name} cut words into pieces differently",
+            hint="train both on one corpus made by `seqtool prepare`",
+        )
+    return numbers
+
+
+def _renumbered(blocks: Iterable[Ids], numbers: Ids | None) -> Iterable[Ids]:
+    return blocks if numbers is None else (numbers[block] for block in blocks)
+
+
+def _columns(scores: Sequence[TokenScores]) -> dict[str, npt.NDArray[Any]]:
+    """Return the surprisals of the parts (bits, as a table shows them), then their own columns."""
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for number, part in enumerate(scores, start=1):
+        columns[f"surprisal_{number}"] = 0.0 - np.round(part.log_probs / LN_2, 6)
+    for number, part in enumerate(scores, start=1):
+        columns.update({f"{name}_{number}": column for name, column in part.columns.items()})
+    return columns

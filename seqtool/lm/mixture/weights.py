@@ -1,0 +1,247 @@
+"""The weights of a mixture: fitted on held-out text, and what each part is worth beside the whole.
+
+Shapes: P parts and N tokens. Log-probabilities are nats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Doubles
+from seqtool.core.errors import DataError
+from seqtool.lm.mixture.cache import CacheModel
+from seqtool.lm.mixture.config import CacheConfig, FreeConfig
+from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.perplexity import perplexity_of
+from seqtool.lm.protocol import LMEvaluation, evaluate_lm
+
+TOLERANCE_NATS = 1e-9  # per token
+TRIAL_TOLERANCE_NATS = 1e-5  # while settings of a cache are compared
+MAX_ITERATIONS = 1000
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """The weights that EM found.
+
+    Attributes:
+        weights: [P], of sum 1.
+        log_likelihoods: nats of the text at the beginning and after each iteration; tokens that no
+            part gives a probability are left out.
+        impossible: how many tokens these are.
+    """
+
+    weights: tuple[float, ...]
+    log_likelihoods: tuple[float, ...]
+    impossible: int
+
+    @property
+    def iterations(self) -> int:
+        """How often the weights were changed."""
+        return len(self.log_likelihoods) - 1
+
+
+def fit_weights(log_probs_PN: Doubles, *, tolerance: float = TOLERANCE_NATS) -> FittedWeights:
+    """Return the weights that make a text most probable, by EM (Dempster et al. 1977, sect. 4.3).
+
+    The new weight of a part is the mean probability that a token came from it. With
+    g_k = mean over the tokens of p_k / p, that is weight_k g_k, and by concavity the best weights
+    gain at most max g - 1 nats per token on the present ones (Cover 1984), so that is when it
+    stops: below `tolerance`. After n iterations at most log(P) / n nats are left.
+
+    Args:
+        log_probs_PN: what each part gives each token.
+        tolerance: nats per token that may be left to gain.
+
+    Raises:
+        DataError: no part gives any token a probability.
+    """
+    best_N = log_probs_PN.max(axis=0)
+    possible = best_N > -math.inf
+    num = int(possible.sum())
+    if not num:
+        raise DataError(
+            "no model gives any token of the tuning text a probability",
+            hint="tune on text like the one that the models were trained on",
+        )
+    if num < len(possible):
+        log_probs_PN, best_N = log_probs_PN[:, possible], best_N[possible]
+    ratios_PN = np.exp(log_probs_PN - best_N)  # no underflow: the best part has 1
+    constant = float(best_N.sum())
+    weights_P = np.full(len(ratios_PN), 1 / len(ratios_PN))
+    log_likelihoods: list[float] = []
+    while True:
+        mixed_N = weights_P @ ratios_PN
+        log_likelihoods.append(constant + float(np.log(mixed_N).sum()))
+        gains_P = ratios_PN @ (1 / mixed_N) / num
+        if gains_P.max() - 1 < tolerance or len(log_likelihoods) > MAX_ITERATIONS:
+            return FittedWeights(
+                tuple(weights_P.tolist()), tuple(log_likelihoods), len(possible) - num
+            )
+        weights_P = weights_P * gains_P
+        weights_P /= weights_P.sum()
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A mixture whose weights were fitted.
+
+    Attributes:
+        model: the mixture with the new weights, and its cache with the settings chosen.
+        fitted: the course of the fit.
+        text: what it was fitted on.
+        split: which split of a prepared corpus that is; None for a text.
+        tokens: of the text, `</s>` included.
+        num_tried: settings of its cache that were tried; 0 for a mixture without.
+    """
+
+    model: MixedModel
+    fitted: FittedWeights
+    text: str
+    split: str | None
+    tokens: int
+    num_tried: int = 0
+
+    @property
+    def perplexity(self) -> float:
+        """Of the mixture on the text it was tuned on; infinite if a token has no probability."""
+        if self.fitted.impossible:
+            return math.inf
+        return perplexity_of(-self.fitted.log_likelihoods[-1] / self.tokens)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints of it."""
+        return {
+            "text": self.text,
+            "split": self.split,
+            "tokens": self.tokens,
+            "perplexity": self.perplexity,
+            "iterations": self.fitted.iterations,
+        } | ({"cache_settings_tried": self.num_tried} if self.num_tried else {})
+
+
+def tune_mixture(
+    model: MixedModel,
+    text: str | Path,
+    *,
+    cache: FreeConfig | None = None,
+    field: str | None = None,
+    reset_state: bool = False,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> Tuning:
+    """Fit the weights of a mixture on held-out text; each part scores it once.
+
+    It takes 8 bytes per token and part, and as much again while it fits; 4 bytes more for each
+    setting of a cache that is tried.
+
+    Args:
+        model: the mixture, whose present weights do not matter.
+        text: a file or directory of text, or a prepared corpus, whose valid split is read.
+        cache: what is free to be chosen of the settings of the cache, if there is one in it.
+        field: which field of .jsonl files holds the text.
+        reset_state: forget the text before each sentence, for models that carry it on.
+        on_progress: called with bytes done and in all (None when not known).
+
+    Raises:
+        DataError: a text that cannot be used.
+    """
+    place = next((k for k, part in enumerate(model.parts) if isinstance(part, CacheModel)), None)
+    tried: list[npt.NDArray[np.float32]] = []
+    candidates: list[CacheConfig] = []
+    trial = model
+    if place is not None and cache is not None:
+        part = cast("CacheModel", model.parts[place])
+        candidates = cache.candidates(has_states=part.has_states)
+        keep = part.trying(candidates, lambda found: tried.append(found.astype(np.float32)))
+        trial = model.with_part(place, keep)
+    blocks: list[Doubles] = []
+    is_corpus = (Path(text) / "corpus.json").is_file()
+    split = "valid" if is_corpus else None  # never its test split, which evaluation reads
+    evaluate_lm(
+        trial.observed(blocks.append),
+        text,
+        split=split,
+        field=field,
+        reset_state=reset_state,
+        on_progress=on_progress,
+    )
+    log_probs_PN = np.concatenate(blocks, axis=1)
+    blocks.clear()
+    if place is not None and candidates:
+        tried_CN = np.concatenate(tried, axis=1)
+        tried.clear()
+        best = _best_row(log_probs_PN, place, tried_CN)
+        log_probs_PN[place] = tried_CN[best]
+        model = model.with_part(place, part.with_config(candidates[best]))
+    fitted = fit_weights(log_probs_PN)
+    tuned = model.with_weights(fitted.weights)
+    return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(candidates))
+
+
+def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
+    """Return which row of [C, N] is the best part at this place, with weights fitted to it."""
+    trial_PN = log_probs_PN.copy()
+
+    def merit(row: int) -> tuple[int, float]:
+        trial_PN[place] = tried_CN[row]
+        fitted = fit_weights(trial_PN, tolerance=TRIAL_TOLERANCE_NATS)
+        return -fitted.impossible, fitted.log_likelihoods[-1]
+
+    return max(range(len(tried_CN)), key=merit)
+
+
+@dataclass(frozen=True)
+class MixtureEvaluation:
+    """How well a mixture predicts a text, and how well each part alone.
+
+    Attributes:
+        model: the mixture.
+        result: of the mixture.
+        perplexities: [P], of each part on the same text.
+        impossible: [P], how many tokens each part gives no probability.
+    """
+
+    model: MixedModel
+    result: LMEvaluation
+    perplexities: tuple[float, ...]
+    impossible: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints: the figures of the mixture, its weights and its parts."""
+        parts = [
+            {"model": name, "kind": part.kind, "perplexity": perplexity}
+            | ({"zero_probability_tokens": impossible} if impossible else {})
+            for name, part, perplexity, impossible in zip(
+                self.model.names,
+                self.model.parts,
+                self.perplexities,
+                self.impossible,
+                strict=True,
+            )
+        ]
+        return {**self.result.to_json(), "weights": list(self.model.weights), "parts": parts}
+
+
+def evaluate_mixture(
+    model: MixedModel, inputs: str | Path | Sequence[str | Path], **options: Any
+) -> MixtureEvaluation:
+    """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`."""
+    sums: list[Doubles] = []
+    impossible_P = np.zeros(len(model.parts), dtype=np.int64)
+
+    def observe(log_probs_PN: Doubles) -> None:
+        sums.append(log_probs_PN.sum(axis=1))
+        impossible_P[:] += np.isneginf(log_probs_PN).sum(axis=1)
+
+    result = evaluate_lm(model.observed(observe), inputs, **options)
+    perplexities = [
+        perplexity_of(-math.fsum(nats) / result.tokens) for nats in zip(*sums, strict=True)
+    ]
+    return MixtureEvaluation(model, result, tuple(perplexities), tuple(impossible_P.tolist()))

@@ -1,0 +1,206 @@
+"""Settings of a neural language model; a recipe is a YAML file of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.output_config import OutputConfig
+from seqtool.training.config import TrainingConfig
+
+CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """What the network is."""
+
+    cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
+    hidden_size: int = setting(200, "units per layer", minimum=1)
+    embedding_size: int | None = setting(
+        None,
+        "embedding width; default: hidden_size, or the vocabulary size if that is smaller",
+        minimum=1,
+    )
+    layers: int = setting(1, "stacked layers", minimum=1)
+    last_size: int | None = setting(
+        None, "units of the last layer; default: hidden_size", minimum=1
+    )
+    projection_size: int | None = setting(
+        None, "lstm: width that each layer's output is projected to (Sak et al. 2014)", minimum=1
+    )
+    connection: Literal["plain", "residual", "dense", "highway"] = setting(
+        "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
+    )
+    tied: bool = setting(False, "output weights are the embedding's (Press & Wolf 2017)")
+    output: OutputConfig = setting(OutputConfig, "the output layer")
+    depth: int = setting(5, "rhn: recurrence depth", minimum=1)
+    carry: Literal["coupled", "separate"] = setting(
+        "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
+    )
+    transform_bias: float = setting(-2.0, "rhn and highway: initial bias of the transform gate")
+    activation: Literal["tanh", "relu"] = setting("tanh", "rnn: activation")
+    window: int = setting(4, "window: tokens of context", minimum=1)
+    forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
+    init: Literal["uniform", "xavier", "units"] = setting(
+        "uniform", "initialisation of the weights; units: uniform, a cell's in +- 1 / sqrt(units)"
+    )
+    init_range: float = setting(0.1, "uniform: weights are drawn from +- this", above=0)
+    recurrent_init: Literal["same", "orthogonal", "identity"] = setting(
+        "same", "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)"
+    )
+    dropout: Literal["plain", "variational"] = setting(
+        "plain", "variational: one mask per BPTT window, shared over time (Gal & Ghahramani 2016)"
+    )
+    dropout_words: float = setting(
+        0.0, "share of word types whose embedding is dropped", minimum=0, below=1
+    )
+    dropout_words_per: Literal["batch", "stream"] = setting(
+        "batch", "types are dropped in all streams (Merity et al. 2018), or in each anew (Gal)"
+    )
+    dropout_input: float = setting(0.0, "dropout on what enters a layer", minimum=0, below=1)
+    dropout_hidden: float | None = setting(
+        None, "dropout between layers; default: dropout_input", minimum=0, below=1
+    )
+    dropout_state: float = setting(
+        0.0, "dropout on the recurrent state, always one mask per window", minimum=0, below=1
+    )
+    dropout_update: float = setting(
+        0.0, "lstm, gru, rhn: dropout on what is added to the memory", minimum=0, below=1
+    )
+    dropout_weights: float = setting(
+        0.0, "share of recurrent weights dropped, one mask per window", minimum=0, below=1
+    )
+    dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
+    activation_penalty: float = setting(
+        0.0, "alpha x mean square of what the output layer reads (AR)", minimum=0
+    )
+    temporal_penalty: float = setting(
+        0.0, "beta x mean square of the last layer's change from step to step (TAR)", minimum=0
+    )
+
+    def units(self, layer: int) -> int:
+        """Return the units of a layer, from 0."""
+        is_last = layer + 1 == self.layers
+        return self.last_size if is_last and self.last_size is not None else self.hidden_size
+
+    @property
+    def dropout_between(self) -> float:
+        """Return the dropout between layers."""
+        return self.dropout_input if self.dropout_hidden is None else self.dropout_hidden
+
+    @property
+    def output_size(self) -> int:
+        """Return the width of what the output layer reads."""
+        return self.projection_size or self.units(self.layers - 1)
+
+    def check(self) -> None:
+        """Refuse combinations that no model can have."""
+        self._check_sizes()
+        if self.tied and self.output.div_value not in (None, 1.0):
+            raise ConfigError(
+                f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
+                "as wide as the embedding",
+                hint="leave div_value out, or set tied to false",
+            )
+        if self.cell == "window" and self.dropout_state:
+            raise ConfigError(
+                "dropout_state is set, but a window model has no recurrent state",
+                hint="set dropout_state to 0",
+            )
+        if self.cell == "window" and self.dropout_weights:
+            raise ConfigError(
+                "dropout_weights is set, but a window model has no recurrent weights",
+                hint="set dropout_weights to 0",
+            )
+        if self.cell in ("rnn", "window") and self.dropout_update:
+            raise ConfigError(
+                f"dropout_update is set, but the cell {self.cell} has no memory to add to",
+                hint="set dropout_update to 0, or choose lstm, gru or rhn",
+            )
+        if self.cell == "window" and self.recurrent_init != "same":
+            raise ConfigError(
+                "recurrent_init is set, but a window model has no recurrent weights",
+                hint="leave recurrent_init out",
+            )
+
+    def _check_sizes(self) -> None:
+        if self.last_size is not None and self.layers == 1:
+            raise ConfigError(
+                "last_size is set, but the network has 1 layer",
+                hint="set hidden_size instead, or layers to 2 or more",
+            )
+        if self.projection_size is not None:
+            if self.cell != "lstm":
+                raise ConfigError(
+                    f"projection_size is set, but the cell is {self.cell}",
+                    hint="leave it out, or choose the cell lstm",
+                )
+            units, name = min(
+                (self.hidden_size, "hidden_size"), (self.last_size or self.hidden_size, "last_size")
+            )
+            if self.projection_size >= units:
+                raise ConfigError(
+                    f"projection_size is {self.projection_size}, but must be less than {name}, "
+                    f"which is {units}",
+                    hint="leave projection_size out, or make it smaller",
+                )
+        # a mixture of softmaxes reads maps of what the last layer gives, of any width
+        if self.output.layer == "mixture":
+            return
+        if self.tied and self.embedding_size not in (None, self.output_size):
+            name = "hidden_size" if self.last_size is None else "last_size"
+            name = "projection_size" if self.projection_size is not None else name
+            raise ConfigError(
+                f"tied is true, but embedding_size is {self.embedding_size} and {name} is "
+                f"{self.output_size}",
+                hint="leave embedding_size out, set last_size to it, or set tied to false",
+            )
+
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """How the text is read and cut into batches."""
+
+    unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting(
+        "word", "tokens of a raw text; a prepared corpus has its own"
+    )
+    vocab_size: int | None = setting(None, "largest vocabulary of a raw text", minimum=3)
+    min_count: int = setting(1, "drop rarer symbols of a raw text", minimum=1)
+    lowercase: bool = setting(False, "lower-case a raw text")
+    batch_size: int = setting(20, "parallel streams", minimum=1)
+    bptt: int = setting(35, "tokens per window of truncated back-propagation", minimum=1)
+    random_bptt: bool = setting(
+        False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
+    )
+    eval_batch_size: int = setting(
+        10, "parallel streams while validating during training", minimum=1
+    )
+
+    def check(self) -> None:
+        """Refuse windows too short to be drawn at random."""
+        if self.random_bptt and self.bptt < 10:
+            raise ConfigError(
+                f"random_bptt is true, but bptt is {self.bptt}",
+                hint="set bptt to 10 or more, or random_bptt to false",
+            )
+
+
+@dataclass(frozen=True)
+class NeuralLMConfig(Config):
+    """All settings of `train-lm`."""
+
+    description: str = setting("", "what the recipe is and what to expect of it")
+    model: ModelConfig = setting(ModelConfig, "the network")
+    data: DataConfig = setting(DataConfig, "the text")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def check(self) -> None:
+        """Refuse combinations across sections."""
+        if self.model.tied and self.training.embedding_optimiser == "sparse-adam":
+            raise ConfigError(
+                "sparse-adam needs an embedding of its own, but tied is true",
+                hint="set tied to false, or embedding_optimiser to same",
+            )

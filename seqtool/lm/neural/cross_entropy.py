@@ -1,0 +1,194 @@
+"""Projection to the vocabulary, softmax and cross-entropy, fused.
+
+Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from seqtool.lm.neural.data import IGNORED
+from seqtool.lm.neural.products import one_blas_thread, product
+from seqtool.lm.neural.softmax_chunks import (
+    Additions,
+    SharesOf,
+    add_weight_gradient,
+    in_chunks,
+    make_exact,
+    rows_per_chunk,
+    softmax_,
+)
+from seqtool.lm.neural.workspace import Workspace
+
+
+def cross_entropy(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    workspace: Workspace,
+    *,
+    num_targets: int | None = None,
+    additions: Additions | None = None,
+) -> Tensor:
+    """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
+
+    Without any target it is zero. With `num_targets`, the sum is divided by that instead. On a CPU
+    alone, there may be additions to the logits.
+    """
+    if hidden_NH.device.type == "cpu":
+        half = torch.is_autocast_enabled("cpu")
+        with torch.autocast("cpu", enabled=False), one_blas_thread():
+            loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+                hidden_NH.to(weight_VH.dtype),
+                weight_VH,
+                bias_V,
+                None if additions is None else additions.weights_M,
+                targets_N,
+                num_targets,
+                half,
+                torch.is_grad_enabled(),
+                workspace,
+                additions,
+            )
+        return loss
+    logits_NV = functional.linear(hidden_NH, weight_VH, bias_V)
+    total = functional.cross_entropy(
+        logits_NV.float(), targets_N, ignore_index=IGNORED, reduction="sum"
+    )
+    return total / (
+        (targets_N != IGNORED).sum().clamp(min=1) if num_targets is None else num_targets
+    )
+
+
+def log_probs(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor) -> Tensor:
+    """Return natural-log probabilities of every symbol, normalised in float64, (N, V)."""
+    logits_NV = functional.linear(hidden_NH.to(weight_VH.dtype), weight_VH, bias_V)
+    return functional.log_softmax(logits_NV.double(), dim=1)
+
+
+def target_log_probs(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    workspace: Workspace,
+    additions: Additions | None = None,
+) -> Tensor:
+    """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
+
+    With additions, on a CPU without gradients alone.
+    """
+    if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
+        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+        chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype, workspace)
+        with one_blas_thread():
+            for chunk, logits_RV in chunks:
+                product(hidden_NH[chunk], weight_VH.t(), logits_RV)
+                log_probs_N[chunk] = softmax_(
+                    logits_RV,
+                    bias_V,
+                    targets_N[chunk],
+                    workspace,
+                    additions=additions,
+                    first_row=chunk.start,
+                )
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
+        return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
+    parts = []
+    rows = rows_per_chunk(len(weight_VH), weight_VH.dtype)
+    for hidden_RH, targets_R in zip(
+        torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True
+    ):
+        logits_RV = functional.linear(hidden_RH, weight_VH, bias_V)
+        parts.append(
+            -functional.cross_entropy(logits_RV, targets_R, ignore_index=IGNORED, reduction="none")
+        )
+    return torch.cat(parts)
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
+
+    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
+    with p = softmax(logits), d loss / d logits = (p - onehot(target)) / number of targets.
+
+    With `half`, products and their factors are rounded to bfloat16; sums and the softmax are not.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor,
+        added_M: Tensor | None,
+        targets_N: Tensor,
+        num_targets: int | None,
+        half: bool,
+        needs_grad: bool,
+        workspace: Workspace,
+        additions: Additions | None,
+    ) -> Tensor:
+        """Return the mean loss in nats."""
+        dtype = hidden_NH.dtype
+        factor = torch.bfloat16 if half else dtype
+        kept_N1 = (targets_N != IGNORED)[:, None]
+        num_targets = num_targets or max(1, int(kept_N1.sum()))
+        # the mean's 1 / number of targets, or 0, goes into the small factors
+        shares_N1 = kept_N1.to(dtype) / num_targets
+        factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
+        shared_NH = (hidden_NH * shares_N1).to(factor)
+        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+        grad_bias = torch.zeros_like(bias_V)
+        grad_hidden = torch.empty_like(hidden_NH)
+        if needs_grad:
+            grad_weight = workspace.tensor("grad weight", weight_VH.shape, dtype)
+            if not len(hidden_NH):
+                grad_weight.zero_()
+        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor, workspace):
+            product(factor_NH[chunk], factor_VH.t(), probs_RV)
+            log_probs_N[chunk] = softmax_(
+                probs_RV,
+                bias_V,
+                targets_N[chunk],
+                workspace,
+                _given(shares_N1[chunk]) if needs_grad else None,
+                grad_bias,
+                additions=additions,
+                first_row=chunk.start,
+            )
+            if not needs_grad:
+                continue
+            grads_RV = probs_RV  # they are p - onehot(target) now
+            grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
+            add_weight_gradient(
+                grads_RV, shared_NH[chunk], grad_weight, workspace, is_first=chunk.start == 0
+            )
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
+        if needs_grad:
+            grad_hidden *= shares_N1
+            grad_added = grad_bias.new_empty(0) if additions is None else additions.gradient()
+            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, grad_added)
+            ctx.has_additions = additions is not None
+        return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the hidden states, the weight, the bias and the additions."""
+        grads: tuple[Tensor, ...] = ctx.saved_tensors
+        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
+            grads = tuple(part * grad for part in grads)
+        *others, grad_added = grads
+        return *others, grad_added if ctx.has_additions else None, *[None] * 6
+
+
+def _given(shares_R1: Tensor) -> SharesOf:
+    """Return shares that depend on nothing."""
+    return lambda near, probs_R1: shares_R1[near]

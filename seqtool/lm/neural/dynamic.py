@@ -1,0 +1,247 @@
+"""Dynamic evaluation: a network that goes on learning from the text that it is measured on.
+
+Krause, Kahembwe, Murray & Renals (2018), in their RMS form. The text is read in segments. After a
+segment was scored, the weights w take one step along the gradient g of its mean loss, and back
+towards the trained weights w0:
+
+    w  <-  w - rate g / (RMS + epsilon) + decay D (w0 - w)
+
+RMS is the root of the mean squared gradient of each weight over the training text, and D is RMS
+divided by its mean over all weights, at most 1 / decay. No token is scored by weights that have
+seen it. The trained weights stay as they are.
+
+Dimensions in names: T steps, H units, N = T tokens of a segment.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtool.core.arrays import Ids
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.data import TokenStreams
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.perplexity import Adaptation
+from seqtool.lm.protocol import TokenScores, read_ids
+
+STATISTICS_STREAMS = 100  # as Krause et al.
+
+
+@dataclass(frozen=True)
+class DynamicConfig(Config):
+    """How fast a network learns from the text that it is measured on."""
+
+    rate: float = setting(1e-4, "learning rate of each step", above=0)
+    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
+    segment: int = setting(20, "tokens between two steps", minimum=1)
+    epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
+    statistics_tokens: int = setting(
+        200_000,
+        "tokens of the training text that the size of the gradients is taken from",
+        minimum=1,
+    )
+
+
+@dataclass(frozen=True)
+class GradientStatistics:
+    """How large the gradients of a network are in training.
+
+    Attributes:
+        rms: the root of the mean squared gradient of each weight, one tensor per parameter.
+        text: what they were taken from.
+        tokens: how many tokens of it.
+    """
+
+    rms: tuple[Tensor, ...]
+    text: str
+    tokens: int
+
+    def relative(self) -> tuple[Tensor, ...]:
+        """Return the same divided by its mean over all weights."""
+        mean = sum(float(part.sum()) for part in self.rms) / sum(part.numel() for part in self.rms)
+        return tuple(part / mean for part in self.rms)
+
+
+def gradient_statistics(
+    model: NeuralLanguageModel,
+    text: str | Path,
+    config: DynamicConfig,
+    *,
+    field: str | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> GradientStatistics:
+    """Measure the gradients of a trained network on its training text, without dropout.
+
+    Args:
+        model: the model, which is not changed.
+        text: text, or a prepared corpus, of which the train split is read.
+        config: how long a window is, and how much of the text is read.
+        field: which field of .jsonl files holds the text.
+        on_progress: called with tokens done and in all.
+
+    Raises:
+        DataError: a text that cannot be used, or is too short.
+    """
+    ids = read_ids(model, text, split="train", field=field, num_tokens=config.statistics_tokens)
+    num_streams = min(STATISTICS_STREAMS, len(ids) // config.segment)
+    if not num_streams:
+        raise DataError(
+            f"the text is too short to take gradients from: {len(ids)} tokens",
+            hint="give the training text",
+            path=text,
+        )
+    streams = TokenStreams(ids.astype(np.uint32), num_streams, config.segment, device=model.device)
+    network = copy.deepcopy(model.network)
+    parameters = list(network.parameters())
+    squares = [torch.zeros_like(parameter) for parameter in parameters]
+    state = network.initial_state(num_streams)
+    num_windows = streams.length // config.segment  # a shorter last one would weigh too much
+    for index in range(num_windows):
+        inputs_TB, targets_TB = streams[index]
+        with _native_loops(model.device):
+            output = network.output(inputs_TB, state)
+            hidden_TBH, state = network(inputs_TB, state)
+            loss = output.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+            _differentiate(loss, network)
+        state = detach(state)
+        with torch.no_grad():
+            for square, parameter in zip(squares, parameters, strict=True):
+                if parameter.grad is not None:
+                    grad = parameter.grad.to_dense()
+                    square.addcmul_(grad, grad)
+        if on_progress is not None:
+            on_progress((index + 1) * num_streams * config.segment, len(ids))
+    rms = tuple((square / num_windows).sqrt_() for square in squares)
+    return GradientStatistics(rms, str(text), num_windows * num_streams * config.segment)
+
+
+def _differentiate(loss: Tensor, network: NeuralNetwork) -> None:
+    """Leave the gradient of a loss, and nothing of those before it, in the parameters."""
+    network.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+class DynamicLanguageModel(NeuralLanguageModel):
+    """A network that learns while it scores a text; each scoring begins with the trained weights.
+
+    Its hidden states, and the steps that generation makes, are those of the trained weights.
+
+    Args:
+        model: the trained model, which is not changed.
+        statistics: of this model.
+        config: settings.
+        name: what the model is called.
+    """
+
+    def __init__(
+        self,
+        model: NeuralLanguageModel,
+        statistics: GradientStatistics,
+        config: DynamicConfig,
+        *,
+        name: str = "",
+    ) -> None:
+        super().__init__(model.network, model.tokenizer, device=model.device)
+        self.statistics, self.config, self.name = statistics, config, name
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """How it adapts to the text that is measured."""
+        names = ("rate", "decay", "segment")
+        settings = {name: getattr(self.config, name) for name in names}
+        settings["statistics_tokens"] = self.statistics.tokens
+        return (Adaptation("dynamic", self.name, settings),)
+
+    def with_config(self, config: DynamicConfig) -> DynamicLanguageModel:
+        """Return the same with other settings."""
+        return DynamicLanguageModel(self, self.statistics, config, name=self.name)
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Yield the log-probabilities (nats) of each block; where blocks end changes nothing.
+
+        Raises:
+            ConfigError: the text is to be forgotten before each sentence.
+        """
+        if reset_state:
+            raise ConfigError(
+                "dynamic evaluation learns from the text, but it is to be forgotten before each "
+                "sentence",
+                hint="drop --reset-state, or --dynamic",
+            )
+        network = copy.deepcopy(self.network)
+        learner = _Learner(network, self.statistics, self.config)
+        state, before = network.initial_state(1), EOS_ID
+        segment: Ids = np.zeros(0, dtype=np.int32)  # what was scored, but not learned from
+        for block in blocks:
+            parts = [np.zeros(0)]
+            start = 0
+            while start < len(block):
+                num_scored = len(segment)
+                end = start + self.config.segment - num_scored
+                segment = np.concatenate([segment, block[start:end]])
+                is_whole = len(segment) == self.config.segment
+                inputs_T1 = self._tensor(np.concatenate(([before], segment[:-1])))[:, None]
+                with torch.set_grad_enabled(is_whole), _native_loops(self.device):
+                    output = network.output(inputs_T1, state)
+                    hidden_T1H, after = network(inputs_T1, state)
+                    log_probs_N = output.target_log_probs(hidden_T1H[:, 0], self._tensor(segment))
+                    if is_whole:
+                        learner.step(-log_probs_N.mean())
+                scores = log_probs_N.detach()[num_scored:].double().cpu().numpy()
+                if not np.isfinite(scores).all():
+                    raise ModelError(
+                        f"the network that learns from the text has lost its balance at a rate of "
+                        f"{self.config.rate:g}",
+                        hint="lower --dynamic-rate, or choose it on held-out text with --tune",
+                    )
+                parts.append(scores)
+                if is_whole:
+                    state, before, segment = detach(after), int(segment[-1]), segment[:0]
+                start = end
+            yield TokenScores(np.concatenate(parts))
+
+
+class _Learner:
+    """The steps of a network along the gradients, and back to its trained weights."""
+
+    def __init__(
+        self, network: NeuralNetwork, statistics: GradientStatistics, config: DynamicConfig
+    ) -> None:
+        self._network = network
+        self._weights = list(network.parameters())
+        self._trained = [weight.detach().clone() for weight in self._weights]
+        self._rates = [config.rate / (rms + config.epsilon) for rms in statistics.rms]
+        self._decays = [(config.decay * part).clamp_(max=1.0) for part in statistics.relative()]
+
+    def step(self, loss: Tensor) -> None:
+        """Learn from the mean loss (nats) of a segment."""
+        _differentiate(loss, self._network)
+        with torch.no_grad():
+            for weight, trained, rate, decay in zip(
+                self._weights, self._trained, self._rates, self._decays, strict=True
+            ):
+                weight.lerp_(trained, decay)
+                if weight.grad is not None:
+                    weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
+
+
+def _native_loops(device: str) -> AbstractContextManager[object]:
+    """Return the context in which a network that is not in training has gradients.
+
+    cuDNN refuses them, so torch's own loops run there.
+    """
+    if not device.startswith("cuda"):
+        return nullcontext()
+    context: AbstractContextManager[object] = torch.backends.cudnn.flags(enabled=False)
+    return context

@@ -1,0 +1,221 @@
+"""The time loop of the recurrent highway cell on the CPU, its gradient written by hand.
+
+Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
+depth, G gates (G x H rows), N = T x B.
+
+The tanh and the products of float32 are NumPy's, several times as fast as torch's; products of
+bfloat16 are compiled (`pair_products.py`) or torch's, and what else is elementwise is compiled
+(`highway_updates.py`). The state is held features first, (H, B): products `weight @ state` of so
+few columns are faster than `state @ weight`. Imports Numba, so on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from seqtool.core.arrays import Reals
+from seqtool.lm.neural import highway_updates
+from seqtool.lm.neural.products import multiplies_pairs, one_blas_thread, product
+from seqtool.lm.neural.workspace import Workspace
+
+
+class FeaturesFirst(torch.autograd.Function):
+    """The loop on the CPU: state (H, B), gates (G, B).
+
+    One product per micro-step serves all gates, and the gradient of the recurrent weights is one
+    product per depth after the loop. One tanh serves all gates too: sigmoid(x) = (1 + tanh(x / 2))
+    / 2, and the halves are in the weights and biases that the loop reads.
+
+    With `half`, the factors of all products are rounded to bfloat16; sums and states are not.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """Return the outputs (T, B, H); the arguments are those of `_forward`."""
+        with torch.autocast("cpu", enabled=False), one_blas_thread():
+            return _forward(ctx, *arguments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the inputs, the state and the weights."""
+        with torch.autocast("cpu", enabled=False), one_blas_thread():
+            return _backward(ctx, grad_TBH)
+
+
+def _forward(
+    ctx: Any,
+    inputs_TBI: Tensor,
+    state_BH: Tensor,
+    weight_GI: Tensor,
+    weight_DHG: Tensor,
+    bias_DG: Tensor,
+    mask_BH: Tensor | None,
+    half: bool,
+    needs_grad: bool,
+    workspace: Workspace,
+) -> Tensor:
+    num_steps, batch, _ = inputs_TBI.shape
+    depth, size, width = weight_DHG.shape
+    dtype = state_BH.dtype
+    factor = torch.bfloat16 if half else dtype
+    # without gradients each step overwrites the one before
+    kept = num_steps if needs_grad else 1
+    gates_DTGB = workspace.tensor("gates", (depth, kept, width, batch), dtype).numpy()
+    # states[d, t] is what enters micro-step d of step t; and the same as factors of products
+    states_DTHB = workspace.tensor("states", (depth, kept, size, batch), dtype).numpy()
+    entering_DHTB = workspace.tensor("entering", (depth, size, kept, batch), factor)
+    outputs_TBH = workspace.tensor("outputs", (num_steps, batch, size), dtype)
+    outputs_THB = outputs_TBH.numpy().transpose(0, 2, 1)
+    bias_DG = torch.cat([bias_DG[:, :size], bias_DG[:, size:] * 0.5], dim=1)
+    projected_GTB = _project(inputs_TBI, weight_GI, bias_DG[0], size, factor, workspace).numpy()
+    weights_DGH = workspace.tensor("weights", (depth, width, size), factor)
+    for weights_GH, weight_HG in zip(weights_DGH, weight_DHG.to(factor), strict=True):
+        weights_GH.copy_(weight_HG.t())
+    weights_DGH[:, size:] *= 0.5
+    recurrent = _Recurrent(weights_DGH, batch)
+    entering, biases_DG = _numbers(entering_DHTB), bias_DG.numpy()
+    mask_HB = _mask(mask_BH, (size, batch), dtype)
+    last_HB = state_BH.detach().numpy().T.copy()
+    for step in range(num_steps):
+        at = step % kept
+        states_DTHB[0, at] = last_HB
+        for level in range(depth):
+            highway_updates.enter(states_DTHB, mask_HB, level, at, recurrent.factors_KB, entering)
+            sums_GB = recurrent(level)
+            highway_updates.add(sums_GB, projected_GTB, biases_DG, level, step)
+            np.tanh(sums_GB, out=sums_GB)
+            highway_updates.update(sums_GB, gates_DTGB, states_DTHB, last_HB, level, at)
+        outputs_THB[step] = last_HB
+    if needs_grad:
+        ctx.save_for_backward(inputs_TBI, weight_GI, weight_DHG)
+        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace
+    return outputs_TBH
+
+
+def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+    inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
+    gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace = ctx.loop
+    depth, num_steps, width, batch = gates_DTGB.shape
+    dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
+    outer_THB = workspace.tensor("outer", (num_steps, *mask_HB.shape), dtype)
+    outer_THB.copy_(grad_TBH.transpose(1, 2))
+    recurrent = _Recurrent(weight_DHG.to(factor), batch)
+    # gradients of the pre-activations: summed over the steps, and of all steps, as factors
+    summed_DGB = np.zeros((depth, width, batch), gates_DTGB.dtype)
+    history_DGTB = workspace.tensor("grads", (depth, width, num_steps, batch), factor)
+    history = _numbers(history_DGTB)
+    running_HB = np.zeros_like(states_DTHB[0, 0])
+    for t in range(num_steps - 1, -1, -1):
+        running_HB += outer_THB[t].numpy()
+        for level in range(depth - 1, -1, -1):
+            saved = gates_DTGB, states_DTHB, running_HB, level, t
+            highway_updates.differentiate(*saved, summed_DGB, recurrent.factors_KB, history)
+            highway_updates.join(recurrent(level), mask_HB, running_HB)
+    grad_weight_DHG = workspace.tensor("grad weight", weight_DHG.shape, dtype)
+    for entering_HTB, grads_GTB, grad_HG in zip(
+        entering_DHTB, history_DGTB, grad_weight_DHG, strict=True
+    ):
+        _write_product(entering_HTB.flatten(1), grads_GTB.flatten(1).t(), grad_HG)
+    first_GN, inputs_NI = history_DGTB[0].flatten(1), inputs_TBI.flatten(0, 1)
+    grad_input_GI, grad_inputs_NI = torch.empty_like(weight_GI), torch.empty_like(inputs_NI)
+    _write_product(first_GN, inputs_NI.to(factor), grad_input_GI)
+    _write_product(first_GN.t(), weight_GI.to(factor), grad_inputs_NI)
+    return (
+        grad_inputs_NI.view(inputs_TBI.shape),
+        torch.from_numpy(running_HB.T.copy()),
+        grad_input_GI,
+        grad_weight_DHG,
+        torch.from_numpy(summed_DGB.sum(axis=2)),
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def _numbers(tensor: Tensor) -> Reals:
+    """Return the array in the same memory; bfloat16 as its bits."""
+    bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
+    array: Reals = bits.numpy()
+    return array
+
+
+def _mask(mask_BH: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> Reals:
+    """Return the mask (H, B), which is 1 where there is none."""
+    mask_HB = torch.ones(shape, dtype=dtype) if mask_BH is None else mask_BH.t().contiguous()
+    return _numbers(mask_HB)
+
+
+class _Recurrent:
+    """The products of the loop, `weights[d] @ factors`.
+
+    Args:
+        weights_DMK: the left factors, one per depth.
+        batch: columns of the right ones.
+
+    Attributes:
+        factors_KB: the right factor, to be written before each product; of bfloat16, the bits.
+    """
+
+    def __init__(self, weights_DMK: Tensor, batch: int) -> None:
+        _, rows, inner = weights_DMK.shape
+        is_half = weights_DMK.dtype == torch.bfloat16
+        factors_KB = weights_DMK.new_empty(inner, batch)
+        product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_half else factors_KB.dtype)
+        factors, product = _numbers(factors_KB), product_MB.numpy()
+        self._make: Callable[[int], object]
+        if not is_half:
+            arrays = list(weights_DMK.numpy())
+            self._make = lambda level: np.matmul(arrays[level], factors, out=product)
+        elif multiplies_pairs():
+            from seqtool.lm.neural.bf16_dot_products import multiply, pairs
+
+            parts = list(pairs(weights_DMK))
+            self._make = lambda level: multiply(parts[level], factors, product)
+        else:
+            weights, rounded_MB = weights_DMK.unbind(0), weights_DMK.new_empty(rows, batch)
+            self._make = lambda level: product_MB.copy_(
+                torch.mm(weights[level], factors_KB, out=rounded_MB)
+            )
+        self.factors_KB, self._product_MB = factors, product
+
+    def __call__(self, level: int) -> Reals:
+        """Return the product with the weights of a depth, valid until the next one is made."""
+        self._make(level)
+        return self._product_MB
+
+
+def _write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> None:
+    """Write a product into `out`, whose type may be wider than that of the factors."""
+    if left_MK.dtype == out_MN.dtype:
+        product(left_MK, right_KN, out_MN)
+    else:
+        out_MN.copy_(torch.mm(left_MK, right_KN))
+
+
+def _project(
+    inputs_TBI: Tensor,
+    weight_GI: Tensor,
+    bias_G: Tensor,
+    size: int,
+    factor: torch.dtype,
+    workspace: Workspace,
+) -> Tensor:
+    """Return what the inputs and the bias add to the first micro-step of all steps, (G, T, B)."""
+    num_steps, batch, inner = inputs_TBI.shape
+    weights_GI = weight_GI.to(factor, copy=True)
+    weights_GI[size:] *= 0.5
+    projected_GN = workspace.tensor(
+        "projected", (len(weight_GI), num_steps * batch), inputs_TBI.dtype
+    )
+    inputs_NI = inputs_TBI.reshape(-1, inner).to(factor)
+    _write_product(weights_GI, inputs_NI.t(), projected_GN)
+    projected_GN += bias_G[:, None]
+    return projected_GN.view(-1, num_steps, batch)

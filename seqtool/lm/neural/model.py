@@ -1,0 +1,212 @@
+"""A neural language model at work, as a `LanguageModel`.
+
+Dimensions in names: T steps, B streams, H units, V vocabulary, N = T x B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_model as load_weights
+from torch import Tensor
+
+from seqtool.core import checkpoint
+from seqtool.core.arrays import Ids, Reals
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.cells import State as CellState
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.maxent import AfterContexts
+from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.neural.output import OutputLayer
+from seqtool.lm.neural.sentence_states import sentence_states
+from seqtool.lm.protocol import TokenScores
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+
+SCORE_WINDOW = 256
+RESET_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """State of generation: cell states, and the output layer with what it reads next, (num, H)."""
+
+    cells: list[CellState]
+    hidden: Tensor
+    output: OutputLayer | AfterContexts
+
+
+class NeuralLanguageModel:
+    """A trained network with its tokenizer: see `seqtool.lm.protocol.LanguageModel`.
+
+    The text is read as one stream: `</s>` stands before its first token, and the state is carried
+    over sentence ends unless it is reset.
+    """
+
+    kind = "neural-lm"
+
+    def __init__(
+        self, network: NeuralNetwork, tokenizer: Tokenizer, *, device: str = "cpu"
+    ) -> None:
+        self.network = network.to(device).eval()
+        self.tokenizer = tokenizer
+        self.device = device
+
+    def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
+        return torch.from_numpy(ids.astype(np.int64)).to(self.device)
+
+    @torch.inference_mode()
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Yield the log-probabilities (nats) of each block of whole sentences."""
+        state = self.network.initial_state(1)
+        for block in blocks:
+            if reset_state:
+                yield TokenScores(self._score_sentences(block))
+                continue
+            inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
+            parts = []
+            for start in range(0, len(block), SCORE_WINDOW):
+                window = slice(start, start + SCORE_WINDOW)
+                ids_T1 = self._tensor(inputs[window])[:, None]
+                output = self.network.output(ids_T1, state)
+                hidden_T1H, state = self.network(ids_T1, state)
+                parts.append(output.target_log_probs(hidden_T1H[:, 0], self._tensor(block[window])))
+            scores = torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
+            yield TokenScores(scores)
+
+    def _score_sentences(self, block: Ids) -> npt.NDArray[np.float64]:
+        """Score each sentence from the zero state, many of similar length at once."""
+        ends = np.flatnonzero(block == EOS_ID) + 1
+        starts = np.concatenate(([0], ends[:-1]))
+        scores = np.zeros(len(block))
+        by_length = np.argsort(ends - starts, kind="stable")
+        for first in range(0, len(by_length), RESET_BATCH):
+            chosen = by_length[first : first + RESET_BATCH]
+            longest = int((ends - starts)[chosen].max())
+            ids_TB = np.full((longest + 1, len(chosen)), EOS_ID, dtype=np.int64)
+            for column, sentence in enumerate(chosen):
+                length = ends[sentence] - starts[sentence]
+                ids_TB[1 : length + 1, column] = block[starts[sentence] : ends[sentence]]
+            state = self.network.initial_state(len(chosen))
+            logs: list[Tensor] = []
+            for start in range(0, longest, SCORE_WINDOW):
+                inputs_TB = self._tensor(ids_TB[start : min(start + SCORE_WINDOW, longest)])
+                targets_TB = self._tensor(ids_TB[start + 1 : start + 1 + len(inputs_TB)])
+                output = self.network.output(inputs_TB, state)
+                hidden_TBH, state = self.network(inputs_TB, state)
+                logs.append(
+                    output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten()).view(
+                        targets_TB.shape
+                    )
+                )
+            logs_TB = torch.cat(logs).double().cpu().numpy()
+            for column, sentence in enumerate(chosen):
+                length = ends[sentence] - starts[sentence]
+                scores[starts[sentence] : ends[sentence]] = logs_TB[:length, column]
+        return scores
+
+    @torch.inference_mode()
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
+        """Yield what the softmax reads to predict each token of a piece, [N, H]."""
+        state, before = self.network.initial_state(1), EOS_ID
+        for piece in pieces:
+            inputs = np.concatenate(([before], piece[:-1]))
+            hidden_N1H, state = self.network(self._tensor(inputs)[:, None], state)
+            before = int(piece[-1])
+            yield hidden_N1H[:, 0].cpu().numpy()
+
+    @property
+    def state_size(self) -> int:
+        """H, the width of what the softmax reads."""
+        return self.network.config.output_size
+
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
+        """Return the states of sentences: see `seqtool.lm.protocol.SentenceReader`."""
+        return sentence_states(self.network, sentences)
+
+    def hidden_state(self, state: Hypotheses) -> Reals:
+        """Return what the softmax reads next, [num, H]."""
+        hidden: Reals = state.hidden.cpu().numpy()
+        return hidden
+
+    @torch.inference_mode()
+    def start(self, num: int) -> Hypotheses:
+        """Return `num` hypotheses at the beginning of the text."""
+        state = self.network.initial_state(num)
+        return self._advance(state, np.full(num, EOS_ID, dtype=np.int32))
+
+    @torch.inference_mode()
+    def advance(self, state: Hypotheses, tokens: Ids) -> Hypotheses:
+        """Read one token per hypothesis."""
+        return self._advance(state.cells, tokens)
+
+    def _advance(self, cells: Sequence[CellState], tokens: Ids) -> Hypotheses:
+        ids_1B = self._tensor(tokens)[None]
+        hidden_1BH, after = self.network(ids_1B, cells)
+        return Hypotheses(after, hidden_1BH[0], self.network.output(ids_1B, cells))
+
+    @torch.inference_mode()
+    def next_log_probs(self, state: Hypotheses) -> npt.NDArray[np.float64]:
+        """Return natural-log probabilities of the next token, (num, V)."""
+        log_probs_NV: npt.NDArray[np.float64] = state.output.log_probs(state.hidden).cpu().numpy()
+        return log_probs_NV
+
+    @torch.inference_mode()
+    def select(self, state: Hypotheses, rows: npt.NDArray[np.integer]) -> Hypotheses:
+        """Keep, repeat or reorder hypotheses."""
+        index = self._tensor(rows)
+        cells = [tuple(part[index] for part in layer) for layer in state.cells]
+        output = state.output
+        if isinstance(output, AfterContexts):
+            output = output.softmax.after(output.hashes_NK[index])
+        return Hypotheses(cells, state.hidden[index], output)
+
+
+def load_model(
+    directory: Path, header: checkpoint.Header, *, device: str = "cpu"
+) -> NeuralLanguageModel:
+    """Open a neural language model.
+
+    Raises:
+        ModelError: a file is damaged, or vocabulary, configuration and weights do not fit.
+    """
+    tokenizer = load_tokenizer(directory, header.tokenizer)
+    weights = directory / checkpoint.WEIGHTS
+    hint = "copy the model again, or train it again"
+    try:
+        config = from_dict(ModelConfig, header.config.get("model", {}))
+        rows = _stored_rows(weights)
+        if rows != len(tokenizer.vocabulary):
+            raise ModelError(
+                f"the vocabulary has {len(tokenizer.vocabulary):,} symbols, "
+                f"but the weights have {rows:,} rows",
+                hint="use the vocabulary that the model was trained with",
+                path=directory,
+            )
+        checkpoint.verify(directory, header)
+        network = NeuralNetwork(config, rows)
+        load_weights(network, weights)
+    except ConfigError as error:
+        raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
+    except (SafetensorError, RuntimeError, OSError) as error:
+        checkpoint.verify(directory, header)  # says more, where a file is missing or changed
+        raise ModelError("damaged weights", hint=hint, path=weights) from error
+    return NeuralLanguageModel(network, tokenizer, device=device)
+
+
+def _stored_rows(weights: Path) -> int:
+    """Return V as the weights have it, reading only the file's header."""
+    from safetensors import safe_open
+
+    with safe_open(weights, framework="pt") as file:
+        for name in ("embedding.weight", "softmax.weight"):
+            if name in file.keys():  # noqa: SIM118 - not a dictionary
+                return int(file.get_slice(name).get_shape()[0])
+    raise SafetensorError("no embedding")

@@ -1,0 +1,247 @@
+"""The network of a neural language model.
+
+Dimensions in names: T steps, B streams, E embedding width, H units, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.core.arrays import Longs
+from seqtool.lm.neural.cells import CELLS, Cell
+from seqtool.lm.neural.cells import State as CellState
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
+from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
+from seqtool.lm.neural.regularisation import draw_mask, draw_update_mask, drop_units
+
+
+def embedding_size(config: ModelConfig, vocabulary_size: int) -> int:
+    """Return E: as given, else H, or V if that is smaller (Zilly et al.'s character models)."""
+    if config.embedding_size is not None:
+        return config.embedding_size
+    return config.output_size if config.tied else min(config.hidden_size, vocabulary_size)
+
+
+class Highway(nn.Module):
+    """Joins a layer's output f(x) to its input: t * f(x) + (1 - t) * x (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(size, size)
+        self._bias = config.transform_bias
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """Return the gated sum of two (T, B, H)."""
+        return torch.lerp(inputs, outputs, torch.sigmoid(self.gate(inputs)))
+
+    def initialise_biases(self) -> None:
+        """Start by carrying the input, as the transform bias says."""
+        nn.init.constant_(self.gate.bias, self._bias)
+
+
+class NeuralNetwork(nn.Module):
+    """Embedding, stacked cells and softmax.
+
+    A layer whose input is not as wide as its output (the first, when E is not H) is joined plainly
+    whatever the connection. Dense layers read the embedding and the outputs of all layers below;
+    the softmax reads the last.
+
+    Args:
+        config: settings of the network.
+        vocabulary_size: V.
+        sparse_embedding: the embedding's gradient is sparse (for SparseAdam), and that of an output
+            layer that is trained on samples.
+        counts: of the symbols in the training text [V], for output layers that need them.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocabulary_size: int,
+        *,
+        sparse_embedding: bool = False,
+        counts: Longs | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        width = embedding_size(config, vocabulary_size)
+        self.embedding = nn.Embedding(vocabulary_size, width, sparse=sparse_embedding)
+        self.cells = nn.ModuleList()
+        self.highways = nn.ModuleDict()
+        for layer in range(config.layers):
+            cell = CELLS[config.cell](width, config.units(layer), config)
+            self.cells.append(cell)
+            if config.connection == "highway" and width == cell.output_size:
+                self.highways[str(layer)] = Highway(width, config)
+            dense = config.connection == "dense"
+            width = width + cell.output_size if dense else cell.output_size
+        self.softmax = OUTPUT_LAYERS[config.output.layer].make(
+            config.output,
+            Surroundings(
+                config.output_size,
+                vocabulary_size,
+                self.embedding.weight if config.tied else None,
+                counts,
+                sparse_embedding,
+            ),
+        )
+        self.initialise()
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Draw all weights as the configuration says."""
+        config = self.config
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -config.init_range, config.init_range)
+        if config.init == "xavier":
+            for matrix in self._matrices():
+                nn.init.xavier_uniform_(matrix)
+        if config.init == "units":
+            for cell in self._cells():
+                bound = cell.hidden_size**-0.5
+                for parameter in cell.parameters():
+                    nn.init.uniform_(parameter, -bound, bound)
+        self.softmax.initialise_biases()
+        for cell in self._cells():
+            cell.initialise_biases(config)
+            for block in cell.recurrent_blocks():
+                if config.recurrent_init == "identity":
+                    nn.init.eye_(block)
+                elif config.recurrent_init == "orthogonal":
+                    nn.init.orthogonal_(block)
+        for highway in self._joints():
+            highway.initialise_biases()
+
+    def _matrices(self) -> Iterator[Tensor]:
+        """Yield every linear map but the embedding: gates that are stored as one stand alone."""
+        for cell in self._cells():
+            yield from cell.input_blocks()
+            yield from cell.recurrent_blocks()
+            yield from cell.output_blocks()
+        for highway in self._joints():
+            yield highway.gate.weight
+        yield from self.softmax.matrices()
+
+    def _joints(self) -> Sequence[Highway]:
+        return [joint for joint in self.highways.values() if isinstance(joint, Highway)]
+
+    def _cells(self) -> Sequence[Cell]:
+        return [cell for cell in self.cells if isinstance(cell, Cell)]
+
+    def initial_state(self, batch: int) -> list[CellState]:
+        """Return the zero state of every layer, and the last words if the softmax reads them."""
+        state = [cell.initial_state(batch) for cell in self._cells()]
+        if isinstance(self.softmax, MaxentSoftmax):
+            state.append((self.softmax.direct.initial_history(batch),))
+        return state
+
+    def output(self, ids_TB: Tensor, state: Sequence[CellState]) -> OutputLayer | AfterContexts:
+        """Return the output layer for what `forward` gives for the same ids and state."""
+        if not isinstance(self.softmax, MaxentSoftmax):
+            return self.softmax
+        hashes_TBK, _ = self.softmax.direct.read(ids_TB, state[-1][0])
+        return self.softmax.after(hashes_TBK)
+
+    @property
+    def _variational(self) -> bool:
+        return self.config.dropout == "variational"
+
+    def embed(self, ids_TB: Tensor) -> Tensor:
+        """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
+        # to the gradient that a tied weight has of the softmax, rows are added faster than a second
+        # of its size
+        embedded_TBE = functional.embedding(
+            ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
+        )
+        share = self.config.dropout_words
+        if not self.training or share == 0.0:
+            return embedded_TBE
+        num_types = self.embedding.num_embeddings
+        if self.config.dropout_words_per == "stream":
+            kept_VB = draw_mask(embedded_TBE, (num_types, ids_TB.shape[1]), share)
+            return embedded_TBE * kept_VB.gather(0, ids_TB)[..., None]
+        kept_V = draw_mask(embedded_TBE, (num_types,), share)
+        return embedded_TBE * kept_V[ids_TB][..., None]
+
+    def forward(self, ids_TB: Tensor, state: Sequence[CellState]) -> tuple[Tensor, list[CellState]]:
+        """Return what the softmax reads, (T, B, H), and the state of every layer after it."""
+        last_TBH, states = self.run_layers(ids_TB, state)
+        return self.drop_output(last_TBH), states
+
+    def drop_output(self, last_TBH: Tensor) -> Tensor:
+        """Return what the softmax reads: the last layer's output, in training with dropout."""
+        if not self.training:
+            return last_TBH
+        share = self.config.dropout_output
+        return drop_units(last_TBH, share, variational=self._variational)
+
+    def run_layers(
+        self, ids_TB: Tensor, state: Sequence[CellState]
+    ) -> tuple[Tensor, list[CellState]]:
+        """Return the last layer's output, (T, B, H), and the state of every layer after it.
+
+        On a CPU, layers stay in float32 whatever the precision, but those that say otherwise.
+        """
+        if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self._run_layers(ids_TB, state, half=True)
+        return self._run_layers(ids_TB, state, half=False)
+
+    def _masks(
+        self, cell: Cell, inputs_TBE: Tensor, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the masks of a cell's state and of what is added to its memory."""
+        config, (num_steps, batch, _) = self.config, inputs_TBE.shape
+        mask_BP = update_SBH = None
+        if self.training and config.dropout_state:
+            mask_BP = draw_mask(like, (batch, cell.output_size), config.dropout_state)
+        if self.training and config.dropout_update:
+            shape = num_steps * cell.num_updates, batch, cell.hidden_size
+            update_SBH = draw_update_mask(
+                like, shape, config.dropout_update, variational=self._variational
+            )
+        return mask_BP, update_SBH
+
+    def _run_layers(
+        self, ids_TB: Tensor, state: Sequence[CellState], *, half: bool
+    ) -> tuple[Tensor, list[CellState]]:
+        config = self.config
+        below = self.embed(ids_TB)
+        states: list[CellState] = []
+        for layer, cell in enumerate(self._cells()):
+            share = config.dropout_input if layer == 0 else config.dropout_between
+            inputs_TBE = below
+            if self.training:
+                inputs_TBE = drop_units(below, share, variational=self._variational)
+            masks = self._masks(cell, inputs_TBE, self.embedding.weight)
+            if half and cell.half_pays:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
+            else:
+                outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
+            states.append(after)
+            if config.connection == "dense" and layer + 1 < config.layers:
+                below = torch.cat([below, outputs_TBH], dim=2)
+            elif str(layer) in self.highways:
+                below = self.highways[str(layer)](below, outputs_TBH)
+            elif config.connection == "residual" and below.shape == outputs_TBH.shape:
+                below = below + outputs_TBH
+            else:
+                below = outputs_TBH
+        if isinstance(self.softmax, MaxentSoftmax):
+            states.append((self.softmax.direct.read(ids_TB, state[-1][0])[1],))
+        return below, states
+
+
+def detach(state: Sequence[CellState]) -> list[CellState]:
+    """Cut the history of a state: truncated back-propagation stops here.
+
+    Copies, aligned as those that a resumed run reads from disk: the bits of a product may depend
+    on it.
+    """
+    return [tuple(part.detach().clone() for part in layer) for layer in state]

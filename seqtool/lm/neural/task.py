@@ -1,0 +1,209 @@
+"""Next-token prediction as a task of the training loop, and the card of the model it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_model as save_weights
+from torch import Tensor
+
+from seqtool.core import checkpoint, model_cards
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ConfigError, counted
+from seqtool.core.progress import TOKENS
+from seqtool.lm.neural.cells import State as CellState
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
+from seqtool.lm.neural.regularisation import activation_penalties
+from seqtool.lm.perplexity import perplexity_of
+from seqtool.text.prepared import PreparedCorpus
+from seqtool.training import hardware
+from seqtool.training.loop import count_parameters
+from seqtool.training.processes import ALONE, Group
+
+_TITLES = {
+    "rnn": "An RNN",
+    "lstm": "An LSTM",
+    "gru": "A GRU",
+    "rhn": "A recurrent highway",
+    "window": "A fixed-window",
+}
+
+
+class LanguageModelTask:
+    """Next-token prediction over parallel streams, for `seqtool.training.loop.train`.
+
+    Of several processes, each reads an equal share of the streams.
+    """
+
+    items = TOKENS
+    score = "valid_perplexity"
+    larger_is_better = False
+
+    def __init__(
+        self,
+        corpus: PreparedCorpus,
+        config: NeuralLMConfig,
+        *,
+        device: str,
+        command: str = "",
+        group: Group = ALONE,
+    ) -> None:
+        self._corpus, self._config, self._command = corpus, config, command
+        self._device, self._group = device, group
+        self._train = TokenStreams(
+            corpus.ids("train"),
+            config.data.batch_size,
+            config.data.bptt,
+            device=device,
+            part=group.even_share(config.data.batch_size, "batch_size"),
+        )
+        num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
+        self._valid = TokenStreams(
+            corpus.ids("valid"),
+            num_streams,
+            config.data.bptt,
+            keep_all=True,
+            device=device,
+            part=group.share(num_streams),
+        )
+        if group.size > 1 and config.model.output.layer == "maxent":
+            raise ConfigError(
+                "several processes cannot share a hash table of n-grams",
+                hint="train in one process, or choose another output layer than maxent",
+            )
+        hardware.seed_everything(config.training.seed)
+        counts = None
+        if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+            counts = count_symbols(corpus.ids("train"), len(corpus.vocabulary))
+        self.module = NeuralNetwork(
+            config.model,
+            len(corpus.vocabulary),
+            sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
+            counts=counts,
+        ).to(device)
+        self._state: list[CellState] = []
+        length, window = self._train.length, self._train.window
+        self._begins = np.append(np.arange(0, length, window), length)
+        self.start_epoch(0)
+
+    def start_epoch(self, epoch: int) -> int:
+        """Go back to the beginning of the text with a zero state."""
+        self._state = self.module.initial_state(self._train.num_streams)
+        if self._config.data.random_bptt:
+            seed = self._config.training.seed, epoch
+            self._begins = draw_windows(self._train.length, self._train.window, seed)
+        return len(self._begins) - 1
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of window `index`, nats per token, and its number of tokens."""
+        start, end = self._begins[index : index + 2].tolist()
+        inputs_TB, targets_TB = self._train.cut(start, end - start)
+        output = self.module.output(inputs_TB, self._state)
+        last_TBH, state = self.module.run_layers(inputs_TB, self._state)
+        hidden_TBH = self.module.drop_output(last_TBH)
+        self._state = detach(state)
+        loss = output.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+        # of the value, the perplexity is made: penalties are in the gradient alone
+        penalty = activation_penalties(hidden_TBH, last_TBH, self._config.model)
+        loss = loss + (penalty - penalty.detach())
+        return loss, targets_TB.numel()
+
+    def rate_factor(self, index: int) -> float:
+        """Return the share of `bptt` that a window has, where lengths are drawn; else 1."""
+        if not self._config.data.random_bptt:
+            return 1.0
+        start, end = self._begins[index : index + 2].tolist()
+        return float((end - start) / self._train.window)
+
+    def validate(self) -> dict[str, float]:
+        """Return the perplexity of the validation part, read as parallel streams."""
+        state = self.module.initial_state(self._valid.num_streams)
+        nats, num_tokens = 0.0, 0
+        for index in range(len(self._valid) if self._valid.num_streams else 0):
+            inputs_TB, targets_TB = self._valid[index]
+            output = self.module.output(inputs_TB, state)
+            hidden_TBH, state = self.module(inputs_TB, state)
+            log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+            nats -= float(log_probs_N.double().sum())
+            num_tokens += int((targets_TB != IGNORED).sum())
+        total_nats, total_tokens = self._group.totals([nats, num_tokens])
+        return {self.score: perplexity_of(total_nats / total_tokens)}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the recurrent state by layer and part."""
+        return {
+            f"{layer}.{part}": tensor
+            for layer, parts in enumerate(self._state)
+            for part, tensor in enumerate(parts)
+        }
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        self._state = [
+            tuple(tensors[f"{layer}.{part}"].to(self._device) for part in range(len(parts)))
+            for layer, parts in enumerate(self._state)
+        ]
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the network, its tokenizer and a model card as a model directory."""
+        tokenizer = self._corpus.tokenizer
+        header = checkpoint.Header(
+            kind=NeuralLanguageModel.kind,
+            config=to_dict(self._config),
+            tokenizer=tokenizer.describe(),
+            scores=dict(scores),
+            data=describe_corpus(self._corpus),
+            command=self._command,
+            num_parameters=count_parameters(self.module),
+            versions={"torch": torch.__version__},
+        )
+
+        def fill(target: Path) -> None:
+            tokenizer.save(target)
+            save_weights(self.module, str(target / checkpoint.WEIGHTS))
+
+        checkpoint.save(directory, header, model_card(header), fill)
+
+
+def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:
+    """Return what a model records of its data: unit, sizes per split, sources and their sums."""
+    return {key: value for key, value in corpus.info.items() if key != "format_version"}
+
+
+def model_card(header: checkpoint.Header) -> str:
+    """Return the README.md of a model: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    depth = f", recurrence depth {model['depth']}" if model["cell"] == "rhn" else ""
+    layers = counted(model["layers"], "layer")
+    units = counted(model["hidden_size"], "unit")
+    if model.get("last_size") is not None:
+        units += f", the last of {model['last_size']:,},"
+    if model.get("projection_size") is not None:
+        units += f" projected to {model['projection_size']:,}"
+    parameters = counted(header.num_parameters, "parameter")
+    splits = [
+        (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
+        for name, split in header.data.get("splits", {}).items()
+    ]
+    return model_cards.compose(
+        header,
+        f"{_TITLES[model['cell']]} language model",
+        f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
+        f"over {header.tokenizer['unit']} units.",
+        model_cards.scores_table(header),
+        "Perplexity counts every token and the sentence end; unknown words are included.",
+        model_cards.table(("data", "sentences", "tokens with `</s>`"), splits),
+        maker="train_lm (Python)",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            'seqtool generate --prompt "..." -m THIS_DIRECTORY',
+        ),
+    )

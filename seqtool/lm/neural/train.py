@@ -1,0 +1,347 @@
+"""Training of neural language models: `train_lm`, and what it records to be resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.core import checkpoint, storage
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import (
+    ConfigError,
+    DataError,
+    ModelError,
+)
+from seqtool.core.progress import Event
+from seqtool.lm.neural.config import DataConfig, NeuralLMConfig
+from seqtool.lm.neural.task import LanguageModelTask, model_card
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
+from seqtool.training import hardware
+from seqtool.training.loop import train
+from seqtool.training.processes import Group, joined
+from seqtool.training.run import CompletedRun, TrainedModel, complete, finish
+
+RUN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TrainedLM(TrainedModel):
+    """What `train_lm` returns.
+
+    Attributes:
+        path: the model directory.
+        scores: `valid_perplexity` (as `eval-ppl` measures it), `train_seconds`, and the
+            `tokens_per_second` of training where a whole epoch was trained.
+        seconds: training time, validation included, over all continuations.
+        num_parameters: trained numbers.
+        epochs: epochs completed.
+    """
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What `--resume` needs when nothing else is typed: `run.json`.
+
+    Attributes:
+        config: all settings.
+        corpus: the prepared corpus; relative to the run where it lies in it.
+        device: as it was asked for.
+        threads: as they were asked for.
+        command: what was typed, continuations with other settings included.
+    """
+
+    config: NeuralLMConfig
+    corpus: Path
+    device: str = "auto"
+    threads: int | None = None
+    command: str = ""
+
+    def write(self, output: Path) -> None:
+        """Write `run.json` in the run directory."""
+        content = {
+            "format_version": RUN_VERSION,
+            "config": to_dict(self.config),
+            "corpus": str(self.corpus),
+            "device": self.device,
+            "threads": self.threads,
+            "command": self.command,
+        }
+        storage.replace_text(output / checkpoint.RUN, storage.to_json(content))
+
+    @classmethod
+    def read(cls, output: Path) -> RunRecord:
+        """Read `run.json` of a run directory.
+
+        Raises:
+            ModelError: there is no run, or its record is damaged.
+        """
+        path = output / checkpoint.RUN
+        damaged = ModelError(
+            "the run's record is damaged", hint="start again with --force", path=path
+        )
+        try:
+            content = storage.read_object(path)
+            if content["format_version"] > RUN_VERSION:
+                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
+            config = from_dict(NeuralLMConfig, content["config"])
+            corpus, device = content["corpus"], content.get("device", "auto")
+            threads, command = content.get("threads"), content.get("command", "")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ModelError(
+                "no run to resume is there", hint="train one first, without --resume", path=output
+            ) from error
+        except (ValueError, KeyError, TypeError, ConfigError) as error:
+            raise damaged from error
+        if not all(isinstance(text, str) for text in (corpus, device, command)):
+            raise damaged
+        if not (threads is None or (isinstance(threads, int) and threads > 0)):
+            raise damaged
+        return cls(config, Path(corpus), device, threads, command)
+
+
+def train_lm(
+    corpus: str | Path | PreparedCorpus | None = None,
+    output: str | Path = "runs/lm",
+    config: NeuralLMConfig | None = None,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[int], bool] | None = None,
+    command: str = "",
+) -> TrainedLM:
+    """Train a neural language model.
+
+    Started by torchrun, each process trains on its share of the streams; the first one writes and
+    hears the events, and all return the same.
+
+    Args:
+        corpus: a prepared corpus, or a text file or directory, which is prepared in
+            `output/corpus`. A run that is resumed knows its own.
+        output: the model directory.
+        config: all settings; those of the run when one is resumed.
+        resume: continue the run in `output` where it was saved.
+        force: replace a run that is there.
+        device: auto, cpu, cuda or mps; that of the run when one is resumed with auto.
+        threads: CPU threads of each process; None leaves the choice to torch, or to the run that is
+            resumed.
+        on_event: called with every event of the run.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+        command: what the user typed, for the model card.
+
+    Raises:
+        Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
+        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    output = Path(output)
+    if resume:
+        saved = RunRecord.read(output)
+        config = config or saved.config
+        device = saved.device if device == "auto" else device
+        threads = saved.threads if threads is None else threads
+        command = saved.command if config == saved.config else f"{saved.command} && {command}"
+    config = config or NeuralLMConfig()
+    chosen = hardware.choose_device(device)
+    hardware.set_threads(threads)
+    hardware.prepare_device(chosen)
+    recorded = saved.corpus if resume else None
+    with joined(chosen) as group:
+        with ExitStack() as stack:
+            opened: PreparedCorpus | None = None
+            with group.agreed():
+                if group.is_first:
+                    opened = _obtain(corpus, output, recorded, config, stack, force=force)
+            opened = _shared(opened, group)
+            with group.agreed():
+                task = LanguageModelTask(
+                    opened, config, device=chosen, command=command, group=group
+                )
+                record = RunRecord(config, _relative(opened.path, output), device, threads, command)
+                if group.is_first and not resume:
+                    record.write(output)
+        events = train(
+            task,
+            config.training,
+            output,
+            device=chosen,
+            fingerprint=_fingerprint(config, opened),
+            resume=resume,
+            should_stop=should_stop,
+            group=group,
+        )
+        run = complete(
+            events,
+            output,
+            "train-lm",
+            on_event=on_event if group.is_first else lambda event: None,
+            on_started=lambda: record.write(output) if resume and group.is_first else None,
+        )
+        trained: TrainedLM | None = None
+        with group.agreed():
+            if group.is_first:
+                trained = _finish(output, opened, run, chosen)
+        trained = group.from_first(trained)
+        assert trained is not None
+        return trained
+
+
+def _obtain(
+    corpus: str | Path | PreparedCorpus | None,
+    output: Path,
+    recorded: Path | None,
+    config: NeuralLMConfig,
+    stack: ExitStack,
+    *,
+    force: bool,
+) -> PreparedCorpus:
+    """Open the corpus of a run, a new one or that whose corpus is `recorded`.
+
+    The stack puts back what a new run replaces, if it fails before it begins.
+    """
+    if recorded is not None:
+        return _reopen(corpus, output, recorded, config)
+    checkpoint.check_output(output, force=force)
+    if corpus is None:
+        raise ConfigError("no corpus is given", hint="name a text file or a prepared corpus")
+    _refuse_inside(corpus, output)
+    stack.enter_context(storage.replacing(output))
+    return _open(corpus, output / "corpus", config)
+
+
+def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
+    """Return the corpus that the first process opened; the others open it too."""
+    path = group.from_first(None if corpus is None else corpus.path.resolve())
+    assert path is not None
+    with group.agreed():
+        return PreparedCorpus.open(path) if corpus is None else corpus
+
+
+def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
+    """Measure the best model as `eval-ppl` does, and write that into its header and card."""
+    model = checkpoint.load(output, device=device)
+    perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
+    trained = finish(output, run, "tokens", model_card, measured={"valid_perplexity": perplexity})
+    return TrainedLM(**vars(trained))
+
+
+def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:
+    path = corpus.path if isinstance(corpus, PreparedCorpus) else Path(corpus)
+    if output.exists() and path.resolve().is_relative_to(output.resolve()):
+        raise ConfigError(
+            f"the corpus {path} lies in {output}, which is to be replaced",
+            hint="choose another output with -o",
+        )
+
+
+def _relative(corpus: Path, output: Path) -> Path:
+    """Return a corpus path that stays right when the run is moved, or is resumed elsewhere."""
+    corpus, output = corpus.resolve(), output.resolve()
+    return corpus.relative_to(output) if corpus.is_relative_to(output) else corpus
+
+
+def _open(
+    corpus: str | Path | PreparedCorpus, workspace: Path, config: NeuralLMConfig
+) -> PreparedCorpus:
+    """Open a prepared corpus, or prepare raw text in `workspace`."""
+    if isinstance(corpus, PreparedCorpus):
+        opened = corpus
+    else:
+        data = config.data
+        settings = PrepareConfig(
+            unit=data.unit,
+            vocab_size=data.vocab_size,
+            min_count=data.min_count,
+            lowercase=data.lowercase,
+        )
+        opened = open_corpus(corpus, workspace=workspace, config=settings)
+    _check_preparation(opened, config)
+    for split in ("train", "valid"):
+        if not opened.info["splits"].get(split, {}).get("tokens"):
+            raise DataError(
+                f"the corpus has no {split} part",
+                hint="prepare it again with --valid FILE or --split 90,5,5",
+                path=opened.path,
+            )
+    return opened
+
+
+def _check_preparation(corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
+    """Refuse settings of raw text that a prepared corpus does not have."""
+    defaults, prepared = DataConfig(), corpus.info.get("config", {})
+    for name in ("unit", "vocab_size", "min_count", "lowercase"):
+        value = getattr(config.data, name)
+        if value != getattr(defaults, name) and value != prepared.get(name, value):
+            raise ConfigError(
+                f"data.{name} is {value}, but the corpus was prepared with {prepared[name]}",
+                hint=f"leave {name} out, or prepare the text again",
+                path=corpus.path,
+            )
+
+
+def _reopen(
+    corpus: str | Path | PreparedCorpus | None,
+    output: Path,
+    recorded: Path,
+    config: NeuralLMConfig,
+) -> PreparedCorpus:
+    """Open the corpus of a run that is resumed; its fingerprint will tell if it is another."""
+    path = output / recorded
+    if corpus is None:
+        if not path.is_dir():
+            raise DataError(
+                "the corpus of the run is no longer there",
+                hint=f"name it: seqtool train-lm CORPUS --resume -o {output}",
+                path=path,
+            )
+        return _open(path, path, config)
+    with tempfile.TemporaryDirectory(prefix=".corpus.new-", dir=output) as folder:
+        opened = _open(corpus, Path(folder) / "corpus", config)
+        if opened.path.parent != Path(folder):
+            return opened
+        # raw text was typed again: it is the run's own if it gives the same ids
+        if path.is_dir() and _summary(opened) == _summary(before := PreparedCorpus.open(path)):
+            return before
+        raise ModelError(
+            f"the run was trained on another text than {corpus}",
+            hint="leave the text out, or start again with --force",
+            path=output,
+        )
+
+
+def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
+    """Return what tells one prepared corpus from another, wherever its sources were."""
+    sources = [
+        {key: value for key, value in source.items() if key != "path"}
+        for source in corpus.info.get("sources", [])
+    ]
+    content = {**corpus.info, "sources": sources, "seqtool_version": ""}
+    text = json.dumps(content, sort_keys=True)
+    return {
+        "vocabulary_size": len(corpus.vocabulary),
+        "train_tokens": corpus.info["splits"]["train"]["tokens"],
+        "sum": hashlib.sha256(text.encode("ascii")).hexdigest()[:12],
+    }
+
+
+def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, Any]:
+    """Return what a continued run must share with its beginning."""
+    training, settings = config.training, to_dict(config)
+    return {
+        "model": settings["model"],
+        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
+        "training": {
+            "seed": training.seed,
+            "optimiser": training.optimiser,
+            "embedding_optimiser": training.embedding_optimiser,
+        },
+        "corpus": _summary(corpus),
+    }

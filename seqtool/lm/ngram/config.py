@@ -1,0 +1,133 @@
+"""Settings of n-gram models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import Registry, did_you_mean
+from seqtool.core.vocabulary import NUM_SPECIALS
+
+# a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
+SMOOTHINGS: Registry[Any] = Registry(
+    "smoothing",
+    {
+        "maximum-likelihood": "seqtool.lm.ngram.smoothing:maximum_likelihood",
+        "add-k": "seqtool.lm.ngram.smoothing:add_k",
+        "stupid-backoff": "seqtool.lm.ngram.smoothing:stupid_backoff",
+        "witten-bell": "seqtool.lm.ngram.smoothing:witten_bell",
+        "absolute-discounting": "seqtool.lm.ngram.smoothing:absolute_discounting",
+        "kneser-ney": "seqtool.lm.ngram.smoothing:kneser_ney",
+        "modified-kneser-ney": "seqtool.lm.ngram.smoothing:modified_kneser_ney",
+    },
+)
+
+# settings that only these smoothings read
+_READ_BY = {
+    "discounts": ("kneser-ney", "modified-kneser-ney"),
+    "fallback": ("absolute-discounting", "kneser-ney", "modified-kneser-ney"),
+    "add": ("add-k",),
+    "backoff": ("stupid-backoff",),
+}
+
+
+@dataclass(frozen=True)
+class NgramConfig(Config):
+    """How an n-gram model is estimated."""
+
+    order: int = setting(5, "Length of the longest n-grams.")
+    smoothing: str = setting(
+        "modified-kneser-ney", "How probability is kept for what was not seen."
+    )
+    prune: tuple[int, ...] = setting(
+        (), "Per order, leave out n-grams that occur at most this often; the last one goes on."
+    )
+    discounts: Literal["paper", "kenlm"] = setting(
+        "paper", "Counts-of-counts as the paper has them, or with KenLM's slip at the end."
+    )
+    fallback: tuple[float, ...] = setting(
+        (0.5, 1.0, 1.5), "Discounts where the counts give none that are valid."
+    )
+    add: float = setting(1.0, "What add-k adds to each count.", above=0)
+    backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
+    vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
+    vocab_size: int | None = setting(
+        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=NUM_SPECIALS + 1
+    )
+    min_count: int = setting(1, "Words rarer than this become <unk>.", minimum=1)
+    special_tokens: Literal["auto", "unknown", "skip", "refuse"] = setting(
+        "auto",
+        "What a literal <unk>, <s> or </s> in the text is: <unk> the unknown word and the others "
+        "refused (auto), all of them unknown words, left out as KenLM's --skip_symbols does, or "
+        "all refused.",
+    )
+    lowercase: bool = setting(False, "Lower-case the text.")
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """Per order, the count up to which n-grams are left out: `prune`, the last one repeated."""
+        given = self.prune or (0,)
+        return given + given[-1:] * (self.order - len(given))
+
+    def check(self) -> None:
+        """Refuse settings that are out of range or contradict one another."""
+        if self.order < 1:
+            raise ConfigError(f"order is {self.order}, but must be at least 1", hint="try 3 or 5")
+        if self.smoothing not in SMOOTHINGS:
+            raise ConfigError(
+                f"no smoothing is called {self.smoothing!r}",
+                hint=did_you_mean(self.smoothing, SMOOTHINGS),
+            )
+        for name, smoothings in _READ_BY.items():
+            default = type(self).__dataclass_fields__[name].default
+            if getattr(self, name) != default and self.smoothing not in smoothings:
+                raise ConfigError(
+                    f"{name} is set, but {self.smoothing} has no use for it",
+                    hint=f"leave {name} out, or choose {' or '.join(smoothings)}",
+                )
+        self._check_prune()
+        self._check_fallback()
+        if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
+            raise ConfigError(
+                "vocab gives all words, so vocab-size and min-count have nothing to choose",
+                hint="leave --vocab-size and --min-count out",
+            )
+
+    def _check_prune(self) -> None:
+        """Refuse a list that KenLM refuses too."""
+        shown = " ".join(map(str, self.prune))
+        if len(self.prune) > self.order:
+            raise ConfigError(
+                f"prune is {shown}, which is more numbers than the order, {self.order}",
+                hint="give at most one number per order",
+            )
+        if self.prune and self.prune[0] != 0:
+            raise ConfigError(
+                f"prune is {shown}, but single words cannot be pruned: it must begin with 0",
+                hint="make rare words unknown with --min-count or --vocab-size",
+            )
+        for n, (lower, higher) in enumerate(zip(self.prune, self.prune[1:], strict=False), start=2):
+            if higher < lower:
+                raise ConfigError(
+                    f"prune is {shown}, but must not decrease: order {n} has {higher}, "
+                    f"order {n - 1} has {lower}",
+                    hint="an n-gram needs the shorter ones in it; give the same number or a larger",
+                )
+
+    def _check_fallback(self) -> None:
+        single = self.smoothing in ("absolute-discounting", "kneser-ney")
+        shown = " ".join(f"{discount:g}" for discount in self.fallback)
+        if len(self.fallback) != 3 and not (single and len(self.fallback) == 1):
+            wanted = "one discount, or three" if single else "three discounts"
+            raise ConfigError(
+                f"fallback is {shown or 'empty'}, but {self.smoothing} takes {wanted}",
+                hint="try 0.5" if single else "try 0.5 1 1.5, for counts of 1, 2, and 3 or more",
+            )
+        for count, discount in enumerate(self.fallback, start=1):
+            if not 0 <= discount <= count:
+                raise ConfigError(
+                    f"fallback is {shown}, but a count of {count} cannot lose {discount:g}",
+                    hint=f"give a number from 0 to {count}",
+                )

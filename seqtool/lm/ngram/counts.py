@@ -1,0 +1,311 @@
+"""n-grams of every order with their counts, in trie order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.errors import DataError
+from seqtool.core.reading import Progress
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.ngram.memory import check_memory
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+_MOST = 2**31 - 2  # tokens, and n-grams of one order
+
+
+@dataclass(frozen=True)
+class CountLevel:
+    """The n-grams of one order, N rows in trie order; the order below has M.
+
+    Attributes:
+        words: int32 [N], the last word of each.
+        begins: int32 [M + 1], the rows of context c are begins[c] to begins[c + 1] - 1; at order 1
+            the only context is the empty one.
+        suffixes: int32 [N], the row at the order below of the n-gram without its first word; empty
+            at order 1.
+        counts: int32 [N], occurrences in the text.
+        adjusted: int32 [N], the number of distinct words before it; `counts` itself at the highest
+            order and for n-grams that begin with `<s>` (Kneser & Ney 1995; Heafield et al. 2013).
+    """
+
+    words: Int32
+    begins: Int32
+    suffixes: Int32
+    counts: Int32
+    adjusted: Int32
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The n-grams of orders 1 to N.
+
+    Attributes:
+        levels: one per order; order 1 has V + 1 rows, the row is the word, `<s>` the last.
+        vocabulary_size: V.
+        num_tokens: tokens of the text, one `</s>` per sentence counted, `<s>` not.
+        num_sentences: sentences of the text.
+        last_in_suffix_order: per order below the highest, the row that comes last when n-grams are
+            sorted from their last word to their first, words in order of first occurrence; not for
+            orders above one where that begins with `<s>`. Empty when not asked for.
+    """
+
+    levels: tuple[CountLevel, ...]
+    vocabulary_size: int
+    num_tokens: int
+    num_sentences: int
+    last_in_suffix_order: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+        return len(self.levels)
+
+
+def count_ngrams(
+    ids: npt.NDArray[Any],
+    order: int,
+    vocabulary_size: int,
+    *,
+    threads: int = 1,
+    kenlm_quirk: bool = False,
+    on_progress: Progress | None = None,
+) -> Counts:
+    """Count the n-grams of all orders up to one; none goes beyond its sentence.
+
+    Args:
+        ids: the text, shape (tokens,), `EOS_ID` after each sentence and no `<s>`.
+        order: the length of the longest n-grams; `<s>` and `</s>` count.
+        vocabulary_size: V; all ids are less.
+        threads: how many to use; the result is the same.
+        kenlm_quirk: fill `last_in_suffix_order`.
+        on_progress: called with (orders done, their number).
+
+    Raises:
+        DataError: no text, ids that are none of this vocabulary, an order that no sentence is long
+            enough for, too many tokens or n-grams, more n-grams than memory has room for.
+    """
+    if not 0 < len(ids) <= _MOST:
+        problem = f"{len(ids):,} tokens are too many" if len(ids) else "there is no text"
+        raise DataError(problem, hint=f"give a text of 1 to {_MOST:,} tokens")
+    text = np.ascontiguousarray(ids, np.int32)
+    if text[-1] != EOS_ID:
+        raise DataError("the last sentence has no end", hint="prepare the text again")
+    levels: list[CountLevel] = []
+    with ThreadPoolExecutor(threads) as pool:
+        piles = _Piles(text, vocabulary_size, threads, pool)
+        if order > piles.longest + 1:
+            raise DataError(
+                f"order {order} is more than the longest sentence has room for, which has "
+                f"{piles.longest - 1} words",
+                hint=f"choose an order up to {piles.longest + 1}: <s> and </s> count as words",
+            )
+        for n in range(1, order + 1):
+            is_last = n == order
+            levels.append(
+                piles.read_words(is_last) if n == 1 else piles.read(n, levels[-1], is_last)
+            )
+            if on_progress is not None:
+                on_progress(n, order)
+    last = _last_in_suffix_order(levels, text) if kenlm_quirk else []
+    num_sentences = int(levels[0].counts[vocabulary_size])
+    return Counts(tuple(levels), vocabulary_size, len(text), num_sentences, tuple(last))
+
+
+class _Piles:
+    """The ends of all n-grams of one order, a pile for each first word, as `counting` tells.
+
+    Args:
+        ids: the text, int32 [T].
+        vocabulary_size: V.
+        num_parts: K, how many parts the work is divided into.
+        pool: does the parts at the same time.
+
+    Attributes:
+        counts: int32 [V + 1], occurrences of each word, and of `<s>`.
+        longest: tokens of the longest sentence.
+    """
+
+    def __init__(
+        self, ids: Int32, vocabulary_size: int, num_parts: int, pool: ThreadPoolExecutor
+    ) -> None:
+        from seqtool.lm.ngram.counting import count_words, deal_words
+
+        self._ids, self._pool, self._parts = ids, pool, range(num_parts)
+        ends = _cut_sentences(ids, num_parts)
+        texts = [ids[ends[part] : ends[part + 1]] for part in self._parts]
+        room = np.zeros((num_parts, vocabulary_size + 1), np.int32)
+        lengths = self._each(lambda part: count_words(texts[part], room[part, :-1]))
+        if min(lengths) < 0:
+            raise DataError("the ids are not of this vocabulary", hint="prepare the text again")
+        self.longest = max(lengths)
+        self.counts = room.sum(axis=0, dtype=np.int32)
+        self.counts[-1] = self.counts[EOS_ID]
+        self._cuts = _cut_words(self.counts, num_parts)
+
+        self._starts = _lay_out(room)  # of the runs of each pile in the entries, int32 [K, V + 1]
+        self._stops = self._starts.copy()
+        self._entries = np.zeros(len(ids), np.int64)
+        self._spare = self._entries[:0]  # the room for the next order
+        rooms = np.zeros((num_parts, num_parts, vocabulary_size + 1), np.int32)
+        self._each(
+            lambda part: deal_words(
+                texts[part], ends[part], self._stops[part], self._cuts, self._entries, rooms[part]
+            )
+        )
+        self._later_starts = _lay_out(rooms.sum(axis=0, dtype=np.int32))  # from order 2 on
+        self._rows = self._cuts  # of the piles' n-grams, by part, int64 [K + 1]
+
+    def read_words(self, is_last: bool) -> CountLevel:
+        """Return order 1; replace the piles by those of order 2 unless it is the last."""
+        from seqtool.lm.ngram.counting import deal_pairs
+
+        words = np.arange(len(self.counts), dtype=np.int32)
+        begins = np.array([0, len(words)], np.int32)
+        if is_last:
+            return CountLevel(words, begins, np.empty(0, np.int32), self.counts, self.counts)
+        adjusted = np.zeros_like(self.counts)
+        adjusted[-1] = self.counts[-1]
+
+        def deal(part: int, target: Int64, heads: Int32, found: Int64) -> None:
+            deal_pairs(
+                self._entries,
+                self._starts,
+                self._stops,
+                *self._cuts[part : part + 2],
+                adjusted,
+                target,
+                heads,
+                self._cuts,
+                found,
+            )
+
+        self._deal(deal)
+        return CountLevel(words, begins, np.empty(0, np.int32), self.counts, adjusted)
+
+    def read(self, order: int, below: CountLevel, is_last: bool) -> CountLevel:
+        """Return an order from 2 up; replace the piles by those of the next.
+
+        Args:
+            order: the order of the piles.
+            below: the order below.
+            is_last: this is the highest order.
+        """
+        from seqtool.lm.ngram.counting import read_level
+
+        num_rows = int(self._rows[-1])
+        if num_rows > _MOST:
+            raise DataError(
+                f"{num_rows:,} different {order}-grams are too many", hint="choose a lower order"
+            )
+        if is_last:
+            self._spare = self._spare[:0].copy()  # make room for what is returned
+        num_bytes = 4 * (5 * num_rows + len(below))
+        check_memory(num_bytes, f"{num_rows:,} different {order}-grams")
+        words, suffixes, counts = (np.empty(num_rows, np.int32) for _ in range(3))
+        adjusted = np.empty(0 if is_last else num_rows, np.int32)
+        begins = np.empty(len(below) + 1, np.int32)
+        begins[-1] = num_rows
+        rows, contexts = self._rows, self._contexts
+
+        def deal(part: int, target: Int64, heads: Int32, found: Int64) -> None:
+            read_level(
+                order,
+                self._ids,
+                self._entries,
+                self._starts,
+                self._stops,
+                *self._cuts[part : part + 2],
+                *contexts[part : part + 2],
+                rows[part],
+                below.words,
+                begins,
+                words,
+                suffixes,
+                counts,
+                adjusted,
+                target,
+                heads,
+                self._cuts,
+                found,
+            )
+
+        self._deal(deal, is_last)
+        return CountLevel(words, begins, suffixes, counts, counts if is_last else adjusted)
+
+    def _deal(
+        self, deal: Callable[[int, Int64, Int32, Int64], None], is_last: bool = False
+    ) -> None:
+        """Have each part read its piles, and take what was dealt as the new piles."""
+        num_parts = len(self._parts)
+        if not len(self._spare) and not is_last:
+            self._spare = np.zeros_like(self._entries)
+        heads = np.full((num_parts, len(self.counts), 2), -1, np.int32)
+        heads[:, :, 0] = self._later_starts
+        found = np.zeros((num_parts, num_parts), np.int64)
+        self._each(lambda part: deal(part, self._spare, heads[part], found[part]))
+        self._entries, self._spare = self._spare, self._entries
+        self._starts = self._later_starts
+        self._stops = heads[:, :, 0].copy()
+        self._contexts, self._rows = self._rows, np.append(0, np.cumsum(found.sum(axis=0)))
+
+    def _each(self, work: Callable[[int], Any]) -> list[Any]:
+        return list(self._pool.map(work, self._parts))
+
+
+def _cut_sentences(ids: Int32, num_parts: int) -> list[int]:
+    """Return where parts of about the same length begin and end, each of whole sentences."""
+    cuts = [0]
+    for part in range(1, num_parts):
+        cut = max(cuts[-1], part * len(ids) // num_parts)
+        while cut > cuts[-1] and ids[cut - 1] != EOS_ID:
+            cut += 1
+        cuts.append(cut)
+    return [*cuts, len(ids)]
+
+
+def _cut_words(counts: Int32, num_parts: int) -> Int64:
+    """Return where parts of the words begin and end that occur about equally often."""
+    totals = np.cumsum(counts, dtype=np.int64)
+    wanted = totals[-1] * np.arange(1, num_parts) // num_parts
+    return np.concatenate(([0], np.searchsorted(totals, wanted), [len(counts)])).astype(np.int64)
+
+
+def _lay_out(room: Int32) -> Int32:
+    """Return where the runs begin, pile by pile, of which `room` [K, V + 1] gives the lengths."""
+    lengths = room.T.ravel()
+    starts = np.cumsum(lengths, dtype=np.int32) - lengths
+    return np.ascontiguousarray(starts.reshape(room.T.shape).T, np.int32)
+
+
+def _last_in_suffix_order(levels: list[CountLevel], ids: Int32) -> list[int]:
+    """Return per order below the highest the row of its last n-gram in suffix order.
+
+    The n-grams are compared from their last word to their first; words are in the order in which
+    they first occur, after `<unk>`, `<s>` and `</s>`. The last n-gram of an order extends that of
+    the order below; once one begins with `<s>`, the higher orders have none.
+    """
+    ranks = np.full(len(levels[0]), -4)
+    ranks[ids] = len(ids)
+    np.minimum.at(ranks, ids, np.arange(len(ids)))
+    ranks[[UNK_ID, -1, EOS_ID]] = [-3 if levels[0].counts[UNK_ID] else -4, -2, -1]
+    result: list[int] = []
+    for n in range(len(levels) - 1):
+        rows = np.flatnonzero(levels[n].suffixes == result[-1]) if n else levels[0].words
+        if not len(rows):
+            break
+        first_words = rows
+        for level in levels[n:0:-1]:
+            first_words = np.searchsorted(level.begins, first_words, side="right") - 1
+        result.append(int(rows[ranks[first_words].argmax()]))
+    return result

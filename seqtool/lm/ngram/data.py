@@ -1,0 +1,208 @@
+"""Reading: text or a prepared corpus to one stream of ids and its vocabulary, all in memory."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import Progress, read_blocks
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.memory import check_memory, memory_needed
+from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list
+from seqtool.text.prepared import PreparedCorpus
+from seqtool.text.tokenizer_training import number_words
+from seqtool.text.tokenizers import SpecialTokens, Tokenizer, WordTokenizer
+
+_CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
+_UNKNOWN_WORD = re.compile(rb"(?<![^ \t\r\n])<unk>(?![^ \t\r\n])")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text as ids.
+
+    Attributes:
+        ids: the words, `EOS_ID` after each sentence, shape (tokens,).
+        tokenizer: what text must be read with to get such ids; holds the vocabulary.
+        num_unknown: how many of the tokens are the unknown word.
+        description: what a model records of its data: sizes, and the sources with their sums.
+    """
+
+    ids: npt.NDArray[Any]
+    tokenizer: Tokenizer
+    num_unknown: int
+    description: dict[str, Any]
+
+
+def read_ids(
+    inputs: Sequence[str | Path],
+    config: NgramConfig,
+    *,
+    field: str | None = None,
+    on_progress: Progress | None = None,
+) -> Reading:
+    """Read text, or the train split of a prepared corpus.
+
+    Args:
+        inputs: files, directories and `-`, as for `read_blocks`; or one prepared corpus.
+        config: the vocabulary, the case, and what is made of special tokens.
+        field: the field that holds the text of JSON Lines.
+        on_progress: called with (bytes read, their total or None).
+
+    Raises:
+        ConfigError: settings that a prepared corpus does not have.
+        DataError: text that cannot be used, has no words, or needs more memory than there is.
+    """
+    if len(inputs) == 1 and (Path(inputs[0]) / INFO_FILE).is_file():
+        return _open(Path(inputs[0]), config, field)
+    digests: dict[str, str] = {}
+    reader = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
+    words = _Words(config)
+    for block in reader:
+        try:
+            words.add(block)
+        except DataError as error:
+            path, line = reader.locate(error.line or 1)
+            hint = "remove it, or choose --special-tokens unknown or skip"
+            raise DataError(error.message, hint=hint, path=path, line=line) from error
+    source = inputs[0] if len(inputs) == 1 else None
+    _check(words.num_tokens, words.num_sentences, config.order, source)
+    vocabulary, ids = words.finish()
+    tokenizer = WordTokenizer(
+        vocabulary,
+        lowercase=config.lowercase,
+        special_tokens=_policy(config),
+    )
+    counts = SplitCounts(
+        tokens=words.num_tokens,
+        sentences=words.num_sentences,
+        bytes=words.num_bytes,
+        unknown=vocabulary.counts[UNK_ID],
+    )
+    sources = [
+        {"path": path, "split": "train", "sha256": digest} for path, digest in digests.items()
+    ]
+    description = {"splits": {"train": asdict(counts)}, "sources": sources}
+    return Reading(ids, tokenizer, counts.unknown, description)
+
+
+def _open(path: Path, config: NgramConfig, field: str | None) -> Reading:
+    corpus = PreparedCorpus.open(path)
+    prepared, defaults = corpus.info.get("config", {}), NgramConfig()
+    for name in ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase"):
+        value = getattr(config, name)
+        if value not in (getattr(defaults, name), prepared.get(name)):
+            raise ConfigError(
+                f"{name} is {value}, but the corpus was prepared with {prepared.get(name)}",
+                hint=f"leave {name} out, or prepare the text again",
+                path=path,
+            )
+    if field is not None:
+        raise ConfigError("a prepared corpus has no fields", hint="leave --field out", path=path)
+    ids = corpus.ids("train")
+    split = corpus.info["splits"]["train"]
+    _check(len(ids), split["sentences"], config.order, path)
+    description = {key: value for key, value in corpus.info.items() if key != "format_version"}
+    return Reading(ids, corpus.tokenizer, split["unknown"], description)
+
+
+def _check(num_tokens: int, num_sentences: int, order: int, path: str | Path | None) -> None:
+    if num_tokens == num_sentences:
+        raise DataError("the text has only empty lines", hint="give a text with words", path=path)
+    check_memory(memory_needed(num_tokens, order), f"{num_tokens:,} tokens at order {order}")
+
+
+def _policy(config: NgramConfig) -> SpecialTokens:
+    """Return what becomes of `<s>` and `</s>`; a literal `<unk>` is dealt with here."""
+    return "refuse" if config.special_tokens == "auto" else config.special_tokens
+
+
+class _Words:
+    """The words of a text, numbered as they come, and anew when all have been counted."""
+
+    def __init__(self, config: NgramConfig) -> None:
+        from seqtool.text.words import WordTable
+
+        self._config = config
+        self._closed = (
+            None
+            if config.vocab is None
+            else read_word_list(config.vocab, "word", lowercase=config.lowercase)
+        )
+        self._table = WordTable(special_tokens=_policy(config))
+        self._chunks: deque[Ids] = deque()
+        self._filled = _CHUNK  # of the last chunk
+        self.num_tokens = self.num_sentences = self.num_bytes = 0
+
+    def add(self, block: bytes) -> None:
+        """Read whole lines.
+
+        Raises:
+            DataError: a special token that is refused, with its line in the block.
+        """
+        self.num_bytes += len(block)
+        self.num_sentences += block.count(b"\n")
+        if self._config.lowercase:
+            block = block.decode().lower().encode()
+        ids = self._table.add(block)
+        if self._table.counts[UNK_ID]:
+            if self._config.special_tokens == "refuse":
+                _refuse_unknown_word(block)
+            if self._config.special_tokens == "skip":
+                ids = ids[ids != UNK_ID]
+        self.num_tokens += len(ids)
+        while len(ids):
+            if self._filled == _CHUNK:
+                self._chunks.append(np.empty(_CHUNK, np.int32))
+                self._filled = 0
+            part = ids[: _CHUNK - self._filled]
+            self._chunks[-1][self._filled : self._filled + len(part)] = part
+            self._filled += len(part)
+            ids = ids[len(part) :]
+
+    def finish(self) -> tuple[Vocabulary, Ids]:
+        """Return the vocabulary, and the text in its ids; what was read is let go."""
+        from seqtool.lm.ngram.counting import renumber
+
+        if self._config.special_tokens == "skip":
+            self._table.counts[UNK_ID] = 0
+        if self._closed is None:
+            vocabulary, final_ids = number_words(
+                self._table,
+                self.num_sentences,
+                max_size=self._config.vocab_size,
+                min_count=self._config.min_count,
+            )
+        else:
+            vocabulary, final_ids = self._close(self._closed)
+        ids = np.empty(self.num_tokens, np.int32)
+        start = 0
+        while self._chunks:
+            chunk = self._chunks.popleft()[: self.num_tokens - start]
+            renumber(chunk, final_ids, ids[start : start + len(chunk)])
+            start += len(chunk)
+        return vocabulary, ids
+
+    def _close(self, vocabulary: Vocabulary) -> tuple[Vocabulary, Ids]:
+        """Return a vocabulary with the counts of the text, and its id of each word of the table."""
+        words = (self._table.word(word) for word in range(len(self._table)))
+        final_ids = vocabulary.encode(words)
+        counts = np.bincount(final_ids, self._table.counts, minlength=len(vocabulary))
+        counts[EOS_ID] = self.num_sentences
+        return Vocabulary(vocabulary.symbols, counts.astype(np.int64).tolist()), final_ids
+
+
+def _refuse_unknown_word(block: bytes) -> None:
+    if (found := _UNKNOWN_WORD.search(block)) is not None:
+        line = block.count(b"\n", 0, found.start()) + 1
+        raise DataError("the text contains the special symbol <unk> as a word", line=line)

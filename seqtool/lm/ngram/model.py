@@ -1,0 +1,234 @@
+"""An n-gram model as a `LanguageModel`, and its directory.
+
+    model.json             settings, scores, data, what was counted per order
+    vocabulary.json        or tokenizer.model
+    weights.safetensors    the table: "1.log_probs", "1.backoffs", "2.words", "2.begins" and so on
+
+Each sentence begins at `<s>`; nothing is carried over from the one before. Shapes: H hypotheses, V
+words, N the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core import checkpoint, model_cards
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ModelError
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.ngram.array_file import map_arrays, write_arrays
+from seqtool.lm.ngram.table import BackoffTable, Int32
+from seqtool.lm.protocol import TokenScores
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.query import Scorer
+
+
+class NgramModel:
+    """A backoff table with its tokenizer: see `seqtool.lm.protocol.LanguageModel`.
+
+    A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
+    the table does not hold them.
+    """
+
+    kind = "ngram"
+
+    def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
+        self.table = table
+        self.tokenizer = tokenizer
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+        return self.table.order
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        from seqtool.lm.ngram.query import Scorer
+
+        return Scorer(self.table)
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Yield nats, and the order of the n-gram that was matched, of every token of a block."""
+        for ids in blocks:
+            log_probs, orders = self._scorer.score(ids)
+            yield TokenScores(log_probs, {"order": orders})
+
+    def start(self, num: int) -> Int32:
+        """Return `num` hypotheses that have read `<s>`."""
+        state = np.full((num, self.order - 1), -1, np.int32)
+        state[:, :1] = self.table.vocabulary_size
+        return state
+
+    def advance(self, state: Int32, tokens: Ids) -> Int32:
+        """Read one token per hypothesis; after `</s>` it stands at `<s>` again."""
+        after = self.start(len(tokens))
+        for hypothesis, (contexts, token) in enumerate(zip(state, tokens.tolist(), strict=True)):
+            if token == EOS_ID or self.order == 1:
+                continue
+            after[hypothesis, 0] = token
+            for n in range(2, self.order):
+                after[hypothesis, n - 1] = self._find(n, int(contexts[n - 2]), token)
+        return after
+
+    def _find(self, order: int, context: int, word: int) -> int:
+        """Return the row at `order` of a context (a row of the order below) and a word, or -1."""
+        if context < 0:
+            return -1
+        level = self.table.levels[order - 1]
+        begin, end = level.begins[context : context + 2].tolist()
+        words = level.words[begin:end]
+        place = int(np.searchsorted(words, np.int32(word)))
+        return begin + place if place < len(words) and words[place] == word else -1
+
+    def next_log_probs(self, state: Int32) -> npt.NDArray[np.float64]:
+        """Return [H, V] nats; work grows with V and the continuations that the contexts have."""
+        levels = self.table.levels
+        # a last column for `<s>`, in case that a table has it as a continuation
+        result = np.tile(levels[0].log_probs.astype(np.float64), (len(state), 1))
+        for log_probs, contexts in zip(result, state.tolist(), strict=True):
+            for below, level, context in zip(levels[:-1], levels[1:], contexts, strict=True):
+                if context < 0:
+                    continue
+                begin, end = level.begins[context : context + 2].tolist()
+                log_probs += below.backoffs[context]
+                log_probs[level.words[begin:end]] = level.log_probs[begin:end]
+        return result[:, :-1]
+
+    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
+        """Keep, repeat or re-order hypotheses."""
+        chosen: Int32 = state[rows]
+        return chosen
+
+
+def save_model(
+    path: str | Path,
+    model: NgramModel,
+    *,
+    config: Mapping[str, Any],
+    scores: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    command: str = "",
+    statistics: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a model as a directory, replacing what is there.
+
+    Args:
+        path: the directory.
+        model: what to write.
+        config: the resolved settings.
+        scores: what was measured.
+        data: where the text came from and how large it was.
+        command: the command that made the model.
+        statistics: what was counted per order.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    arrays = model.table.arrays()
+    header = checkpoint.Header(
+        kind=NgramModel.kind,
+        config=dict(config),
+        tokenizer=model.tokenizer.describe(),
+        scores=dict(scores or {}),
+        data=dict(data or {}),
+        command=command,
+        num_parameters=sum(
+            len(array) for name, array in arrays.items() if array.dtype == np.float32
+        ),
+        statistics={"orders": [dict(order) for order in statistics]},
+    )
+
+    def fill(directory: Path) -> None:
+        model.tokenizer.save(directory)
+        write_arrays(directory / checkpoint.WEIGHTS, arrays)
+
+    sizes = [len(level) for level in model.table.levels]
+    checkpoint.save(path, header, model_card(header, sizes), fill)
+
+
+def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu") -> NgramModel:
+    """Open an n-gram model: its table is mapped into memory, and nothing is built.
+
+    Every bit is checked, at the speed of memory. The table stays where it is, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged, or vocabulary and table do not fit.
+    """
+    checkpoint.verify(directory, header)
+    tokenizer = load_tokenizer(directory, header.tokenizer)
+    weights = directory / checkpoint.WEIGHTS
+    try:
+        arrays = map_arrays(weights)
+        table = BackoffTable.from_arrays(arrays, _vocabulary_size(arrays, tokenizer, directory))
+    except (ValueError, OSError) as error:
+        raise ModelError(
+            f"damaged weights: {error}",
+            hint="copy the model again, or train it again",
+            path=weights,
+        ) from error
+    return NgramModel(table, tokenizer)
+
+
+def _vocabulary_size(
+    arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, directory: Path
+) -> int:
+    rows, symbols = len(arrays.get("1.log_probs", ())), len(tokenizer.vocabulary)
+    if rows != symbols + 1:
+        raise ModelError(
+            f"the vocabulary has {symbols:,} symbols, but the table is for {rows - 1:,}",
+            hint="use the vocabulary that the model was trained with",
+            path=directory,
+        )
+    return symbols
+
+
+def load_arpa(path: Path) -> NgramModel | None:
+    """Open an ARPA file as a model of words; None if it is not such a file.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    from seqtool.lm.ngram.arpa import is_arpa, read_arpa
+
+    if not is_arpa(path):
+        return None
+    table, vocabulary = read_arpa(path)
+    return NgramModel(table, WordTokenizer(vocabulary))
+
+
+def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
+    """Return the README.md of a model: what it is, its scores, its data and its command.
+
+    Args:
+        header: of the model.
+        sizes: the number of n-grams per order.
+    """
+    numbers = [
+        (name.replace("_", " "), f"{value:,}")
+        for name, value in header.data.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    ]
+    smoothing = header.config.get("smoothing", "imported")
+    orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
+    return model_cards.compose(
+        header,
+        f"{len(sizes)}-gram language model",
+        f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} units.",
+        model_cards.table(("order", "n-grams"), orders),
+        model_cards.scores_table(header),
+        model_cards.table(("data", "number"), numbers),
+        "Perplexity counts every token and the sentence end; unknown words are included.",
+        maker="train_ngram (Python)",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            "seqtool ngram export THIS_DIRECTORY model.arpa",
+        ),
+    )

@@ -1,0 +1,246 @@
+"""Smoothings: how counts become the probabilities and backoff weights of a table.
+
+A smoothing is one function of `Evidence` and one line in `config.SMOOTHINGS`. It gives ratios for
+every n-gram that was counted; pruning, logarithms and statistics are the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
+from seqtool.lm.ngram.counts import CountLevel, Counts
+from seqtool.lm.ngram.discounts import (
+    Discounts,
+    Formula,
+    discounts_of,
+    modified_discounts,
+    single_discount,
+)
+from seqtool.lm.ngram.recursion import Evidence, Smoothed
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, TableLevel
+
+_NO_DISCOUNT = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated model.
+
+    Attributes:
+        table: probabilities and backoff weights.
+        statistics: per order: `order`, `counted` and `ngrams` (before and after pruning),
+            `singletons` (occurring once), `counts_of_counts` (n1 to n4), `discounts` (D1, D2, D3+;
+            empty if the smoothing has none) and `fallback` (whether they are the stated ones).
+        warnings: one sentence for each order whose counts gave no discounts.
+    """
+
+    table: BackoffTable
+    statistics: list[dict[str, Any]]
+    warnings: list[str]
+
+
+def estimate(counts: Counts, config: NgramConfig, *, threads: int = 1) -> Estimate:
+    """Estimate a model; the result does not depend on the number of threads.
+
+    Args:
+        counts: n-grams of the order that the configuration names, with `last_in_suffix_order` for
+            its `discounts: kenlm`.
+        config: the smoothing, its settings, and what is pruned.
+        threads: how many to use.
+    """
+    assert counts.order == config.order
+    evidence = Evidence(counts, config, threads)
+    smoothed = SMOOTHINGS[config.smoothing](evidence)
+    table = _table(evidence, smoothed)
+    discounts: Sequence[Discounts | None] = smoothed.discounts or [None] * counts.order
+    statistics = [
+        _statistics(evidence, n, len(level), used)
+        for n, (level, used) in enumerate(zip(table.levels, discounts, strict=True), start=1)
+    ]
+    warnings = [
+        f"order {n}: the counts give no valid discounts (n1 to n4 are "
+        f"{', '.join(map(str, used.counts_of_counts))}); "
+        f"used {', '.join(f'{value:g}' for value in used.values)}"
+        for n, used in enumerate(smoothed.discounts, start=1)
+        if used.is_fallback
+    ]
+    return Estimate(table, statistics, warnings)
+
+
+def maximum_likelihood(evidence: Evidence) -> Smoothed:
+    """Relative frequencies.
+
+    A context that was seen keeps nothing for other words, but for the share of pruned ones; one
+    that was not seen leaves the word to the shorter context.
+    """
+    return _interpolated(evidence, adjusted=False)
+
+
+def witten_bell(evidence: Evidence) -> Smoothed:
+    """Interpolated: as much for new words as different words were seen (Witten & Bell 1991)."""
+    return _interpolated(evidence, adjusted=False, per_type=1)
+
+
+def absolute_discounting(evidence: Evidence) -> Smoothed:
+    """Interpolated, one discount per order (Ney, Essen & Kneser 1994)."""
+    return _interpolated(evidence, adjusted=False, formula=single_discount)
+
+
+def kneser_ney(evidence: Evidence) -> Smoothed:
+    """Interpolated Kneser-Ney (Kneser & Ney 1995; Chen & Goodman 1999), one discount per order."""
+    return _interpolated(evidence, adjusted=True, formula=single_discount)
+
+
+def modified_kneser_ney(evidence: Evidence) -> Smoothed:
+    """Interpolated Kneser-Ney with three discounts per order (Chen & Goodman 1999).
+
+    Adjusted counts below the highest order, but true ones for n-grams that begin with `<s>`; order
+    1 is interpolated with the uniform distribution over V words, `<unk>` and `</s>` among them
+    (Heafield et al. 2013).
+    """
+    return _interpolated(evidence, adjusted=True, formula=modified_discounts)
+
+
+def add_k(evidence: Evidence) -> Smoothed:
+    """(c(hw) + k) / (c(h) + k V) in the longest context; uniform if that was never seen.
+
+    As a table: contexts of full length, or from `<s>` on, hold these; all shorter n-grams are
+    uniform, to be backed off to.
+    """
+    from seqtool.lm.ngram.estimation import add
+
+    size = evidence.counts.vocabulary_size
+    from_bos = [1, size]  # per order from 0, the first row that begins with <s>
+    for level in evidence.levels[1:]:
+        from_bos.append(int(level.begins[from_bos[-1]]))
+
+    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+        first_context = 0 if n == evidence.counts.order else from_bos[n - 1]
+        return first_context, evidence.config.add, size
+
+    return evidence.by_order(add, arguments)
+
+
+def stupid_backoff(evidence: Evidence) -> Smoothed:
+    """S(w | h) = c(hw) / c(h), or a constant times S(w | h') if hw was not seen.
+
+    Brants et al. 2007; but each context is divided by its sum, so that these are probabilities.
+    """
+    from seqtool.lm.ngram.estimation import back_off
+
+    sums = [np.ones(1)]  # per order from -1, of every context
+
+    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+        sums.append(np.empty(len(level.begins) - 1))
+        if n == 1:  # nothing below the relative frequencies of words
+            return level.suffixes, np.zeros(1, np.int32), lower, sums[-2], 0.0, sums[-1]
+        context_suffixes = evidence.levels[n - 2].suffixes
+        factor = evidence.config.backoff
+        return level.suffixes, context_suffixes, lower, sums[-2], factor, sums[-1]
+
+    return evidence.by_order(back_off, arguments)
+
+
+def _interpolated(
+    evidence: Evidence, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
+) -> Smoothed:
+    """Estimate by interpolation with the order below.
+
+    Args:
+        evidence: the counts and settings.
+        adjusted: use adjusted counts, not occurrences.
+        formula: of the discounts; without one nothing is discounted.
+        per_type: what is added to the count of a context for each word that follows it.
+    """
+    from seqtool.lm.ngram.estimation import interpolate
+
+    discounts: tuple[Discounts, ...] = ()
+    if formula is not None:
+        tallies = evidence.adjusted_tallies if adjusted else evidence.raw_tallies
+        fallback = evidence.config.fallback
+        discounts = tuple(discounts_of(formula, tally, fallback) for tally in tallies)
+
+    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+        values = discounts[n - 1].values if discounts else _NO_DISCOUNT
+        numerators = level.adjusted if adjusted else level.counts
+        return numerators, level.suffixes, lower, np.array([0, *values]), per_type
+
+    return replace(evidence.by_order(interpolate, arguments), discounts=discounts)
+
+
+def _table(evidence: Evidence, smoothed: Smoothed) -> BackoffTable:
+    """Leave out what is pruned, and take logarithms; the arrays of `smoothed` are overwritten."""
+    counts = evidence.counts
+    smoothed.probabilities[0][counts.vocabulary_size] = 1  # <s>: to be replaced
+    no_weights = np.empty(0, np.float32)
+    levels: list[TableLevel] = []
+    for n, (level, threshold) in enumerate(
+        zip(counts.levels, evidence.config.thresholds, strict=True), start=1
+    ):
+        weights = smoothed.weights[n - 1] if n < counts.order else no_weights
+        kept = TableLevel(level.words, level.begins, smoothed.probabilities[n - 1], weights)
+        if threshold > 0:
+            kept = _pruned(evidence, n, kept)
+        _take_logarithms(kept.log_probs)
+        _take_logarithms(kept.backoffs)
+        levels.append(kept)
+    levels[0].log_probs[counts.vocabulary_size] = BOS_NATS
+    return BackoffTable(tuple(levels), counts.vocabulary_size)
+
+
+def _pruned(evidence: Evidence, n: int, level: TableLevel) -> TableLevel:
+    """Return the rows of order n > 1 that are kept.
+
+    Thresholds never decrease, so the context and the suffix of what is kept are kept.
+    """
+    from seqtool.lm.ngram.estimation import prune
+
+    thresholds, raw = evidence.config.thresholds, evidence.counts.levels[n - 1].counts
+    context_raw = evidence.counts.levels[n - 2].counts
+    # all words are rows, those too that never occurred
+    context_threshold = thresholds[n - 2] if n > 2 else -1
+    num_contexts = np.count_nonzero(context_raw > context_threshold)
+    num_kept = np.count_nonzero(raw > thresholds[n - 1])
+    kept = TableLevel(
+        np.empty(num_kept, np.int32),
+        np.empty(num_contexts + 1, np.int32),
+        np.empty(num_kept, np.float32),
+        np.empty(num_kept if len(level.backoffs) else 0, np.float32),
+    )
+    prune(
+        level.begins,
+        raw,
+        thresholds[n - 1],
+        context_raw,
+        context_threshold,
+        *(level.words, level.log_probs, level.backoffs),
+        *(kept.begins, kept.words, kept.log_probs, kept.backoffs),
+    )
+    return kept
+
+
+def _take_logarithms(ratios: Float32) -> None:
+    """Replace ratios by their natural logarithms."""
+    with np.errstate(divide="ignore"):  # -inf is the logarithm of nothing
+        np.log(ratios, out=ratios, dtype=np.float64, casting="unsafe")
+
+
+def _statistics(
+    evidence: Evidence, n: int, ngrams: int, discounts: Discounts | None
+) -> dict[str, Any]:
+    """Return what is told of one order."""
+    tally = evidence.raw_tallies[n - 1]
+    return {
+        "order": n,
+        "counted": len(evidence.counts.levels[n - 1]),
+        "ngrams": ngrams,
+        "singletons": tally[0],
+        "counts_of_counts": list(discounts.counts_of_counts) if discounts else tally,
+        "discounts": list(discounts.values) if discounts else [],
+        "fallback": discounts is not None and discounts.is_fallback,
+    }

@@ -1,0 +1,287 @@
+"""Training: text or a prepared corpus -> counts -> probabilities -> a model on disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqtool.core import checkpoint
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.lm.ngram.arpa import check_symbols, read_arpa, write_arpa
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.counts import Counts, count_ngrams
+from seqtool.lm.ngram.data import Reading, read_ids
+from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.smoothing import estimate
+from seqtool.lm.ngram.table import BackoffTable
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.preparation import INFO_FILE
+from seqtool.text.splits import plan_splits
+from seqtool.text.tokenizers import WordTokenizer
+
+# called with a stage of the work, and how much of it is done, of how much if that is known
+OnProgress = Callable[[str, int, "int | None"], None]
+
+_EXISTS = "replace it with --force, or choose another with -o"
+
+
+@dataclass(frozen=True)
+class NgramTraining:
+    """What training made.
+
+    Attributes:
+        path: the model's directory.
+        arpa: the ARPA file, if one was written.
+        statistics: per order, what `estimate` tells.
+        warnings: what a user should know of the estimation.
+        scores: "valid_perplexity" where the corpus has a valid split.
+        num_tokens: tokens of the text, `</s>` counted.
+        num_sentences: sentences of the text.
+        num_unknown: tokens of the text that are unknown words.
+        vocabulary_size: V.
+        seconds: wall time per stage: reading, counting, estimating, measuring, saving, writing
+            ARPA; those that there were.
+    """
+
+    path: Path
+    arpa: Path | None
+    statistics: list[dict[str, Any]]
+    warnings: list[str]
+    scores: dict[str, float]
+    num_tokens: int
+    num_sentences: int
+    num_unknown: int
+    vocabulary_size: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def num_ngrams(self) -> int:
+        """The n-grams of the model, of all orders."""
+        return sum(int(order["ngrams"]) for order in self.statistics)
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time in all."""
+        return sum(self.seconds.values())
+
+
+class _Stages:
+    """Times the stages of the work and passes their progress on."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress or (lambda stage, done, total: None)
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[Callable[[int, int | None], None]]:
+        """Time one stage; gives what its progress is told to."""
+        began = time.perf_counter()
+        self._on_progress(stage, 0, None)
+        yield lambda done, total: self._on_progress(stage, done, total)
+        self.seconds[stage] = time.perf_counter() - began
+
+
+def train_ngram(
+    inputs: str | Path | Sequence[str | Path],
+    output: str | Path,
+    config: NgramConfig | None = None,
+    *,
+    field: str | None = None,
+    arpa: str | Path | None = None,
+    force: bool = False,
+    threads: int | None = None,
+    command: str = "",
+    on_progress: OnProgress | None = None,
+) -> NgramTraining:
+    """Estimate an n-gram model.
+
+    Args:
+        inputs: text files, directories or `-`; a directory with train.* and valid.* files, of which
+            train is read; or one prepared corpus, of any unit.
+        output: the model directory.
+        config: all settings.
+        field: which field of .jsonl files holds the text.
+        arpa: a file to write the model to as ARPA, too.
+        force: replace a model that is there.
+        threads: CPU threads; all cores when None.
+        command: what the user typed, for the model card.
+        on_progress: called with the stage and its progress.
+
+    Raises:
+        ConfigError: settings that contradict one another or the text.
+        DataError: text that is not there, empty, damaged or too large for the memory.
+        OutputError: the output exists, or cannot be written.
+    """
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    config = config or NgramConfig()
+    threads = threads or available_threads()
+    _check_output(paths, Path(output), arpa, force=force)
+    texts, valid = _splits(paths)
+    stages = _Stages(on_progress)
+    reading, counts = _count(texts, config, field, threads, stages)
+    tokenizer, data = reading.tokenizer, reading.description
+    sizes = {
+        "num_tokens": counts.num_tokens,
+        "num_sentences": counts.num_sentences,
+        "num_unknown": reading.num_unknown,
+        "vocabulary_size": counts.vocabulary_size,
+    }
+    if arpa is not None:
+        check_symbols(tokenizer.vocabulary)
+    del reading  # its ids are four bytes per token
+    with stages("estimating"):
+        estimated = estimate(counts, config, threads=threads)
+    del counts
+    table = estimated.table
+    model = NgramModel(table, tokenizer)
+    scores = {}
+    if valid:
+        split = "valid" if _is_corpus(valid[0]) else None
+        with stages("measuring") as on_measure:
+            evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
+        scores["valid_perplexity"] = evaluation.perplexity
+    with stages("saving"):
+        save_model(
+            output,
+            model,
+            config=to_dict(config),
+            scores=scores,
+            data=data,
+            command=command,
+            statistics=estimated.statistics,
+        )
+    if arpa is not None:
+        with stages("writing ARPA") as on_write:
+            write_arpa(table, tokenizer.vocabulary, arpa, threads=threads, on_progress=on_write)
+    return NgramTraining(
+        path=Path(output),
+        arpa=None if arpa is None else Path(arpa),
+        statistics=estimated.statistics,
+        warnings=estimated.warnings,
+        scores=scores,
+        seconds=stages.seconds,
+        **sizes,
+    )
+
+
+def count_text(
+    inputs: Sequence[str | Path],
+    config: NgramConfig,
+    *,
+    field: str | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> tuple[Counts, Vocabulary]:
+    """Count the n-grams of a text, or of the train split of a corpus; see `train_ngram`."""
+    texts, _ = _splits(inputs)
+    stages = _Stages(on_progress)
+    reading, counts = _count(texts, config, field, threads or available_threads(), stages)
+    return counts, reading.tokenizer.vocabulary
+
+
+def _count(
+    texts: Sequence[str | Path],
+    config: NgramConfig,
+    field: str | None,
+    threads: int,
+    stages: _Stages,
+) -> tuple[Reading, Counts]:
+    with stages("reading") as on_read:
+        reading = read_ids(texts, config, field=field, on_progress=on_read)
+    with stages("counting") as on_count:
+        counts = count_ngrams(
+            reading.ids,
+            config.order,
+            len(reading.tokenizer.vocabulary),
+            threads=threads,
+            kenlm_quirk=config.discounts == "kenlm",
+            on_progress=on_count,
+        )
+    return reading, counts
+
+
+def import_arpa(
+    source: str | Path,
+    output: str | Path,
+    *,
+    lowercase: bool = False,
+    force: bool = False,
+    command: str = "",
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> tuple[BackoffTable, list[str]]:
+    """Turn an ARPA file into a model directory.
+
+    Args:
+        source: the file, or `-` for stdin.
+        output: the directory.
+        lowercase: whether texts are to be lower-cased for the model.
+        force: replace a model that is there.
+        command: what the user typed, for the model card.
+        on_progress: called with (bytes read, their total or None).
+
+    Returns:
+        The table, and a line for each thing that is not as the file has it.
+
+    Raises:
+        ModelError: the file is no ARPA file, or damaged.
+        OutputError: the output exists.
+    """
+    checkpoint.check_output(output, force=force, hint=_EXISTS)
+    notes: list[str] = []
+    table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
+    model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
+    save_model(
+        output,
+        model,
+        config={"order": table.order},
+        data={"imported_from": str(source)},
+        command=command,
+    )
+    return table, notes
+
+
+def available_threads() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _check_output(
+    paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
+) -> None:
+    """Refuse, before the work begins, what could not be written or would destroy the input."""
+    checkpoint.check_output(output, force=force, hint=_EXISTS)
+    for path in paths:
+        if output.exists() and Path(path).resolve().is_relative_to(output.resolve()):
+            raise ConfigError(
+                f"the corpus {path} lies in {output}, which is to be replaced",
+                hint="choose another output with -o",
+            )
+    if arpa is not None and not Path(arpa).parent.is_dir():
+        raise OutputError("the directory to write to is not there", hint="make it first", path=arpa)
+
+
+def _is_corpus(path: str | Path) -> bool:
+    return (Path(path) / INFO_FILE).is_file()
+
+
+def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
+    """Return what to train on, and what to measure the model on, if there is such a thing."""
+    for path in paths:
+        if (Path(path) / checkpoint.HEADER).is_file():
+            raise DataError("is a model, not a text", hint="name what it was made from", path=path)
+    if any(_is_corpus(path) for path in paths):
+        from seqtool.text.prepared import PreparedCorpus
+
+        has_valid = len(paths) == 1 and "valid" in PreparedCorpus.open(paths[0]).splits()
+        return list(paths), list(paths) if has_valid else []
+    files = plan_splits(paths).files
+    return list(files["train"]), list(files.get("valid", ()))

@@ -1,0 +1,358 @@
+"""What every language model answers, and how it is measured on a text.
+
+A sentence is its tokens and `</s>`; `<s>` conditions and is never scored. `<unk>` is a word of the
+model, so unknown words count in the perplexity; the perplexity without them drops both their
+log-probability and their number (as KenLM does). Log-probabilities are natural logs ("nats") in
+here; what people read is in log10 or bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Ids, Reals
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.reading import BlockReader, read_blocks
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.perplexity import Adaptation
+from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
+from seqtool.lm.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
+from seqtool.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqtool.text.prepared import PreparedCorpus
+
+IDS_PER_BLOCK = 1 << 18
+MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
+
+State = Any
+ScoredInput = tuple[Ids, bytes | None]
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """The scores of N tokens in the order of the text, `</s>` included.
+
+    Attributes:
+        log_probs: float64 [N], nats; -inf where the model gives no probability.
+        columns: further values per token, name -> [N], such as the n-gram order that was matched.
+    """
+
+    log_probs: npt.NDArray[np.float64]
+    columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
+
+
+class LanguageModel(Protocol):
+    """A model that scores text and goes through it token by token.
+
+    A `State` stands for H hypotheses, each a text read so far; it is opaque and never changed in
+    place. V is the size of the vocabulary (`<unk>` and `</s>` in, `<s>` out).
+    """
+
+    kind: str
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer whose ids the model reads."""
+        ...
+
+    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        """Score blocks of whole sentences, `EOS_ID` after each; one result per block, in order.
+
+        Args:
+            blocks: flat ids; read no faster than results are given, up to a small look-ahead.
+            reset_state: forget the text before each sentence, for models that carry it on.
+        """
+        ...
+
+    def start(self, num: int) -> State:
+        """Return `num` hypotheses that stand at the beginning of a sentence."""
+        ...
+
+    def advance(self, state: State, tokens: Ids) -> State:
+        """Read one token per hypothesis, [H]; `EOS_ID` begins the next sentence."""
+        ...
+
+    def next_log_probs(self, state: State) -> Reals:
+        """Return [H, V] nats for the next token of each hypothesis; exp of a row sums to one."""
+        ...
+
+    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
+        """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
+        ...
+
+
+@runtime_checkable
+class SentenceReader(Protocol):
+    """A language model whose hidden states can be looked at: a neural one."""
+
+    @property
+    def state_size(self) -> int:
+        """H, the width of a state."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer whose ids the model reads."""
+        ...
+
+    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
+        """Return the state of the top layer after `</s>` and after each token, [1 + N, H].
+
+        Each sentence is read from the state at the beginning of a text, which `</s>` begins, so
+        row n is what `next_log_probs` is computed from after `start` and n times `advance`. All are
+        read at once, padded; what stands beside a sentence changes nothing but the last bits.
+
+        Args:
+            sentences: ids of each, [N], without `</s>`.
+        """
+        ...
+
+
+def adaptations_of(model: LanguageModel) -> tuple[Adaptation, ...]:
+    """Return how a model adapts to the text that it scores; most models do not."""
+    found: tuple[Adaptation, ...] = getattr(model, "adaptations", ())
+    return found
+
+
+def read_ids(
+    model: LanguageModel,
+    text: str | Path,
+    *,
+    split: str,
+    field: str | None = None,
+    num_tokens: int | None = None,
+) -> Ids:
+    """Return a text as ids of the model, `EOS_ID` after each sentence.
+
+    Args:
+        model: the model that is to read it.
+        text: a file or directory of text, or a prepared corpus of the model's vocabulary.
+        split: which split of a prepared corpus.
+        field: which field of .jsonl files holds the text.
+        num_tokens: read no more than these first tokens.
+
+    Raises:
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+    """
+    corpus = _prepared_corpus([text], model.tokenizer)
+    if corpus is not None:
+        return np.asarray(corpus.ids(split)[:num_tokens], dtype=np.int32)
+    parts: list[Ids] = []
+    num_read = 0
+    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
+        parts.append(ids)
+        num_read += len(ids)
+        if num_tokens is not None and num_read >= num_tokens:
+            break
+    if not num_read:
+        raise DataError("the text is empty", hint="give a text with at least one line", path=text)
+    return np.concatenate(parts)[:num_tokens]
+
+
+def evaluate_lm(
+    model: LanguageModel,
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    reset_state: bool = False,
+    split: str | None = None,
+    per_token: Target | None = None,
+    per_sentence: Target | None = None,
+    field: str | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> LMEvaluation:
+    r"""Measure a model on text; memory does not grow with it.
+
+    Args:
+        model: any language model.
+        inputs: files, directories or "-" (standard input), one sentence per line; or one prepared
+            corpus of the model's own vocabulary.
+        reset_state: forget the text before each sentence, for models that carry it on.
+        split: which split of a prepared corpus; its test split, else valid, when not given.
+        per_token: where a TSV goes ("-" is standard output) with the columns sentence (1-based),
+            token (as written), surprisal (bits), oov (0 or 1), then the model's own. In units other
+            than words, tab, newline and backslash are written as \t, \n and \\.
+        per_sentence: where a TSV goes with sentence, tokens (with `</s>`), oov, log10_probability
+            and perplexity.
+        field: which field of .jsonl files holds the text.
+        on_progress: called with bytes done and in all (None when not known).
+
+    Raises:
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+        ModelError: the model gives something that is no probability.
+    """
+    began = time.perf_counter()
+    check_targets(per_token, per_sentence)
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    tokenizer = model.tokenizer
+    corpus = _prepared_corpus(paths, tokenizer)
+    digests: dict[str, str] = {}
+    source: Iterator[ScoredInput]
+    if corpus is not None:
+        split = _choose_split(corpus, split)
+        source = _cut_sentences(corpus.ids(split), on_progress)
+        if corpus.info.get("shares") is None:  # the split is the whole of its files
+            digests = {
+                item["path"]: item["sha256"]
+                for item in corpus.info.get("sources", [])
+                if item["split"] == split
+            }
+    elif split is not None:
+        raise ConfigError(
+            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
+        )
+    else:
+        blocks = read_blocks(paths, field=field, on_progress=on_progress, digests=digests)
+        source = _encode(blocks, tokenizer)
+
+    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
+
+    def feed() -> Iterator[Ids]:
+        for ids, text in source:
+            pending.append((ids, text))
+            yield ids
+
+    sums = _Sums()
+    with ExitStack() as stack:
+        token_table = stack.enter_context(open_table(per_token))
+        sentence_table = stack.enter_context(open_table(per_sentence))
+        for scores in model.score(feed(), reset_state=reset_state):
+            ids, text = pending.popleft()
+            log_probs = np.asarray(scores.log_probs, dtype=np.float64)
+            first = sums.sentences + 1
+            sums.add(ids, log_probs, text)
+            if token_table is not None:
+                write_tokens(token_table, first, tokenizer, ids, text, log_probs, scores.columns)
+            if sentence_table is not None:
+                write_sentences(sentence_table, first, ids, log_probs)
+        if not sums.tokens:
+            raise DataError("the text is empty", hint="give a text with at least one line")
+    return LMEvaluation(
+        unit=tokenizer.unit,
+        vocabulary_size=len(tokenizer.vocabulary),
+        sentences=sums.sentences,
+        tokens=sums.tokens,
+        oov=sums.oov,
+        num_bytes=sums.num_bytes if corpus is None else corpus.info["splits"][split].get("bytes"),
+        known_nats=math.fsum(sums.known_nats),
+        unknown_nats=math.fsum(sums.unknown_nats),
+        impossible=sums.impossible,
+        seconds=time.perf_counter() - began,
+        true_log10_probability=_true_log10_probability(digests.values()),
+        split=None if corpus is None else split,
+        adaptations=adaptations_of(model),
+    )
+
+
+@dataclass
+class _Sums:
+    """What is counted block by block; `LMEvaluation` says what each is."""
+
+    sentences: int = 0
+    tokens: int = 0
+    oov: int = 0
+    num_bytes: int = 0
+    impossible: int = 0
+    known_nats: list[float] = dataclasses.field(default_factory=list)  # one per block, for fsum
+    unknown_nats: list[float] = dataclasses.field(default_factory=list)
+
+    def add(self, ids: Ids, log_probs: npt.NDArray[np.float64], text: bytes | None) -> None:
+        if log_probs.shape != ids.shape:
+            raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
+        sound = log_probs < MAX_LOG_PROB  # False for NaN
+        if not sound.all():
+            token = self.tokens + int(np.argmin(sound)) + 1
+            raise ModelError(
+                f"the model's score of token {token} is no probability",
+                hint="train the model again: its weights are not sound",
+            )
+        unknown = ids == UNK_ID
+        self.sentences += int((ids == EOS_ID).sum())
+        self.tokens += len(ids)
+        self.oov += int(unknown.sum())
+        self.num_bytes += 0 if text is None else len(text)
+        self.impossible += int(np.isneginf(log_probs).sum())
+        self.known_nats.append(float(log_probs[~unknown].sum()))
+        self.unknown_nats.append(float(log_probs[unknown].sum()))
+
+
+def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
+    found = [path for path in paths if (Path(path) / "corpus.json").is_file()]
+    if not found:
+        return None
+    if len(paths) > 1:
+        raise ConfigError(
+            "a prepared corpus cannot be mixed with other texts", hint="evaluate it by itself"
+        )
+    from seqtool.text.prepared import PreparedCorpus
+
+    corpus = PreparedCorpus.open(found[0])
+    theirs = corpus.tokenizer
+    if theirs.unit != tokenizer.unit or theirs.vocabulary != tokenizer.vocabulary:
+        raise DataError(
+            "was prepared with another vocabulary than the model's",
+            hint="evaluate the text itself: the model brings its own tokenizer",
+            path=found[0],
+        )
+    return corpus
+
+
+def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
+    splits = list(corpus.splits())
+    if split is None:
+        return next((name for name in ("test", "valid") if name in splits), splits[0])
+    if split not in splits:
+        raise DataError(
+            f"has no {split} split", hint=f"choose one of: {', '.join(splits)}", path=corpus.path
+        )
+    return split
+
+
+def _encode(blocks: BlockReader, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
+    for block in blocks:
+        try:
+            ids = tokenizer.encode_block(block)
+        except DataError as error:
+            if error.path is not None or error.line is None:
+                raise
+            path, line = blocks.locate(error.line)
+            raise DataError(error.message, hint=error.hint, path=path, line=line) from error
+        yield ids, block
+
+
+def _cut_sentences(
+    ids: npt.NDArray[Any], on_progress: Callable[[int, int | None], None] | None
+) -> Iterator[ScoredInput]:
+    """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""
+    begin = 0
+    while begin < len(ids):
+        end, cut = begin + IDS_PER_BLOCK, 0
+        while not cut:
+            block = np.asarray(ids[begin:end], dtype=np.int32)
+            ends = np.flatnonzero(block == EOS_ID)
+            cut = int(ends[-1]) + 1 if len(ends) else len(block) * (end >= len(ids))
+            end += IDS_PER_BLOCK
+        yield block[:cut], None
+        begin += cut
+        if on_progress is not None:
+            on_progress(begin * ids.itemsize, len(ids) * ids.itemsize)
+
+
+def _true_log10_probability(digests: Iterable[str]) -> float | None:
+    """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
+    from seqtool.text.sample import true_perplexity
+
+    truths = [true_perplexity(digest) for digest in digests]
+    known = [truth.log10_probability for truth in truths if truth is not None]
+    return math.fsum(known) if known and len(known) == len(truths) else None

@@ -1,0 +1,368 @@
+"""Text from any language model, by chance or by search.
+
+Shapes: N samples and V symbols. Log-probabilities are nats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Doubles, Reals
+from seqtool.core.config import Config, setting
+from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
+from seqtool.lm.perplexity import LN_10
+from seqtool.lm.protocol import LanguageModel, State
+from seqtool.lm.search import beam_search, largest, only_unk
+from seqtool.text.tokenizers import StreamDecoder, Tokenizer
+
+# Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
+NUCLEUS_SLACK = 1e-9
+WORDS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class GenerateConfig(Config):
+    """How text is made from a model."""
+
+    num: int = setting(1, "how many samples (with a beam: how many of the best)", minimum=1)
+    max_tokens: int = setting(100, "the longest continuation, in tokens", minimum=1)
+    temperature: float = setting(1.0, "below 1 safer, above 1 wilder, 0 always the best", minimum=0)
+    top_k: int | None = setting(None, "draw from the k most probable symbols only", minimum=1)
+    top_p: float | None = setting(
+        None, "draw from the smallest set of symbols with this mass", above=0, maximum=1
+    )
+    beam: int | None = setting(None, "search with this many hypotheses, no chance", minimum=1)
+    length_penalty: float = setting(
+        0.0, "rank the beam by log-probability / length ** this", minimum=0
+    )
+    stop_at_sentence_end: bool = setting(True, "end a sample with its sentence")
+    generate_unk: bool = setting(False, "let <unk> be generated")
+
+    def check(self) -> None:
+        """Refuse chance and search together."""
+        if self.beam is None:
+            if self.length_penalty:
+                raise ConfigError(
+                    "length-penalty is for beam search", hint="add --beam, or drop it"
+                )
+            return
+        chance = {
+            "temperature": self.temperature != 1,
+            "top-k": self.top_k is not None,
+            "top-p": self.top_p is not None,
+        }
+        given = " and ".join(name for name, is_given in chance.items() if is_given)
+        if given:
+            raise ConfigError(
+                f"beam search draws nothing by chance, so {given} cannot apply",
+                hint=f"drop --beam, or drop {given}",
+            )
+        if self.num > self.beam:
+            raise ConfigError(
+                f"num is {self.num}, but a beam of {self.beam} ends with {self.beam} texts at most",
+                hint=f"give --beam {self.num} or more",
+            )
+
+
+class Piece(NamedTuple):
+    """The next part of one sample, as soon as it is known.
+
+    Attributes:
+        sample: which sample, from 0.
+        text: what to append to the text; empty while a character or a space is incomplete.
+        token: the id of the generated token; None for the prompt and for a rest of text.
+        log_prob: nats of the token under the model itself, before temperature, top-k and top-p.
+    """
+
+    sample: int
+    text: str
+    token: int | None = None
+    log_prob: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One generated text.
+
+    Attributes:
+        text: the prompt and its continuation.
+        tokens: the symbols of the continuation, a final `</s>` included.
+        log10_probability: of the continuation given the prompt, under the model itself.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    log10_probability: float
+
+
+def generate(
+    model: LanguageModel,
+    prompt: str = "",
+    *,
+    num: int = 1,
+    max_tokens: int = 100,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    beam: int | None = None,
+    length_penalty: float = 0.0,
+    seed: int | None = None,
+    stop_at_sentence_end: bool = True,
+    generate_unk: bool = False,
+    allow_unknown: bool = False,
+) -> Iterator[Piece]:
+    """Continue a prompt, token by token.
+
+    The texts of a sample's pieces, joined, are the prompt and its continuation as the model's
+    tokenizer decodes them. The same seed gives the same samples, and sample i does not depend on
+    how many are drawn. With `beam`, the `num` most probable texts that the search finds come
+    instead, the best first.
+
+    Args:
+        model: any language model.
+        prompt: the beginning of the text; a newline in it ends a sentence.
+        num: how many samples; they are drawn in one batch.
+        max_tokens: the longest continuation, `</s>` counted.
+        temperature: divides the log-probabilities; 0 always takes the most probable symbol.
+        top_k: draw from the k most probable symbols.
+        top_p: then draw from the smallest set of these whose mass reaches `top_p`.
+        beam: hypotheses of the search.
+        length_penalty: rank finished hypotheses by log-probability / length ** length_penalty.
+        seed: None draws a new one.
+        stop_at_sentence_end: end a sample with `</s>`; otherwise it goes on with the next sentence.
+        generate_unk: let `<unk>` be generated; otherwise its mass goes to the others.
+        allow_unknown: read unknown words of the prompt as `<unk>`.
+
+    Raises:
+        ConfigError: an impossible option, or options that exclude each other.
+        PromptError: a prompt that the model cannot read.
+    """
+    config = GenerateConfig(
+        num=num,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        beam=beam,
+        length_penalty=length_penalty,
+        stop_at_sentence_end=stop_at_sentence_end,
+        generate_unk=generate_unk,
+    )
+    if seed is not None and seed < 0:
+        raise ConfigError(f"seed is {seed}, but must be at least 0", hint="change --seed")
+    prompt_ids, echo = _read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
+    # Errors above come now, not when the first piece is asked for.
+    if beam is None:
+        steps = _draw(model, prompt_ids, config, seed)
+    else:
+        steps = _search(model, prompt_ids, config, beam)
+    return _decode(model.tokenizer, prompt_ids, echo, steps, config)
+
+
+def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
+    """Return whole samples; the arguments are those of `generate`."""
+    return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
+
+
+def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
+    """Join the pieces of each sample."""
+    texts: dict[int, list[str]] = {}
+    generated: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        texts.setdefault(piece.sample, []).append(piece.text)
+        if piece.token is not None:
+            generated.setdefault(piece.sample, []).append(piece)
+    return [
+        Sample(
+            text="".join(texts[number]),
+            tokens=tuple(vocabulary.decode(p.token for p in mine if p.token is not None)),
+            log10_probability=math.fsum(p.log_prob for p in mine) / LN_10,
+        )
+        for number, mine in sorted(generated.items())
+    ]
+
+
+def _read_prompt(
+    tokenizer: Tokenizer, prompt: str, *, allow_unknown: bool
+) -> tuple[list[int], str | None]:
+    """Return the prompt's ids and, where decoding them would not give it back, its text."""
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise PromptError("the prompt is not valid UTF-8", hint="type it again") from error
+    lines = prompt.replace("\r\n", "\n").split("\n")
+    ids: list[int] = []
+    unknown: list[str] = []
+    surfaces: list[str] = []
+    try:
+        for number, line in enumerate(lines):
+            if number:
+                ids.append(EOS_ID)
+            line_ids, tokens = tokenizer.encode(line).tolist(), tokenizer.tokens(line)
+            ids += line_ids
+            surfaces.append((" " if tokenizer.unit == "word" else "").join(tokens))
+            unknown += [
+                token
+                for token, i in zip(tokens, line_ids, strict=True)
+                if i == UNK_ID and token != UNK
+            ]
+    except DataError as error:
+        message = error.message.replace("the text", "the prompt")
+        raise PromptError(message, hint="leave it out") from error
+    if unknown and not allow_unknown:
+        raise _unknown_words(tokenizer, list(dict.fromkeys(unknown)))
+    return ids, "\n".join(surfaces) if unknown else None
+
+
+def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
+    is_word = tokenizer.unit == "word"
+    noun = "words" if is_word else "characters"
+    shown = ", ".join(repr(word) for word in unknown[:WORDS_SHOWN])
+    more = f" and {len(unknown) - WORDS_SHOWN} more" if len(unknown) > WORDS_SHOWN else ""
+    near = []
+    for word in unknown[:WORDS_SHOWN] if is_word else ():
+        if names := tokenizer.vocabulary.nearest(word):
+            near.append(f"for {word!r} perhaps {' or '.join(names)}")
+    hint = f"use known {noun}{' (' + '; '.join(near) + ')' if near else ''}"
+    return PromptError(
+        f"the prompt has {noun} outside the model's vocabulary: {shown}{more}",
+        hint=f"{hint}, or read them as <unk> with --allow-unknown",
+    )
+
+
+def _begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
+    """Return `num` hypotheses that have read the prompt, which is read once."""
+    state = model.start(1)
+    for token in prompt_ids:
+        state = model.advance(state, np.array([token], dtype=np.int32))
+    return model.select(state, np.zeros(num, dtype=np.intp))
+
+
+def next_distribution(
+    log_probs_V: Reals,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generate_unk: bool = True,
+) -> Doubles:
+    """Return the probabilities [V] that the next symbol is drawn from.
+
+    The options apply in this order: `<unk>` loses its mass, temperature, top-k, top-p; the rest is
+    normalised again after each. Of equally probable symbols the one with the lower id comes first.
+
+    Raises:
+        ModelError: only `<unk>` has any probability, and it may not be generated.
+    """
+    log_probs = np.array(log_probs_V, dtype=np.float64)
+    if not generate_unk:
+        log_probs[UNK_ID] = -np.inf
+    best = float(log_probs.max())
+    if best == -math.inf and not generate_unk:
+        raise only_unk()
+    if not math.isfinite(best):
+        raise ModelError(
+            "the model's scores of the next token are no probabilities",
+            hint="train the model again: its weights are not sound",
+        )
+    if temperature == 0:
+        top_k, temperature = 1, 1.0
+    with np.errstate(over="ignore"):  # a tiny temperature: to -inf, whose exp is the right 0
+        probs = np.exp((log_probs - best) / temperature)
+    if top_k is not None:
+        probs = _only(probs, largest(log_probs, top_k))
+    probs /= probs.sum()
+    if top_p is not None and top_p < 1:
+        order = largest(log_probs, len(probs))  # probabilities a rounding apart may tie
+        mass = np.cumsum(probs[order])
+        num = int(np.searchsorted(mass, top_p - NUCLEUS_SLACK)) + 1
+        probs = _only(probs, order[:num])
+        probs /= probs.sum()
+    return probs
+
+
+def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
+    result = np.zeros_like(probs)
+    result[kept] = probs[kept]
+    return result
+
+
+def _draw(
+    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig, seed: int | None
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (sample, token, nats), all samples in step."""
+    seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
+    generators = [np.random.default_rng(child) for child in seeds]
+    samples = np.arange(config.num)  # which sample each hypothesis is
+    state = _begin(model, prompt_ids, config.num)
+    for step in range(config.max_tokens):
+        log_probs_NV = model.next_log_probs(state)
+        tokens = np.empty(len(samples), dtype=np.int32)
+        for row, number in enumerate(samples.tolist()):
+            probs = next_distribution(
+                log_probs_NV[row],
+                temperature=config.temperature,
+                top_k=config.top_k,
+                top_p=config.top_p,
+                generate_unk=config.generate_unk,
+            )
+            cumulative = np.cumsum(probs)
+            point = generators[number].random() * cumulative[-1]
+            tokens[row] = np.searchsorted(cumulative, point, side="right")
+            yield number, int(tokens[row]), float(log_probs_NV[row, tokens[row]])
+        if config.stop_at_sentence_end:
+            rows = np.flatnonzero(tokens != EOS_ID)
+            if not len(rows):
+                return
+            if len(rows) < len(tokens):
+                state, samples, tokens = model.select(state, rows), samples[rows], tokens[rows]
+        if step + 1 < config.max_tokens:
+            state = model.advance(state, tokens)
+
+
+def _search(
+    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig, beam: int
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
+    hypotheses = beam_search(
+        model,
+        _begin(model, prompt_ids, 1),
+        beam=beam,
+        num=config.num,
+        max_tokens=config.max_tokens,
+        length_penalty=config.length_penalty,
+        stop_at_sentence_end=config.stop_at_sentence_end,
+        generate_unk=config.generate_unk,
+    )
+    for place, hypothesis in enumerate(hypotheses):
+        for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
+            yield place, token, log_prob
+
+
+def _decode(
+    tokenizer: Tokenizer,
+    prompt_ids: Sequence[int],
+    echo: str | None,
+    steps: Iterator[tuple[int, int, float]],
+    config: GenerateConfig,
+) -> Iterator[Piece]:
+    """Turn tokens into text; the prompt goes through the decoder too, so that spaces are right."""
+    decoders: dict[int, StreamDecoder] = {}
+    for number, token, log_prob in steps:
+        if number not in decoders:
+            decoders[number] = tokenizer.decoder()
+            decoded = "".join([decoders[number].push(i) for i in prompt_ids])
+            yield Piece(number, decoded if echo is None else echo)
+        is_end = token == EOS_ID and config.stop_at_sentence_end
+        text = "" if is_end else decoders[number].push(token)
+        yield Piece(number, text, token, log_prob)
+    for number, decoder in decoders.items():
+        if rest := decoder.flush():
+            yield Piece(number, rest)

@@ -1,0 +1,119 @@
+"""Models of different kinds in one mixture: a network, a model of n-grams, an ARPA file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_models import UNIGRAM_ARPA
+from toy_networks import save_lm
+
+from seqtool.core import checkpoint
+from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.counts import count_ngrams
+from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.smoothing import estimate
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+
+# b, which is the more frequent in the corpus, comes after a in UNIGRAM_ARPA
+UNIGRAMS = {"</s>": 0.2, "<unk>": 0.1, "a": 0.4, "b": 0.3}
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
+    """Make neural, ngram and x.arpa over the words a and b, and be where they are."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("a b\nb\n" * 30)
+    Path("text.txt").write_text("a a b\nb c\n")
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
+    config = PrepareConfig(split=(80.0, 20.0))
+    corpus = prepare(["train.txt"], "corpus", config)
+    save_lm(Path("neural"), corpus, 2)
+    counts = count_ngrams(corpus.ids("train"), 2, len(corpus.vocabulary))
+    settings = NgramConfig(order=2, smoothing="witten-bell")
+    table = estimate(counts, settings).table
+    save_model("ngram", NgramModel(table, corpus.tokenizer), config={"order": 2})
+    return corpus
+
+
+def log_probs(model: Any, corpus: PreparedCorpus) -> Any:
+    """Return the scores of text.txt by a model that has the corpus's ids."""
+    (scores,) = model.score([corpus.tokenizer.encode_block(b"a a b\nb c\n")])
+    return scores.log_probs
+
+
+def test_three_kinds(models: PreparedCorpus) -> None:
+    parts = [checkpoint.load(name) for name in ("neural", "ngram", "x.arpa")]
+    assert parts[0].tokenizer.vocabulary.symbols == ["<unk>", "</s>", "b", "a"]
+    assert parts[2].tokenizer.vocabulary != parts[0].tokenizer.vocabulary
+    mixed = MixedModel(parts, [0.2, 0.3, 0.5])
+    text = ["a", "a", "b", "</s>", "b", "<unk>", "</s>"]
+    by_hand = (
+        0.2 * np.exp(log_probs(parts[0], models))
+        + 0.3 * np.exp(log_probs(parts[1], models))
+        + 0.5 * np.array([UNIGRAMS[token] for token in text])
+    )
+    np.testing.assert_allclose(np.exp(log_probs(mixed, models)), by_hand, rtol=1e-6)
+    state = mixed.advance(mixed.start(2), np.array([2, 3], dtype=np.int32))
+    probs = np.exp(mixed.next_log_probs(mixed.select(state, np.array([1, 0, 1]))))
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(probs[0], probs[2])
+
+
+def test_a_mixture_with_an_arpa_file(models: PreparedCorpus, seqtool: Callable[..., Any]) -> None:
+    options = ("-m", "neural", "-m", "x.arpa", "-m", "ngram", "--tune", "train.txt", "--json")
+    made = seqtool("eval-ppl", "text.txt", *options, "--save-mixture", "runs/mix")
+    assert (made.code, made.stderr) == (0, "")
+    content = json.loads(made.stdout)
+    # of the ARPA file: a a b </s> b <unk> </s>
+    probs = [0.4, 0.4, 0.3, 0.2, 0.3, 0.1, 0.2]
+    assert content["parts"][1] == {
+        "model": "x.arpa",
+        "kind": "ngram",
+        "perplexity": pytest.approx(math.prod(probs) ** (-1 / 7), rel=1e-5),
+    }
+    again = json.loads(seqtool("eval-ppl", "text.txt", "-m", "runs/mix", "--json").stdout)
+    assert again["perplexity"] == pytest.approx(content["perplexity"], rel=1e-12)
+    parts = checkpoint.read_header("runs/mix").config["parts"]
+    assert [part["path"] for part in parts.values()] == [
+        "../../neural",
+        "../../x.arpa",
+        "../../ngram",
+    ]
+    Path("x.arpa").write_text(UNIGRAM_ARPA.replace("-0.69897", "-0.7"))
+    changed = seqtool("generate", "-m", "runs/mix")
+    assert changed.stderr.startswith("error: x.arpa: this part of the mixture has changed")
+
+
+def test_each_part_shows_the_order_it_matched(
+    models: PreparedCorpus, seqtool: Callable[..., Any]
+) -> None:
+    result = seqtool("eval-ppl", "text.txt", "-m", "x.arpa", "-m", "ngram", "--per-token", "-")
+    header, *rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert header[4:] == ["surprisal_1", "surprisal_2", "order_1", "order_2"]
+    assert [row[1] for row in rows] == ["a", "a", "b", "</s>", "b", "c", "</s>"]
+    # the training text has <s> a, a b, b </s> and <s> b
+    assert [row[6:] for row in rows] == [["1", order] for order in "2122211"]
+
+
+@pytest.mark.usefixtures("models")
+def test_models_of_ngrams_are_mixed_without_torch(root: Path) -> None:
+    script = (
+        "import sys\n"
+        "from seqtool.cli.app import main\n"
+        "options = ['-m', 'ngram', '-m', 'x.arpa', '--save-mixture', 'mix']\n"
+        "assert main(['eval-ppl', 'text.txt', *options]) == 0\n"
+        "assert main(['generate', '-m', 'mix', '--seed', '1']) == 0\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)

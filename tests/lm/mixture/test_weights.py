@@ -1,0 +1,238 @@
+"""Weights fitted by EM: against bisection, by hand, and on texts."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
+
+from seqtool.core.errors import DataError
+from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.mixture.weights import (
+    MAX_ITERATIONS,
+    TOLERANCE_NATS,
+    evaluate_mixture,
+    fit_weights,
+    tune_mixture,
+)
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.prepared import PrepareConfig, prepare
+
+TEXT = "a b\nb\n\na z b\n"  # 10 tokens with `</s>`
+WORDS = ["the", "old", "man", "sleeps", "here"]
+
+
+def random_log_probs(parts: int, tokens: int, seed: int) -> npt.NDArray[np.float64]:
+    """Return nats between -8 and 0."""
+    return -8 * np.random.default_rng(seed).random((parts, tokens))
+
+
+def log_likelihood(log_probs_PN: npt.NDArray[np.float64], weights: npt.ArrayLike) -> float:
+    return float(np.log(np.asarray(weights) @ np.exp(log_probs_PN)).sum())
+
+
+def best_weight(log_probs_2N: npt.NDArray[np.float64]) -> float:
+    """Return the best weight of the first of two parts: where the falling derivative is 0."""
+    first, second = np.exp(log_probs_2N)
+
+    def slope(weight: float) -> float:
+        return float(((first - second) / (weight * first + (1 - weight) * second)).sum())
+
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_weights_agree_with_bisection(seed: int) -> None:
+    log_probs = random_log_probs(2, 400, seed)
+    weight = best_weight(log_probs)
+    assert 0.2 < weight < 0.8
+    fitted = fit_weights(log_probs)
+    assert fitted.weights == pytest.approx((weight, 1 - weight), abs=1e-7)
+    assert fitted.iterations < MAX_ITERATIONS / 10
+
+
+def test_three_weights_agree_with_a_grid() -> None:
+    log_probs = random_log_probs(3, 200, 1)
+    fitted = fit_weights(log_probs)
+    steps = np.linspace(0, 1, 101)
+    grid = {
+        (i, j): log_likelihood(log_probs, [steps[i], steps[j], 1 - steps[i] - steps[j]])
+        for i in range(101)
+        for j in range(101 - i)
+    }
+    i, j = max(grid, key=grid.__getitem__)
+    assert log_likelihood(log_probs, fitted.weights) >= grid[i, j]
+    assert fitted.weights[:2] == pytest.approx((steps[i], steps[j]), abs=0.01)  # its mesh
+
+
+@given(
+    parts=st.integers(1, 4),
+    tokens=st.integers(1, 40),
+    seed=st.integers(0, 10**6),
+    impossible=st.floats(0, 0.6),
+)
+def test_every_iteration_gains_and_little_is_left(
+    parts: int, tokens: int, seed: int, impossible: float
+) -> None:
+    log_probs = random_log_probs(parts, tokens, seed)
+    log_probs[np.random.default_rng(seed).random(log_probs.shape) < impossible] = -np.inf
+    possible = np.isfinite(log_probs).any(axis=0)
+    if not possible.any():
+        return
+    fitted = fit_weights(log_probs)
+    assert fitted.impossible == (~possible).sum()
+    assert math.fsum(fitted.weights) == pytest.approx(1, abs=1e-14)
+    assert min(fitted.weights) >= 0
+    course = np.array(fitted.log_likelihoods)
+    assert course[-1] == pytest.approx(
+        log_likelihood(log_probs[:, possible], fitted.weights), rel=1e-12, abs=1e-12
+    )
+    assert (np.diff(course) > -1e-12 * np.abs(course[:-1])).all()
+    left = (course[-1] - course[1:]) / possible.sum()
+    assert (left <= math.log(parts) / np.arange(1, len(course)) + 1e-12).all()
+    if parts == 2 and fitted.iterations < MAX_ITERATIONS:
+        weight = best_weight(log_probs[:, possible])
+        best = log_likelihood(log_probs[:, possible], [weight, 1 - weight])
+        assert course[-1] >= best - TOLERANCE_NATS * possible.sum()
+
+
+def test_by_hand() -> None:
+    # the first part is sure of three tokens, the second of the fourth: their shares of the text
+    sure, never = 0.0, -math.inf
+    fitted = fit_weights(np.array([[sure, sure, sure, never], [never, never, never, sure]]))
+    assert fitted.weights == pytest.approx((3 / 4, 1 / 4), rel=1e-15)
+    assert fitted.log_likelihoods == pytest.approx(
+        [4 * math.log(1 / 2), 3 * math.log(3 / 4) + math.log(1 / 4)], rel=1e-15
+    )
+    assert (fitted.iterations, fitted.impossible) == (1, 0)
+
+
+def test_a_part_that_is_always_worse_gets_nothing() -> None:
+    fitted = fit_weights(np.log([[0.2] * 5, [0.4] * 5]))
+    # it stops when 0.4 / (0.2 w + 0.4 (1 - w)) - 1 = w / (2 - w) is below the tolerance
+    assert 0 < fitted.weights[0] < 2 * TOLERANCE_NATS
+    assert fitted.log_likelihoods[-1] == pytest.approx(5 * math.log(0.4), rel=2e-9)
+
+
+def test_equal_parts_stay_equal() -> None:
+    fitted = fit_weights(np.log([[0.2, 0.1, 0.5]] * 3))
+    assert fitted.weights == pytest.approx([1 / 3] * 3, rel=1e-15)
+    assert fitted.iterations == 0
+
+
+def test_very_small_probabilities() -> None:
+    log_probs = random_log_probs(2, 100, 3)
+    assert fit_weights(log_probs - 5000).weights == pytest.approx(
+        fit_weights(log_probs).weights, rel=1e-9
+    )
+
+
+def test_tokens_that_no_part_can_give_are_left_out() -> None:
+    log_probs = random_log_probs(2, 50, 4)
+    with_impossible = np.insert(log_probs, [0, 10, 50], -np.inf, axis=1)
+    fitted = fit_weights(with_impossible)
+    assert fitted.impossible == 3
+    assert fitted.weights == pytest.approx(fit_weights(log_probs).weights, rel=1e-13)
+
+
+def test_nothing_to_fit_on() -> None:
+    with pytest.raises(DataError, match="no model gives any token"):
+        fit_weights(np.full((2, 3), -np.inf))
+
+
+@pytest.fixture
+def text_path(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def uniform() -> BigramModel:
+    """Return a model of the words a and b that gives every symbol 1/4."""
+    return BigramModel(word_tokenizer("ab"), np.full((5, 4), 1 / 4))
+
+
+def test_tuning_on_a_text(text_path: Path) -> None:
+    # bits of two_words, read as one stream: 1 1 1  2 1  3  3 3 2 1; of the uniform one, 2 each
+    bits = np.array([[1, 1, 1, 2, 1, 3, 3, 3, 2, 1], [2] * 10])
+    tuning = tune_mixture(MixedModel([two_words(), uniform()], [0.9, 0.1]), text_path)
+    weight = best_weight(-bits * math.log(2))
+    assert tuning.model.weights == pytest.approx((weight, 1 - weight), abs=1e-7)
+    assert (tuning.tokens, tuning.text, tuning.split) == (10, str(text_path), None)
+    measured = evaluate_lm(tuning.model, text_path)
+    assert tuning.perplexity == pytest.approx(measured.perplexity, rel=1e-13)
+    assert tuning.to_json() == {
+        "text": str(text_path),
+        "split": None,
+        "tokens": 10,
+        "perplexity": tuning.perplexity,
+        "iterations": tuning.fitted.iterations,
+    }
+
+
+def test_tuning_resets_the_state_where_asked(text_path: Path) -> None:
+    # each sentence begun at <s>: 1 1 1  2 1  3  1 3 2 1
+    bits = np.array([[1, 1, 1, 2, 1, 3, 1, 3, 2, 1], [2] * 10])
+    model = MixedModel([two_words(), uniform()])
+    tuning = tune_mixture(model, text_path, reset_state=True)
+    weight = best_weight(-bits * math.log(2))
+    assert tuning.model.weights == pytest.approx((weight, 1 - weight), abs=1e-7)
+
+
+def test_tuning_on_a_corpus_never_reads_its_test_split(tmp_path: Path) -> None:
+    for name, text in (("train", "a b\n" * 3), ("valid", TEXT), ("test", "b b b b\n" * 9)):
+        (tmp_path / f"{name}.txt").write_text(text)
+    corpus = prepare(
+        [tmp_path / "train.txt"],
+        tmp_path / "corpus",
+        PrepareConfig(),
+        valid=tmp_path / "valid.txt",
+        test=tmp_path / "test.txt",
+    )
+    assert corpus.vocabulary == two_words().tokenizer.vocabulary
+    model = MixedModel([two_words(), uniform()])
+    tuning = tune_mixture(model, tmp_path / "corpus")
+    on_text = tune_mixture(model, tmp_path / "valid.txt")
+    assert (tuning.split, tuning.tokens) == ("valid", 10)
+    assert tuning.model.weights == on_text.model.weights
+
+
+def test_tuning_with_impossible_tokens(text_path: Path) -> None:
+    never = two_words()
+    never.log_table[:, 3] = -np.inf
+    tuning = tune_mixture(MixedModel([never, never]), text_path)
+    assert tuning.fitted.impossible == 3
+    assert tuning.perplexity == math.inf
+
+
+def test_every_part_is_measured_in_the_same_pass(text_path: Path) -> None:
+    parts = [two_words(), uniform()]
+    mixture = evaluate_mixture(MixedModel(parts, [0.6, 0.4], names=["A", "B"]), text_path)
+    assert mixture.perplexities == pytest.approx((2**1.8, 4), rel=1e-14)
+    assert mixture.result.tokens == 10
+    content = mixture.to_json()
+    assert content["weights"] == [0.6, 0.4]
+    assert content["perplexity"] == mixture.result.perplexity
+    assert [(part["model"], part["kind"]) for part in content["parts"]] == [
+        ("A", "toy-bigram"),
+        ("B", "toy-bigram"),
+    ]
+
+
+def test_a_long_text_comes_in_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("the old man\nhere\n" * 200_000)  # 3.4 MB
+    parts = [random_bigrams(word_tokenizer(WORDS), seed) for seed in (1, 2)]
+    mixture = evaluate_mixture(MixedModel(parts), path)
+    for part, perplexity in zip(parts, mixture.perplexities, strict=True):
+        assert evaluate_lm(part, path).perplexity == pytest.approx(perplexity, rel=1e-12)

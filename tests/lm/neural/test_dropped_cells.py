@@ -1,0 +1,219 @@
+"""Cells whose recurrent weights, states and updates are masked, and the projection of the LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from toy_cells import ids, make
+
+from seqtool.lm.neural.cells import Cell, State
+from seqtool.lm.neural.config import ModelConfig
+
+# (T, B, I, H): one of everything, and odd sizes
+SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 4, 7)]
+SHARE = 0.4
+RECURRENT: list[tuple[str, dict[str, Any]]] = [
+    ("rnn", {}),
+    ("rnn", {"activation": "relu"}),
+    ("lstm", {}),
+    ("lstm", {"projection_size": 3}),
+    ("gru", {}),
+    ("rhn", {"depth": 3}),
+    ("rhn", {"depth": 2, "carry": "separate"}),
+]
+WITH_MEMORY = [case for case in RECURRENT if case[0] != "rnn"]
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def draw_state(cell: Cell, batch: int) -> State:
+    return tuple(draw(*part.shape, seed=7) for part in cell.initial_state(batch))
+
+
+def draw_binary(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.empty(shape, dtype=torch.float64).bernoulli_(1 - SHARE, generator=generator)
+    return mask / (1 - SHARE)
+
+
+def results(cell: Cell, outputs: Tensor, state: State, leaves: list[Tensor]) -> list[Tensor]:
+    """Return everything that comes out, and the gradients of a random weighting of it."""
+    parts = [outputs, *state]
+    total = torch.stack([(part * draw(*part.shape, seed=3).detach()).sum() for part in parts]).sum()
+    return [*parts, *torch.autograd.grad(total, [*leaves, *cell.parameters()])]
+
+
+def assert_same(one: list[Tensor], other: list[Tensor], tolerance: float = 1e-10) -> None:
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+# The projection.
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["compiled", "steps"])
+@pytest.mark.parametrize("sizes", SIZES, ids=ids)
+def test_projection_agrees_with_torch(sizes: tuple[int, ...], masked: bool) -> None:
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make("lstm", input_size, hidden_size, projection_size=hidden_size - 1)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
+    assert [part.shape for part in state] == [(batch, hidden_size - 1), (batch, hidden_size)]
+    mask = torch.ones_like(state[0]) if masked else None
+    judge = nn.LSTM(input_size, hidden_size, proj_size=hidden_size - 1).double()
+    with torch.no_grad():
+        for ours, theirs in zip(cell.parameters(), judge.parameters(), strict=True):
+            theirs.copy_(ours)
+    outputs, (output, memory) = judge(inputs, (state[0][None], state[1][None]))
+    expected = results(judge, outputs, (output[0], memory[0]), [inputs, *state])  # type: ignore[arg-type]
+    assert_same(results(cell, *cell(inputs, state, mask), [inputs, *state]), expected)
+
+
+# Recurrent weights.
+
+
+def recurrent_parameter(cell: Cell) -> nn.Parameter:
+    names = {"inner.weight_hh_l0", "weight_state"}
+    (found,) = (value for name, value in cell.named_parameters() if name in names)
+    return found
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["compiled", "steps"])
+@pytest.mark.parametrize("sizes", SIZES[1:], ids=ids)
+@pytest.mark.parametrize(("name", "settings"), RECURRENT, ids=ids)
+def test_dropped_weights_are_weights_times_one_mask_per_window(
+    name: str, settings: dict[str, Any], sizes: tuple[int, ...], masked: bool
+) -> None:
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make(name, input_size, hidden_size, dropout_weights=SHARE, **settings).train()
+    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
+    mask = draw_binary(*state[0].shape, seed=4) if masked else None
+    leaves = [inputs, *state]
+    torch.manual_seed(5)
+    ours = results(cell, *cell(inputs, state, mask), leaves)
+    torch.manual_seed(5)
+    kept = functional.dropout(torch.ones_like(recurrent_parameter(cell)), SHARE)
+    assert {0.0, 1 / (1 - SHARE)} == set(kept.flatten().tolist())
+    # an ordinary cell that has the remaining weights; the gradient of a dropped one is zero
+    judge = make(name, input_size, hidden_size, **settings)
+    with torch.no_grad():
+        recurrent_parameter(judge).mul_(kept)
+    expected = results(judge, *judge(inputs, state, mask), leaves)
+    place = [id(value) for value in judge.parameters()].index(id(recurrent_parameter(judge)))
+    expected[len(expected) - len(list(judge.parameters())) + place] *= kept
+    assert_same(ours, expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), RECURRENT, ids=ids)
+def test_weights_are_whole_in_evaluation_and_dropped_anew_in_each_window(
+    name: str, settings: dict[str, Any]
+) -> None:
+    cell = make(name, 3, 5, dropout_weights=SHARE, **settings)
+    inputs, state = draw(6, 2, 3, seed=1), draw_state(cell, 2)
+    expected, _ = make(name, 3, 5, **settings)(inputs, state)
+    whole, _ = cell.eval()(inputs, state)
+    assert torch.equal(whole, expected)
+    first, _ = cell.train()(inputs, state)
+    second, _ = cell(inputs, state)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, expected)
+    assert torch.equal(recurrent_parameter(cell), recurrent_parameter(make(name, 3, 5, **settings)))
+
+
+def test_dropped_weights_in_bfloat16() -> None:
+    # the loop of the highway cell that rounds its products drops the same weights
+    cell = make("rhn", 5, 9, depth=2, dropout_weights=SHARE).float().train()
+    inputs, state = draw(8, 3, 5, seed=1).float(), draw_state(cell.double(), 3)
+    cell, state = cell.float(), tuple(part.float() for part in state)
+    torch.manual_seed(5)
+    exact, _ = cell(inputs, state)
+    torch.manual_seed(5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half, _ = cell(inputs, state)
+    assert not torch.equal(exact, half)
+    assert torch.linalg.vector_norm(exact - half) < 0.02 * torch.linalg.vector_norm(exact)
+
+
+# Updates of the memory.
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=ids)
+@pytest.mark.parametrize(("name", "settings"), WITH_MEMORY, ids=ids)
+def test_a_whole_update_changes_nothing(
+    name: str, settings: dict[str, Any], sizes: tuple[int, ...]
+) -> None:
+    # the loop with updates is the reference of the compiled ones, forward and backward
+    num_steps, batch, input_size, hidden_size = sizes
+    if settings.get("projection_size", 0) >= hidden_size:
+        settings = {"projection_size": hidden_size - 1}
+    cell = make(name, input_size, hidden_size, **settings)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
+    ones = torch.ones(num_steps * cell.num_updates, batch, hidden_size, dtype=torch.float64)
+    for mask in (None, draw_binary(*state[0].shape, seed=4)):
+        leaves = [inputs, *state]
+        plain = results(cell, *cell(inputs, state, mask), leaves)
+        assert_same(results(cell, *cell(inputs, state, mask, ones), leaves), plain)
+
+
+def test_lstm_drops_what_is_added_to_the_memory() -> None:
+    """Semeniuta et al. (2016), eqs. 12-13: c' = f * c + i * d(g)."""
+    cell = make("lstm", 3, 5)
+    inputs, (h, c) = draw(6, 2, 3, seed=1), draw_state(cell, 2)
+    update = draw_binary(6, 2, 5, seed=4)
+    outputs, (_, memory) = cell(inputs, (h, c), None, update)
+    weights = dict(cell.named_parameters())
+    for t in range(6):
+        sums = inputs[t] @ weights["inner.weight_ih_l0"].T + weights["inner.bias_ih_l0"]
+        sums = sums + h @ weights["inner.weight_hh_l0"].T + weights["inner.bias_hh_l0"]
+        i, f, g, o = sums.split(5, dim=1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * (update[t] * torch.tanh(g))
+        h = torch.sigmoid(o) * torch.tanh(c)
+        torch.testing.assert_close(outputs[t], h, rtol=0, atol=1e-12)
+    torch.testing.assert_close(memory, c, rtol=0, atol=1e-12)
+
+
+def test_gru_drops_its_candidate() -> None:
+    """Semeniuta et al. (2016), eq. 15: h' = (1 - z) * h + z * d(g), here with z as torch has it."""
+    cell = make("gru", 3, 5)
+    inputs, (h,) = draw(6, 2, 3, seed=1), draw_state(cell, 2)
+    update = draw_binary(6, 2, 5, seed=4)
+    outputs, _ = cell(inputs, (h,), None, update)
+    weights = dict(cell.named_parameters())
+    for t in range(6):
+        below = inputs[t] @ weights["inner.weight_ih_l0"].T + weights["inner.bias_ih_l0"]
+        state = h @ weights["inner.weight_hh_l0"].T + weights["inner.bias_hh_l0"]
+        r, z = (torch.sigmoid(below[:, at] + state[:, at]) for at in (slice(5), slice(5, 10)))
+        candidate = torch.tanh(below[:, 10:] + r * state[:, 10:])
+        h = z * h + (1 - z) * (update[t] * candidate)
+        torch.testing.assert_close(outputs[t], h, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("carry", ["coupled", "separate"])
+def test_rhn_drops_what_each_micro_step_adds(carry: str) -> None:
+    # s' = u * (h * t) + s * c; with zero weights t = sigmoid(b) and c = 1 - t
+    cell = make("rhn", 3, 4, depth=3, carry=carry)
+    config = ModelConfig(cell="rhn", hidden_size=4, depth=3, carry=carry, transform_bias=-1.5)
+    inputs, (state,) = draw(5, 2, 3, seed=1), draw_state(cell, 2)
+    outputs, _ = cell(inputs, (state,), None, torch.ones(15, 2, 4, dtype=torch.float64))
+    undropped, _ = cell(inputs, (state,))
+    torch.testing.assert_close(outputs, undropped, rtol=0, atol=1e-12)
+    for parameter in cell.parameters():
+        nn.init.zeros_(parameter)
+    with torch.no_grad():
+        cell.initialise_biases(config)
+        dict(cell.named_parameters())["bias"][:, :4] = 0.7  # so that h = tanh(0.7)
+    update = draw_binary(15, 2, 4, seed=4)
+    outputs, _ = cell(inputs, (state,), None, update)
+    t = torch.sigmoid(torch.tensor(-1.5, dtype=torch.float64))
+    h = torch.tanh(torch.tensor(0.7, dtype=torch.float64))
+    s = state
+    for step in range(5):
+        for level in range(3):
+            s = update[3 * step + level] * (h * t) + s * (1 - t)
+        torch.testing.assert_close(outputs[step], s, rtol=0, atol=1e-12)

@@ -1,0 +1,300 @@
+"""The network: published sizes, initialisation, dropout and connections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from watched_networks import (
+    KEPT,
+    SHARE,
+    VOCABULARY,
+    Observed,
+    assert_mean_is_one,
+    batch,
+    cells,
+    make,
+    mask_of,
+)
+
+from seqtool.lm.neural.cells import CELLS
+from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.network import NeuralNetwork, detach
+
+CELL_NAMES = sorted(CELLS)
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize(
+    ("vocabulary_size", "settings", "expected"),
+    [
+        # Penn Treebank, depth 10, 830 units, tied:
+        #   embedding = softmax       10,000 x 830             8,300,000
+        #   softmax bias                                          10,000
+        #   input, two gates             830 x 1,660           1,377,800
+        #   recurrence, depth 10    10 x 830 x 1,660          13,778,000
+        #   gate biases             10 x 1,660                    16,600
+        (10_000, {"depth": 10, "hidden_size": 830, "tied": True}, 23_482_400),  # 23.48M
+        # Penn Treebank, depth 8, 890 units:
+        #   embedding; softmax        10,000 x 890, twice     17,800,000
+        #   softmax bias                                          10,000
+        #   input, two gates             890 x 1,780           1,584,200
+        #   recurrence, depth 8      8 x 890 x 1,780          12,673,600
+        #   gate biases              8 x 1,780                    14,240
+        (10_000, {"depth": 8, "hidden_size": 890}, 32_082_040),  # 32.08M
+        # enwik8, depth 10, 1,500 units, 205 characters, so an embedding 205 wide:
+        #   embedding                    205 x 205                42,025
+        #   softmax and its bias         205 x 1,500 + 205       307,705
+        #   input, two gates             205 x 3,000             615,000
+        #   recurrence, depth 10    10 x 1,500 x 3,000        45,000,000
+        #   gate biases             10 x 3,000                    30,000
+        (205, {"depth": 10, "hidden_size": 1500}, 45_994_730),  # 45.99M
+        # text8, the same with 27 characters: 729 + 40,527 + 81,000 + 45,000,000 + 30,000
+        (27, {"depth": 10, "hidden_size": 1500}, 45_152_256),  # 45.15M
+    ],
+)
+def test_published_rhns_have_their_size(
+    vocabulary_size: int, settings: dict[str, Any], expected: int
+) -> None:
+    with torch.device("meta"):  # sizes only
+        network = NeuralNetwork(ModelConfig(cell="rhn", **settings), vocabulary_size)
+    assert sum(parameter.numel() for parameter in network.parameters()) == expected
+
+
+# Initialisation.
+
+
+@pytest.mark.parametrize("connection", ["plain", "highway"])
+@pytest.mark.parametrize("cell", CELL_NAMES)
+def test_uniform_initialisation(cell: str, connection: str) -> None:
+    network = make(cell=cell, hidden_size=30, layers=2, init_range=0.3, connection=connection)
+    for name, parameter in network.named_parameters():
+        if "bias" in name:
+            continue
+        # 900 draws or more: the largest is within 2% of the bound but for (0.98)^900 = 1e-8
+        assert 0.98 * 0.3 < parameter.abs().max() <= 0.3
+        assert parameter.mean().abs() < 5 * 0.3 / math.sqrt(3 * parameter.numel())
+
+
+def test_biases_are_zero_but_for_those_that_are_set() -> None:
+    lstm = make(cell="lstm", hidden_size=6, forget_bias=1.5)
+    (cell,) = cells(lstm)
+    biases = dict(cell.named_parameters())
+    total = biases["inner.bias_ih_l0"] + biases["inner.bias_hh_l0"]
+    assert total.tolist() == [0.0] * 6 + [1.5] * 6 + [0.0] * 12  # i, f, g, o
+    rhn = make(cell="rhn", hidden_size=2, depth=3, transform_bias=-4.0, carry="separate")
+    assert dict(rhn.named_parameters())["cells.0.bias"].tolist() == [[0, 0, -4, -4, 4, 4]] * 3
+    highway = make(cell="gru", hidden_size=3, layers=2, connection="highway", transform_bias=-1.0)
+    for name, parameter in highway.named_parameters():
+        if "bias" in name:
+            assert parameter.tolist() == [-1.0 if "highways" in name else 0.0] * len(parameter)
+
+
+@pytest.mark.parametrize("cell", CELL_NAMES)
+def test_xavier_counts_each_gate_alone(cell: str) -> None:
+    # Glorot & Bengio (2010): U(-a, a), a = sqrt(6 / (fan in + fan out)), the fan out of one gate
+    settings = {"connection": "highway", "layers": 2, "init_range": 0.5, "window": 2}
+    network = make(cell=cell, hidden_size=30, embedding_size=20, init="xavier", **settings)
+    first = cells(network)[0]
+    width = 2 * 20 if cell == "window" else 20
+    blocks = [(block, width, 30) for block in first.input_blocks()]
+    blocks += [(block, 30, 30) for block in first.recurrent_blocks()]
+    blocks += [(network.softmax.weight, 30, VOCABULARY)]
+    blocks += [(network.highways["1"].gate.weight, 30, 30)]  # type: ignore[union-attr, list-item]
+    seen = sum(block.numel() for block, *_ in blocks[:-2])
+    weights = [p for name, p in first.named_parameters() if "bias" not in name]
+    assert seen == sum(parameter.numel() for parameter in weights)
+    for block, fan_in, fan_out in blocks:
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        assert 0.97 * bound < block.abs().max() <= bound
+    assert 0.97 * 0.5 < network.embedding.weight.abs().max() <= 0.5
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "rhn"])
+def test_orthogonal_and_identity_recurrence(cell: str) -> None:
+    torch.manual_seed(0)
+    eye = torch.eye(8)
+    num_blocks = {"rnn": 1, "lstm": 4, "gru": 3, "rhn": 2 * 5}[cell]
+    for kind in ("orthogonal", "identity"):
+        network = make(cell=cell, hidden_size=8, recurrent_init=kind)
+        blocks = cells(network)[0].recurrent_blocks()
+        assert len(blocks) == num_blocks
+        for block in blocks:
+            product = block @ block.T if kind == "orthogonal" else block
+            torch.testing.assert_close(product, eye.double(), rtol=0, atol=1e-6)
+        assert kind == "identity" or not torch.equal(blocks[0], eye.double())
+
+
+def test_identity_keeps_the_state_of_a_relu_network() -> None:
+    # Le et al. (2015): h' = relu(0 + I h + 0) = h for a state that is not negative
+    network = make(cell="rnn", activation="relu", hidden_size=5, recurrent_init="identity")
+    state = torch.rand(3, 5, dtype=torch.float64)
+    outputs, (last,) = cells(network)[0](torch.zeros(9, 3, 5, dtype=torch.float64), (state,))
+    assert torch.equal(last, state)
+    assert torch.equal(outputs, state.expand(9, 3, 5))
+
+
+# Dropout, seen from outside: what enters and leaves each cell is compared with what would
+# without it.
+
+
+def input_mask(network: NeuralNetwork, ids_TB: Tensor) -> Tensor:
+    return mask_of(Observed(network, ids_TB).given[0][0], network.embedding(ids_TB))
+
+
+def output_mask(network: NeuralNetwork, ids_TB: Tensor) -> Tensor:
+    seen = Observed(network, ids_TB)
+    return mask_of(seen.hidden, seen.gave[-1])
+
+
+@pytest.mark.parametrize(
+    ("setting", "observe"), [("dropout_input", input_mask), ("dropout_output", output_mask)]
+)
+class TestUnitsDropped:
+    def test_plain(self, setting: str, observe: Callable[[NeuralNetwork, Tensor], Tensor]) -> None:
+        network = make(hidden_size=40, **{setting: SHARE}).train()
+        mask = observe(network, batch(12))
+        assert_mean_is_one(mask)
+        assert not torch.equal(mask[0], mask[1])
+        assert not torch.equal(mask[:, 0], mask[:, 1])
+        assert not torch.equal(mask, observe(network, batch(12)))
+
+    def test_variational(
+        self, setting: str, observe: Callable[[NeuralNetwork, Tensor], Tensor]
+    ) -> None:
+        network = make(hidden_size=40, dropout="variational", **{setting: SHARE}).train()
+        mask = observe(network, batch(12, num_streams=9))
+        assert torch.equal(mask, mask[:1].expand_as(mask))
+        assert_mean_is_one(mask[0])
+        assert not torch.equal(mask[0, 0], mask[0, 1])
+        assert not torch.equal(mask, observe(network, batch(12, num_streams=9)))
+
+    def test_absent_in_evaluation(
+        self, setting: str, observe: Callable[[NeuralNetwork, Tensor], Tensor]
+    ) -> None:
+        dropped = make(hidden_size=10, **{setting: SHARE}).eval()
+        whole = make(hidden_size=10).train()
+        for network in (dropped, whole):
+            seen = Observed(network, batch())
+            assert torch.equal(seen.given[0][0], network.embedding(batch()))
+            assert torch.equal(seen.hidden, seen.gave[-1])
+
+
+def test_input_is_dropped_before_every_layer() -> None:
+    network = make(hidden_size=40, layers=3, dropout_input=SHARE, dropout="variational").train()
+    seen = Observed(network, batch())
+    masks = [
+        mask_of(seen.given[0][0], network.embedding(batch())),
+        mask_of(seen.given[1][0], seen.gave[0]),
+        mask_of(seen.given[2][0], seen.gave[1]),
+    ]
+    assert not torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[1], masks[2])
+    assert torch.equal(seen.hidden, seen.gave[2])
+
+
+@pytest.mark.parametrize("dropout", ["plain", "variational"])
+def test_words_are_dropped_as_types(dropout: str) -> None:
+    network = make(hidden_size=4, dropout_words=SHARE, dropout=dropout).train()
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(2))
+    ids_TB = (order % VOCABULARY).view(100, 3)  # every type six times
+    mask = input_mask(network, ids_TB)
+    assert torch.equal(mask, mask[..., :1].expand_as(mask))
+    verdicts = {
+        word: {bool(value) for value in mask[ids_TB == word][:, 0]} for word in range(VOCABULARY)
+    }
+    assert all(len(verdict) == 1 for verdict in verdicts.values())
+    assert {True} in verdicts.values()
+    assert {False} in verdicts.values()
+    assert not torch.equal(mask, input_mask(network, ids_TB))
+    network.eval()
+    assert torch.equal(Observed(network, ids_TB).given[0][0], network.embedding(ids_TB))
+
+
+def test_dropped_words_keep_the_expectation() -> None:
+    network = make(2000, hidden_size=1, dropout_words=SHARE).train()
+    every_word = torch.arange(2000)[:, None]
+    mask = mask_of(network.embed(every_word), network.embedding(every_word))
+    assert_mean_is_one(mask)
+
+
+@pytest.mark.parametrize("dropout", ["plain", "variational"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "rhn"])
+def test_state_has_one_mask_per_window_stream_and_layer(cell: str, dropout: str) -> None:
+    network = make(cell=cell, hidden_size=60, layers=2, dropout_state=SHARE, dropout=dropout)
+    masks = [mask for _, mask in Observed(network.train(), batch()).given]
+    masks += [mask for _, mask in Observed(network.train(), batch()).given]
+    for number, mask in enumerate(masks):
+        assert mask is not None
+        assert mask.shape == (4, 60)
+        assert mask.unique().tolist() == pytest.approx([0.0, KEPT])
+        assert_mean_is_one(mask)
+        assert not torch.equal(mask[0], mask[1])
+        for other in masks[:number]:
+            assert other is not None
+            assert not torch.equal(mask, other)
+    assert [mask for _, mask in Observed(network.eval(), batch()).given] == [None, None]
+
+
+# Connections.
+
+
+@pytest.mark.parametrize("embedding_size", [5, 3])
+@pytest.mark.parametrize("connection", ["plain", "residual", "dense", "highway"])
+@pytest.mark.parametrize("cell", CELL_NAMES)
+def test_connections_are_their_formulas(cell: str, connection: str, embedding_size: int) -> None:
+    network = make(
+        cell=cell, hidden_size=5, embedding_size=embedding_size, layers=3, connection=connection
+    )
+    ids_TB = batch()
+    below = [network.embedding(ids_TB)]  # the input of each layer
+    for number, layer in enumerate(cells(network)):
+        inputs = torch.cat(below, dim=2) if connection == "dense" else below[-1]
+        outputs, _ = layer(inputs, layer.initial_state(4))
+        joined = inputs.shape[2] == 5  # a first layer that changes the width is joined plainly
+        if connection == "residual" and joined:
+            outputs = outputs + inputs
+        elif connection == "highway" and joined:
+            gates = dict(network.highways[str(number)].named_parameters())
+            t = torch.sigmoid(inputs @ gates["gate.weight"].T + gates["gate.bias"])
+            outputs = t * outputs + (1 - t) * inputs
+        below.append(outputs)
+    hidden, states = network(ids_TB, network.initial_state(4))
+    torch.testing.assert_close(hidden, below[-1], rtol=0, atol=1e-12)
+    assert len(states) == 3
+
+
+@pytest.mark.parametrize("connection", ["plain", "residual", "dense", "highway"])
+def test_every_parameter_is_trained(connection: str) -> None:
+    for cell in CELL_NAMES:
+        network = make(cell=cell, hidden_size=4, layers=2, connection=connection)
+        hidden, _ = network(batch(), network.initial_state(4))
+        network.softmax.loss(hidden.flatten(0, 1), batch().flatten()).backward()
+        for name, parameter in network.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.any(), name
+
+
+def test_detach_cuts_the_history() -> None:
+    network = make(cell="lstm", hidden_size=3, layers=2)
+    _, states = network(batch(), network.initial_state(4))
+    for layer, cut in zip(states, detach(states), strict=True):
+        for part, cut_part in zip(layer, cut, strict=True):
+            assert part.requires_grad
+            assert not cut_part.requires_grad
+            assert torch.equal(part, cut_part)
+
+
+def test_autocast_on_a_cpu_leaves_the_layers_in_float32() -> None:
+    network = make(cell="gru", hidden_size=6, layers=2).float()
+    expected, _ = network(batch(), network.initial_state(4))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden, _ = network(batch(), network.initial_state(4))
+    assert hidden.dtype == torch.float32
+    assert torch.equal(hidden, expected)

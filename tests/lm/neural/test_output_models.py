@@ -1,0 +1,160 @@
+"""Models with each output layer: training, resuming, opening, scoring and generating."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.recipes import resolve
+from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.lm.neural.train import train_lm
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.training.processes import Group
+
+RUNS: dict[str, dict[str, Any]] = {
+    "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},
+    "adaptive-tied-bf16": {"output": {"layer": "adaptive"}, "tied": True},
+    "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
+    "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
+    "mixture-bf16": {"output": {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.3}},
+    "mixture-tied": {
+        "output": {"layer": "mixture", "mixtures": 2},
+        "tied": True,
+        "embedding_size": 4,
+    },
+    "maxent": {"output": {"layer": "maxent", "direct_size": 70}, "cell": "gru"},
+    "maxent-tied-bf16": {"output": {"layer": "maxent", "direct_order": 2}, "tied": True},
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    folder = tmp_path_factory.mktemp("text")
+    rng = np.random.default_rng(3)
+    for name, num_lines in (("train", 40), ("valid", 10)):
+        lines = (" ".join(rng.choice(list("aaabbcdefg"), size=5)) for _ in range(num_lines))
+        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    return prepare([folder], folder / "corpus", PrepareConfig())
+
+
+DATA = {"batch_size": 3, "bptt": 7}
+
+
+def config(name: str) -> NeuralLMConfig:
+    training: dict[str, Any] = {"epochs": 2, "learning_rate": 0.03}
+    training["precision"] = "bf16" if "bf16" in name else "float32"
+    if "sparse" in name:
+        training["embedding_optimiser"] = "sparse-adam"
+    model = {"hidden_size": 6, **RUNS[name]}
+    return from_dict(NeuralLMConfig, {"model": model, "data": DATA, "training": training})
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_model_is_trained_resumed_opened_and_used(
+    tmp_path: Path, corpus: PreparedCorpus, name: str
+) -> None:
+    whole = train_lm(corpus, tmp_path / "whole", config(name))
+    with pytest.raises(Interrupted):
+        train_lm(corpus, tmp_path / "parts", config(name), should_stop=lambda step: step == 4)
+    train_lm(output=tmp_path / "parts", resume=True)
+    first, second = (load_file(tmp_path / run / checkpoint.WEIGHTS) for run in ("whole", "parts"))
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        assert value.equal(second[key]), key
+
+    model = checkpoint.load(tmp_path / "whole")
+    assert isinstance(model, NeuralLanguageModel)
+    perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
+    assert perplexity == whole.scores["valid_perplexity"]
+    # better than knowing nothing, by the distribution that is sampled from
+    size = len(corpus.vocabulary)
+    assert perplexity < size
+    ids = np.asarray(corpus.ids("valid")).astype(np.int32)
+    state, nats = model.start(1), 0.0
+    for token in ids.tolist():
+        log_probs = model.next_log_probs(state)
+        assert np.exp(log_probs).sum() == pytest.approx(1.0, abs=1e-12)
+        nats -= log_probs[0, token]
+        state = model.advance(state, np.array([token], dtype=np.int32))
+    assert perplexity == pytest.approx(np.exp(nats / len(ids)), rel=1e-5)
+    assert ids[-1] == EOS_ID
+
+
+def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: PreparedCorpus) -> None:
+    train_lm(corpus, tmp_path / "m", config("nce-sparse"))
+    model = {"output": {"layer": "blackout"}}
+    other = from_dict(NeuralLMConfig, {"model": model, "data": DATA})
+    with pytest.raises(ModelError, match=r"model\.output\.layer was nce, not blackout"):
+        train_lm(output=tmp_path / "m", config=other, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"layer": "adaptiv"}, "must be one of full, adaptive", "did you mean adaptive?"),
+        ({"mixtures": 3}, "mixtures is set, but the output layer is full", "layer mixture"),
+        ({"layer": "mixture", "direct_order": 4}, "direct_order is set", "layer maxent"),
+        ({"layer": "adaptive", "noise_power": 0.5}, "noise_power is set", "nce or blackout"),
+        ({"layer": "blackout", "log_normaliser": 9.0}, "log_normaliser is set", "layer nce"),
+        ({"layer": "adaptive", "cutoffs": []}, "cutoffs is [], but must be numbers from 2 up", ""),
+        ({"layer": "adaptive", "cutoffs": [1, 5]}, "cutoffs is [1, 5]", "such as [2000, 10000]"),
+        ({"layer": "adaptive", "cutoffs": [5, 5]}, "cutoffs is [5, 5]", "leave it out"),
+        ({"layer": "adaptive", "cutoffs": 5}, "must be a list of a whole number", "cutoffs"),
+        ({"layer": "adaptive", "div_value": 0.5}, "div_value is 0.5", "change div_value"),
+    ],
+)
+def test_settings_that_contradict_are_refused(
+    values: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_dict(NeuralLMConfig, {"model": {"output": values}})
+    assert message in caught.value.message
+    assert caught.value.message.startswith("model.output.")
+    assert hint in caught.value.hint
+
+
+def test_a_table_smaller_than_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:
+    output = {"layer": "maxent", "direct_size": 8}
+    given = from_dict(NeuralLMConfig, {"model": {"output": output}, "data": DATA})
+    with pytest.raises(ConfigError, match="direct_size is 8, but the vocabulary has 9 symbols"):
+        train_lm(corpus, tmp_path / "m", given)
+
+
+def test_several_processes_cannot_share_a_table(corpus: PreparedCorpus) -> None:
+    given = from_dict(
+        NeuralLMConfig, {"model": RUNS["maxent"], "data": {"batch_size": 4, "bptt": 7}}
+    )
+    with pytest.raises(ConfigError, match="several processes cannot share a hash table"):
+        LanguageModelTask(corpus, given, device="cpu", group=Group(0, 2))
+
+
+def test_tied_clusters_have_one_width() -> None:
+    values = {"tied": True, "output": {"layer": "adaptive", "div_value": 4}}
+    with pytest.raises(ConfigError, match="tied clusters are all as wide as the embedding"):
+        from_dict(NeuralLMConfig, {"model": values})
+    values["output"] = {"layer": "adaptive", "div_value": 1}
+    assert from_dict(NeuralLMConfig, {"model": values}).model.tied
+
+
+def test_settings_are_named_by_their_last_part() -> None:
+    given = resolve(None, {}, ["layer=adaptive", "cutoffs=[10, 20]", "div_value=2"])
+    assert given.model.output.cutoffs == (10, 20)
+
+
+def test_cutoffs_beyond_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:
+    output = {"layer": "adaptive", "cutoffs": [10, 20]}
+    given = from_dict(NeuralLMConfig, {"model": {"output": output}, "data": DATA})
+    with pytest.raises(ConfigError, match="cutoffs has 20, but the vocabulary has 9 symbols"):
+        train_lm(corpus, tmp_path / "m", given)
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,196 @@
+"""Recipes: all that are shipped, and what wins over what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.neural.recipes import load_recipe, recipe_names, resolve
+from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.training.optimisers import Optimisers
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "model: {cell: gru, hidden_size: 30, layers: 3}\ntraining: {learning_rate: 1e-2}\n",
+        encoding="utf-8",
+    )
+    return str(path)
+
+
+def test_there_are_recipes() -> None:
+    assert recipe_names() == sorted(recipe_names())
+    assert "ptb-rhn-cpu" in recipe_names()
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_shipped_recipe_makes_a_network(name: str) -> None:
+    config = resolve(name, {}, [])
+    assert config.model.cell in name
+    with torch.device("meta"):
+        assert NeuralNetwork(config.model, 10_000).config == config.model
+    # nothing in the file is swallowed: what it sets is what results
+    settings = to_dict(config)
+    for section, values in load_recipe(name).items():
+        if section != "description":
+            assert {key: settings[section][key] for key in values} == values
+
+
+@pytest.mark.parametrize(
+    ("name", "num_symbols", "num_parameters"),
+    [  # the arithmetic is in test_network.py and test_regularisation.py
+        ("ptb-rhn", 10_000, 23_482_400),
+        ("enwik8-rhn", 205, 45_994_730),
+        ("text8-rhn", 27, 45_152_256),
+        ("ptb-awd-lstm", 10_000, 24_221_600),
+        ("wikitext2-awd-lstm", 33_278, 33_556_078),
+    ],
+)
+def test_published_recipes_have_the_published_size(
+    name: str, num_symbols: int, num_parameters: int
+) -> None:
+    config = resolve(name, {}, [])
+    with torch.device("meta"):
+        network = NeuralNetwork(config.model, num_symbols)
+    assert sum(parameter.numel() for parameter in network.parameters()) == num_parameters
+    assert "not yet run" in config.description
+
+
+def test_published_rates_are_those_of_a_summed_loss() -> None:
+    # Zilly et al.: rate 0.2, norm 10 and decay 1e-7 of a loss that is summed over the window
+    for name in ("ptb-rhn", "text8-rhn", "enwik8-rhn"):
+        config = resolve(name, {}, [])
+        bptt, training = config.data.bptt, config.training
+        assert training.learning_rate == pytest.approx(0.2 * bptt)
+        assert training.clip_norm == pytest.approx(10 / bptt)
+        assert training.weight_decay == pytest.approx(1e-7 / bptt)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedCorpus]:
+    path = tmp_path_factory.mktemp("raw")
+    for part in ("train", "valid"):
+        (path / f"{part}.txt").write_text("the cat saw a dog .\na dog sleeps .\n" * 9)
+    return {
+        unit: prepare([path], path.parent / unit, PrepareConfig(unit=unit))  # type: ignore[arg-type]
+        for unit in ("word", "char", "byte")
+    }
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_shrunken_recipe_makes_a_step(name: str, corpora: dict[str, PreparedCorpus]) -> None:
+    small = ["hidden_size=6", "batch_size=2", "bptt=10"]
+    if load_recipe(name)["model"].get("last_size"):
+        small.append("last_size=4")
+    config = resolve(name, {}, small)
+    task = LanguageModelTask(corpora[config.data.unit], config, device="cpu")
+    before = [parameter.detach().clone() for parameter in task.module.parameters()]
+    optimisers = Optimisers(task.module, config.training)
+    task.module.train()
+    loss, _ = task.loss(0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimisers.step(config.training.learning_rate * task.rate_factor(0))
+    for old, new in zip(before, task.module.parameters(), strict=True):
+        assert new.isfinite().all()
+        assert not new.equal(old)
+
+
+def test_defaults() -> None:
+    assert resolve(None, {}, []) == NeuralLMConfig()
+
+
+def test_options_win_over_the_recipe_and_overrides_over_both(recipe: str) -> None:
+    assert resolve(recipe, {}, []).model.hidden_size == 30
+    options = {"hidden_size": 40, "model.layers": 2}
+    config = resolve(recipe, options, [])
+    assert (config.model.hidden_size, config.model.layers) == (40, 2)
+    config = resolve(recipe, options, ["hidden_size=50", "training.epochs=3"])
+    assert (config.model.hidden_size, config.model.layers) == (50, 2)
+    assert config.training.epochs == 3
+    assert (config.model.cell, config.training.learning_rate) == ("gru", 0.01)
+
+
+def test_the_last_override_wins() -> None:
+    assert resolve(None, {}, ["bptt=5", "data.bptt=6"]).data.bptt == 6
+
+
+def test_a_file_is_a_recipe(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve(recipe, {}, []) == from_dict(NeuralLMConfig, load_recipe(recipe))
+    monkeypatch.chdir(Path(recipe).parent)
+    assert resolve("own.yaml", {}, []).model.layers == 3
+
+
+def test_unknown_recipe_names_near_ones() -> None:
+    with pytest.raises(ConfigError, match="no recipe is called 'ptb-lstn-cpu'") as caught:
+        resolve("ptb-lstn-cpu", {}, [])
+    assert "did you mean ptb-lstm-cpu" in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        resolve("unheard-of", {}, [])
+    assert all(name in caught.value.hint for name in recipe_names())
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such configuration file") as caught:
+        resolve(str(tmp_path / "none.yaml"), {}, [])
+    assert caught.value.path == str(tmp_path / "none.yaml")
+
+
+def test_mistake_in_a_recipe_names_the_file(recipe: str) -> None:
+    Path(recipe).write_text("model: {hidden_size: 0}\n", encoding="utf-8")
+    for values, overrides in (({}, []), ({"bptt": 9}, []), ({}, ["bptt=9"])):
+        with pytest.raises(ConfigError, match=r"model\.hidden_size is 0") as caught:
+            resolve(recipe, values, overrides)
+        assert caught.value.path == recipe
+    assert resolve(recipe, {"hidden_size": 8}, []).model.hidden_size == 8  # mended by an option
+
+
+def test_mistake_of_the_user_does_not_blame_the_recipe(recipe: str) -> None:
+    for values, overrides in (({"hidden_size": 0}, []), ({}, ["hidden_size=0"])):
+        with pytest.raises(ConfigError, match="hidden_size is 0") as caught:
+            resolve(recipe, values, overrides)
+        assert caught.value.path is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message", "hint"),
+    [
+        ("hidden_size", "--set hidden_size has no value", "--set name=value"),
+        ("hiden_size=3", "unknown setting hiden_size", "did you mean hidden_size"),
+        ("model.hiden_size=3", "unknown setting model.hiden_size", "model.hidden_size"),
+        ("hidden_size=[", "--set hidden_size=[ is not a value", "quote it"),
+    ],
+)
+def test_bad_override(override: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, {}, [override])
+    assert caught.value.message == message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cell", "override"),
+    [
+        ("lstm", "depth=7"),
+        ("gru", "model.carry=separate"),
+        ("lstm", "activation=relu"),
+        ("rhn", "window=3"),
+        ("rnn", "forget_bias=1"),
+    ],
+)
+def test_a_setting_that_the_cell_never_reads_is_refused(cell: str, override: str) -> None:
+    name = override.partition("=")[0].removeprefix("model.")
+    with pytest.raises(ConfigError, match=rf"model\.{name} is a setting of"):
+        resolve(None, {"model.cell": cell}, [override])
+
+
+def test_the_cell_may_be_named_after_its_setting() -> None:
+    assert resolve(None, {}, ["depth=7", "cell=rhn"]).model.depth == 7

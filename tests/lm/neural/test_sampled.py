@@ -1,0 +1,176 @@
+"""Losses on samples, against the equations of their papers, and what they converge to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.data import IGNORED
+from seqtool.lm.neural.output import Surroundings
+from seqtool.lm.neural.output_config import OutputConfig
+from seqtool.lm.neural.sampled import BlackOut, NoiseContrastive, SampledSoftmax
+
+COUNTS = np.array([4, 3, 0, 2, 6, 1])
+HIDDEN, VOCABULARY = 3, len(COUNTS)
+KINDS: dict[str, type[SampledSoftmax]] = {"nce": NoiseContrastive, "blackout": BlackOut}
+every_kind = pytest.mark.parametrize("name", KINDS)
+
+
+def make(name: str, num_samples: int = 4, **settings: Any) -> SampledSoftmax:
+    config = OutputConfig(layer=name, noise_samples=num_samples, **settings)  # type: ignore[arg-type]
+    layer = KINDS[name].make(config, Surroundings(HIDDEN, VOCABULARY, counts=COUNTS)).double()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, generator=generator)
+    return layer.train()
+
+
+def batch(num: int = 5) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    hidden_NH = torch.randn(num, HIDDEN, generator=generator, dtype=torch.float64)
+    return hidden_NH.requires_grad_(), torch.tensor([4, 0, IGNORED, 2, 4])[:num]
+
+
+def fix_samples(monkeypatch: pytest.MonkeyPatch, layer: SampledSoftmax, samples: list[int]) -> None:
+    monkeypatch.setattr(layer, "draw", lambda: torch.tensor(samples))
+
+
+def noise(power: float) -> list[float]:
+    """q(w): counts to a power; what the text never has counts once."""
+    powers = [max(1, int(count)) ** power for count in COUNTS]
+    return [value / sum(powers) for value in powers]
+
+
+@pytest.mark.parametrize("log_z", [None, 2.5])
+@pytest.mark.parametrize("power", [None, 0.5, 0.0])
+def test_nce_by_its_equations(
+    monkeypatch: pytest.MonkeyPatch, power: float | None, log_z: float | None
+) -> None:
+    # Mnih & Teh (2012), eq. 8 and 10: P(D = 1 | w) = p(w) / (p(w) + k q(w)), p(w) = exp(s(w)) / Z
+    layer = make("nce", noise_power=power, log_normaliser=log_z)
+    samples = [4, 4, 0, 5]
+    fix_samples(monkeypatch, layer, samples)
+    hidden_NH, targets_N = batch()
+    q = noise(1.0 if power is None else power)
+    z = VOCABULARY if log_z is None else math.exp(log_z)
+    total = 0.0
+    for hidden_H, target in zip(hidden_NH.tolist(), targets_N.tolist(), strict=True):
+        if target == IGNORED:
+            continue
+        scores = [
+            sum(h * w for h, w in zip(hidden_H, row, strict=True)) + bias
+            for row, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
+        ]
+        data = [
+            math.exp(score) / z / (math.exp(score) / z + 4 * share)
+            for score, share in zip(scores, q, strict=True)
+        ]
+        total -= math.log(data[target]) + sum(math.log(1 - data[sample]) for sample in samples)
+    # the noise is kept in single precision
+    assert layer.loss(hidden_NH, targets_N).item() == pytest.approx(total / 4, rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [None, 1.0])
+def test_blackout_by_its_equations(monkeypatch: pytest.MonkeyPatch, power: float | None) -> None:
+    # Ji et al. (2016), eq. 6 and 7: q_i = 1 / Q(w_i); p(w) = q_w exp(s_w) / (q_t exp(s_t) + sum
+    # over samples of q_j exp(s_j)); J = log p(target) + sum over samples of log(1 - p(w_j))
+    layer = make("blackout", noise_power=power)
+    samples = [4, 4, 0, 5]
+    fix_samples(monkeypatch, layer, samples)
+    hidden_NH, targets_N = batch()
+    q = noise(0.4 if power is None else power)
+    total = 0.0
+    for hidden_H, target in zip(hidden_NH.tolist(), targets_N.tolist(), strict=True):
+        if target == IGNORED:
+            continue
+        exps = [
+            math.exp(sum(h * w for h, w in zip(hidden_H, row, strict=True)) + bias) / share
+            for row, bias, share in zip(layer.weight.tolist(), layer.bias.tolist(), q, strict=True)
+        ]
+        others = [sample for sample in samples if sample != target]
+        whole = exps[target] + sum(exps[sample] for sample in others)
+        total -= math.log(exps[target] / whole)
+        total -= sum(math.log(1 - exps[sample] / whole) for sample in others)
+    assert layer.loss(hidden_NH, targets_N).item() == pytest.approx(total / 4, rel=1e-6)
+
+
+def test_nce_approaches_maximum_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each symbol is drawn as often as the noise expects, so this is the expectation. With Z right,
+    # the gradient by a logit is -p + p^2 / (p + kq) from the samples and 1 - p / (p + kq) from the
+    # target, so it differs from that of the softmax by at most p^2 / kq, and p / kq at the target.
+    layer = make("nce")
+    hidden_NH, _ = batch(1)
+    target = torch.tensor([4])
+    logits_V = (hidden_NH @ layer.weight.T + layer.bias)[0].detach()
+    assert isinstance(layer, NoiseContrastive)
+    layer.log_normaliser = logits_V.logsumexp(0).item()
+    probs_V = logits_V.softmax(0)
+    exact_V = probs_V - functional.one_hot(target[0], VOCABULARY)
+    q = torch.tensor(noise(1.0))
+    for times in (1, 10, 1000):
+        drawn = [w for w, count in enumerate(COUNTS.tolist()) for _ in range(times * max(1, count))]
+        fix_samples(monkeypatch, layer, drawn)
+        (ours_V,) = torch.autograd.grad(layer.loss(hidden_NH, target), layer.bias)
+        bound_V = probs_V**2 / (len(drawn) * q)
+        bound_V[4] += probs_V[4] / (len(drawn) * q[4])
+        assert ((ours_V - exact_V).abs() <= bound_V + 1e-6).all()
+    assert (ours_V - exact_V).abs().max() < 1e-3
+
+
+@every_kind
+def test_noise_is_drawn_as_the_counts_say(name: str) -> None:
+    torch.manual_seed(0)
+    layer = make(name, num_samples=200_000, noise_power=0.7)
+    drawn_V = torch.bincount(layer.draw(), minlength=VOCABULARY) / 200_000
+    for share, expected in zip(drawn_V.tolist(), noise(0.7), strict=True):
+        assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / 200_000)
+
+
+@every_kind
+def test_the_random_state_decides_the_noise(name: str) -> None:
+    layer = make(name, num_samples=20)
+    torch.manual_seed(5)
+    first, second = layer.draw(), layer.draw()
+    torch.manual_seed(5)
+    assert torch.equal(layer.draw(), first)
+    assert not torch.equal(first, second)
+
+
+@every_kind
+def test_loss_in_evaluation_is_the_likelihood(name: str) -> None:
+    layer = make(name)
+    hidden_NH, targets_N = batch()
+    logits_NV = hidden_NH @ layer.weight.T + layer.bias
+    expected = functional.cross_entropy(logits_NV, targets_N, ignore_index=IGNORED)
+    torch.testing.assert_close(layer.eval().loss(hidden_NH, targets_N), expected)
+    assert layer.train().loss(hidden_NH, targets_N).item() != expected.item()
+
+
+@every_kind
+@pytest.mark.parametrize("sparse", [False, True])
+def test_only_rows_of_targets_and_samples_have_gradients(
+    monkeypatch: pytest.MonkeyPatch, name: str, sparse: bool
+) -> None:
+    layer = make(name)
+    layer.sparse = sparse
+    fix_samples(monkeypatch, layer, [3, 3])
+    layer.loss(*batch(2)).backward()  # type: ignore[no-untyped-call]  # targets 4 and 0
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.is_sparse is sparse
+    assert layer.weight.grad.to_dense().any(dim=1).nonzero()[:, 0].tolist() == [0, 3, 4]
+
+
+@every_kind
+def test_without_counts_there_is_no_training(name: str) -> None:
+    layer = KINDS[name].make(OutputConfig(layer=name), Surroundings(3, 6))  # type: ignore[arg-type]
+    hidden_NH, targets_N = batch()
+    with pytest.raises(ConfigError, match="no counts of the training text are known"):
+        layer.train().loss(hidden_NH.float(), targets_N)
+    assert layer.eval().log_probs(hidden_NH.float()).shape == (5, 6)

@@ -1,0 +1,345 @@
+"""ARPA files: every toolkit's dialect, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.lm.ngram import arpa
+from seqtool.lm.ngram.arpa import is_arpa, read_arpa, write_arpa
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, TableLevel
+
+GOLDEN = Path(__file__).parent / "golden"
+LN_10 = math.log(10)
+
+# n-gram -> log10 of its probability and of its backoff
+Ngrams = dict[tuple[str, ...], tuple[float, float]]
+GOLDEN_NGRAMS: Ngrams = {
+    ("<unk>",): (-1.5, 0),
+    ("</s>",): (-0.8, 0),
+    ("a",): (-0.5, -0.25),
+    ("b",): (-0.75, -0.125),
+    ("<s>",): (-99, -0.30103),
+    ("a", "</s>"): (-0.4, 0),
+    ("a", "b"): (-0.3, -0.0625),
+    ("b", "a"): (-0.6, 0),
+    ("<s>", "a"): (-0.2, -0.5),
+    ("<s>", "a", "</s>"): (-0.1, 0),
+    ("<s>", "a", "b"): (-0.7, 0),
+}
+
+
+def table_of(ngrams: Ngrams, vocabulary: Vocabulary) -> BackoffTable:
+    """Lay n-grams out by the definition: sorted by the row of their context, then by word."""
+    ids = {word: i for i, word in enumerate([*vocabulary.symbols, "<s>"])}
+    levels, rows, order = [], {(): 0}, max(map(len, ngrams))
+    for n in range(1, order + 1):
+        keys = sorted(
+            (rows[tuple(ids[word] for word in ngram[:-1])], ids[ngram[-1]], ngram)
+            for ngram in ngrams
+            if len(ngram) == n
+        )
+        rows, num_contexts = (
+            {tuple(ids[word] for word in ngram): i for i, (_, _, ngram) in enumerate(keys)},
+            len(rows),
+        )
+        values = np.array([ngrams[ngram] for _, _, ngram in keys]).reshape(-1, 2) * LN_10
+        begins = [sum(context < c for context, _, _ in keys) for c in range(num_contexts + 1)]
+        levels.append(
+            TableLevel(
+                np.array([word for _, word, _ in keys], np.int32),
+                np.array(begins, np.int32),
+                values[:, 0].astype(np.float32),
+                values[: None if n < order else 0, 1].astype(np.float32),
+            )
+        )
+    return BackoffTable(tuple(levels), len(vocabulary))
+
+
+def assert_equal(
+    found: BackoffTable, wanted: BackoffTable, log10_error: float, relative: float = 0.0
+) -> None:
+    assert found.vocabulary_size == wanted.vocabulary_size
+    assert found.order == wanted.order
+    for name, array in wanted.arrays().items():
+        other = found.arrays()[name]
+        assert other.dtype == array.dtype
+        if array.dtype == np.int32:
+            np.testing.assert_array_equal(other, array, name)
+        else:
+            np.testing.assert_allclose(
+                other, array, rtol=relative, atol=log10_error * LN_10, err_msg=name
+            )
+
+
+def read(path: Path) -> tuple[BackoffTable, Vocabulary, list[str]]:
+    notes: list[str] = []
+    table, vocabulary = read_arpa(path, on_note=notes.append)
+    return table, vocabulary, notes
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "notes"),
+    [
+        ("kenlm", {}, []),
+        (
+            "srilm",
+            {("<unk>",): (-100, 0)},
+            ["the file has no <unk>: its log10 probability is set to -100"],
+        ),
+        ("irstlm", {}, []),
+        ("unusual", {("a", "b"): (-0.3, 2.5)}, ["<UNK> is read as <unk>"]),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_every_dialect(
+    name: str, changed: Ngrams, notes: list[str], line_end: str, tmp_path: Path
+) -> None:
+    text = (GOLDEN / f"{name}.arpa").read_text(encoding="utf-8")
+    path = tmp_path / "x"
+    path.write_bytes(text.replace("\n", line_end).encode())
+    assert is_arpa(path)
+    table, vocabulary, said = read(path)
+    others = ["b", "a"] if name == "unusual" else ["a", "b"]  # in order of the file
+    assert vocabulary.symbols == ["<unk>", "</s>", *others]
+    assert_equal(table, table_of({**GOLDEN_NGRAMS, **changed}, vocabulary), 0, relative=1e-7)
+    assert said == notes
+    assert table.levels[0].log_probs[4] == np.float32(BOS_NATS)
+
+
+def test_written_text(tmp_path: Path) -> None:
+    # zeros and -99 are written short; "a </s>" and "b a" begin nothing, so they have no backoff
+    vocabulary = Vocabulary(["<unk>", "</s>", "a", "b"])
+    ngrams = {**GOLDEN_NGRAMS, ("b",): (-math.inf, -math.inf), ("a", "b"): (1e-9, 1.25)}
+    write_arpa(table_of(ngrams, vocabulary), vocabulary, tmp_path / "x.arpa")
+    assert (tmp_path / "x.arpa").read_text() == (
+        "\\data\\\nngram 1=5\nngram 2=4\nngram 3=2\n\n"
+        "\\1-grams:\n-1.5000000\t<unk>\n-0.8000000\t</s>\n-0.5000000\ta\t-0.2500000\n"
+        "-99\tb\t-99\n-99\t<s>\t-0.3010300\n\n"
+        "\\2-grams:\n-0.4000000\ta </s>\n0\ta b\t1.2500000\n-0.6000000\tb a\n"
+        "-0.2000000\t<s> a\t-0.5000000\n\n"
+        "\\3-grams:\n-0.1000000\t<s> a </s>\n-0.7000000\t<s> a b\n\n\\end\\\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["x.arpa"]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Ngrams, Vocabulary]:
+    others = st.text("ab\\-1.\xa0\x0b한é", min_size=1, max_size=20)
+    words = ["<unk>", "</s>", *draw(st.lists(others, max_size=4, unique=True))]
+    order = draw(st.integers(1, 4))
+    log10 = st.floats(-90, 0, width=32) | st.sampled_from([-math.inf, -100.0, -1.0, 0.0])
+    backoff = st.floats(-20, 3, width=32) | st.just(0.0) | st.just(-math.inf)
+
+    def values() -> tuple[float, float]:
+        return draw(log10), draw(backoff)
+
+    ngrams: Ngrams = {(word,): values() for word in [*words, "<s>"]}
+    ngrams[("<s>",)] = (-99, draw(backoff))
+    level = [(word,) for word in [*words, "<s>"]]
+    for _ in range(order - 1):
+        possible = [(*ngram, word) for ngram in level if ngram[-1] != "</s>" for word in words]
+        level = draw(st.lists(st.sampled_from(possible), min_size=1, max_size=8, unique=True))
+        if all(ngram[-1] == "</s>" for ngram in level):
+            level.append((*level[0][:-1], "<unk>"))
+        ngrams.update({ngram: values() for ngram in level})
+    return ngrams, Vocabulary(words)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tables(), st.booleans(), st.randoms())
+def test_what_is_written_is_read(
+    tmp_path: Path, model: tuple[Ngrams, Vocabulary], packed: bool, order: random.Random
+) -> None:
+    table = table_of(*model)
+    path = tmp_path / ("x.arpa.GZ" if packed else "x.arpa")
+    write_arpa(table, model[1], path)
+    found, vocabulary, notes = read(path)
+    assert vocabulary == model[1]
+    assert notes == []
+    # 5e-8 by the decimals, and the nats are float32
+    assert_equal(found, table, 5.001e-8, relative=2**-23)
+    # with each section's lines in any order it is the same table, unigrams in order but for that
+    raw = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    head, *sections = re.split(r"(?=^\\[2-9]-grams:)", raw.decode(), flags=re.MULTILINE)
+    mixed = [head]
+    for section in sections:
+        lines = section.removesuffix("\\end\\\n").strip("\n").split("\n")
+        ngrams = lines[1:]
+        order.shuffle(ngrams)
+        mixed.append("\n".join([lines[0], *ngrams, "\n"]))
+    text = "".join(mixed).removesuffix("\\end\\\n") + "\\end\\\n"
+    path = tmp_path / "y"
+    path.write_bytes(text.encode())
+    assert_equal(read(path)[0], found, 0)
+
+
+@given(st.floats(-1000, 0, width=32) | st.floats(-(2.0**-20), 0, width=32))
+@example(-1e-45)
+@example(-2.3025850929940455)  # -1 in log10
+@example(-9.99999995 * math.log(10))  # rounds to ten
+def test_numbers_have_seven_exact_decimals(nats: float) -> None:
+    level = TableLevel(
+        np.arange(3, dtype=np.int32),
+        np.array([0, 3], np.int32),
+        np.array([nats, 0, BOS_NATS], np.float32),
+        np.empty(0, np.float32),
+    )
+    text = b"".join(arpa.arpa_pieces(BackoffTable((level,), 2), Vocabulary(["<unk>", "</s>"])))
+    number = text.decode().split("\n")[4].split("\t")[0]
+    log10 = float(np.float32(nats)) / LN_10
+    assert abs(float(number) - log10) <= 5.0001e-8
+    assert re.fullmatch(r"0|-\d+\.\d{7}", number)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pieces_are_in_order_and_progress_is_told(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = Vocabulary(["<unk>", "</s>", "a", "b", "c" * 5000])
+    ngrams = {(word,): (-1.0, -0.5) for word in [*vocabulary.symbols, "<s>"]}
+    ngrams |= {(a, b): (-2.0, 0.0) for a in ("<s>", "a", "b") for b in vocabulary.symbols}
+    table = table_of(ngrams, vocabulary)
+    write_arpa(table, vocabulary, tmp_path / "whole")
+    monkeypatch.setattr(arpa, "ROWS_PER_PIECE", 2)
+    done: list[tuple[int, int | None]] = []
+    write_arpa(
+        table,
+        vocabulary,
+        tmp_path / "pieces.gz",
+        threads=threads,
+        on_progress=lambda *amounts: done.append(amounts),
+    )
+    unpacked = gzip.decompress((tmp_path / "pieces.gz").read_bytes())
+    assert unpacked == (tmp_path / "whole").read_bytes()
+    assert done == [(n, 21) for n in (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 21)]
+
+
+def test_blocks_cut_anywhere_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqtool.lm.ngram import arpa_reading
+
+    whole = read(GOLDEN / "unusual.arpa")
+    for size in (1, 7, 50, 300):
+        monkeypatch.setattr(arpa_reading, "BLOCK_SIZE", size)
+        table, vocabulary, notes = read(GOLDEN / "unusual.arpa")
+        assert_equal(table, whole[0], 0)
+        assert (vocabulary, notes) == whole[1:]
+
+
+def test_what_no_sentence_holds_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text(
+        "\\data\\\nngram 1=3\nngram 2=4\nngram 3=2\nngram 4=0\n\n\\1-grams:\n-1 <s> -.5\n-2 </s>\n"
+        "-1 a\n\n\\2-grams:\n-1 </s> <s>\n-1 <s> <s>\n-1 a <s>\n-.25 a a\n\n"
+        "\\3-grams:\n-1 a <s> a\n-1 </s> <s> a\n\n\\4-grams:\n\n\\end\\\n"
+    )
+    table, vocabulary, notes = read(path)
+    assert vocabulary.symbols == ["<unk>", "</s>", "a"]
+    assert [len(level) for level in table.levels] == [4, 1]
+    assert table.levels[1].words.tolist() == [2]
+    assert table.levels[1].begins.tolist() == [0, 0, 0, 1, 1]  # the context is a, row 2
+    assert len(table.levels[1].backoffs) == 0
+    assert notes == [
+        "the file has no <unk>: its log10 probability is set to -100",
+        "5 n-grams with <s> after or </s> before another word left out",
+        "order 4 holds no n-grams and was left out",
+        "order 3 holds no n-grams and was left out",
+    ]
+
+
+KENLM = (GOLDEN / "kenlm.arpa").read_text(encoding="utf-8")
+
+
+def test_what_is_taken_for_an_arpa_file(tmp_path: Path) -> None:
+    contents = {
+        "model.arpa": b"",  # by its name: reading it says what is wrong
+        "model.ARPA.GZ": b"no gzip",
+        "model.lm": KENLM.encode(),
+        "model.gz": gzip.compress(KENLM.encode()),
+        "text.txt": b"about \\data\\ in a line\n",
+        "binary": bytes(range(256)),
+        "nothing": b"",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder.arpa").mkdir()
+    found = sorted(path.name for path in tmp_path.iterdir() if is_arpa(path))
+    assert found == ["model.ARPA.GZ", "model.arpa", "model.gz", "model.lm"]
+    assert not is_arpa(tmp_path / "missing.arpa")
+
+
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, vocabulary = read_arpa(GOLDEN / "kenlm.arpa")
+    with pytest.raises(ConfigError, match="the table is of 4 words, but the vocabulary has 2"):
+        write_arpa(table, Vocabulary(["<unk>", "</s>"]), tmp_path / "x.arpa")
+    with pytest.raises(ConfigError, match="the symbol ' ' holds a blank"):
+        write_arpa(table, Vocabulary(["<unk>", "</s>", " ", "a"]), tmp_path / "x.arpa")
+    assert list(tmp_path.iterdir()) == []
+    write_arpa(table, vocabulary, tmp_path / "x.arpa")
+    before = (tmp_path / "x.arpa").read_bytes()
+
+    def stop(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_arpa(table, vocabulary, tmp_path / "x.arpa", on_progress=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.arpa"]
+    assert (tmp_path / "x.arpa").read_bytes() == before
+    with pytest.raises(OSError, match="No such file or directory") as caught:
+        write_arpa(table, vocabulary, tmp_path / "missing" / "x.arpa")
+    assert caught.value.filename == str(tmp_path / "missing" / "x.arpa")
+
+
+def slow_read(path: Path) -> Ngrams:
+    """Read an ARPA file as its definition says, in ten lines."""
+    ngrams: Ngrams = {}
+    order = 0
+    for line in gzip.decompress(path.read_bytes()).decode().split("\n"):
+        if section := re.fullmatch(r"\\(\d+)-grams:", line):
+            order = int(section[1])
+        elif order and "\t" in line:
+            probability, words, *backoff = line.split("\t")
+            ngrams[tuple(words.split(" "))] = float(probability), float((backoff or ["0"])[0])
+    return ngrams
+
+
+@pytest.mark.parametrize("name", ["ewt-dev.5.pruned", "ptb-valid.3", "unkword.3"])
+def test_files_of_kenlm(name: str, shared_data: Path, tmp_path: Path) -> None:
+    path = shared_data / "kenlm" / f"{name}.arpa.gz"
+    wanted = slow_read(path)
+    wanted[("<s>",)] = (-99, wanted[("<s>",)][1])
+    table, vocabulary, notes = read(path)
+    assert notes == []
+    write_arpa(table, vocabulary, tmp_path / "x.gz")
+    found = slow_read(tmp_path / "x.gz")
+    assert found.keys() == wanted.keys()
+    # float32 nats of at most 20 are off by 1e-6 at most, 4e-7 in log10
+    np.testing.assert_allclose(
+        [found[ngram] for ngram in wanted], list(wanted.values()), rtol=0, atol=5e-7
+    )
+
+
+@pytest.mark.parametrize("name", ["x.arpa", "x.arpa.gz"])
+def test_kenlm_reads_what_is_written(name: str, shared_data: Path, tmp_path: Path) -> None:
+    kenlm = pytest.importorskip("kenlm", reason="the kenlm module is not installed")
+    original = shared_data / "kenlm" / "ptb-valid.5.arpa.gz"
+    table, vocabulary = read_arpa(original)
+    write_arpa(table, vocabulary, tmp_path / name)
+    theirs, ours = kenlm.Model(str(original)), kenlm.Model(str(tmp_path / name))
+    lines = (shared_data / "kenlm" / "ptb-query.txt").read_text(encoding="utf-8").splitlines()
+    for line in lines[:200]:
+        for wanted, found in zip(theirs.full_scores(line), ours.full_scores(line), strict=True):
+            assert found[1:] == wanted[1:]  # the order matched, and whether it is unknown
+            assert abs(found[0] - wanted[0]) < 2e-6

@@ -1,0 +1,430 @@
+"""Perplexity: numbers worked out by hand, brute force, and what is written and refused."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import (
+    BigramModel,
+    byte_tokenizer,
+    char_tokenizer,
+    random_bigrams,
+    two_words,
+    word_tokenizer,
+)
+
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.reading import read_blocks
+from seqtool.lm.protocol import LMEvaluation, TokenScores, evaluate_lm
+from seqtool.text.prepared import PreparedCorpus, prepare
+
+# Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
+TEXT = "a b\nb\n\na z b\n"
+# Bits of each token, read as one stream (rows of two_words: <s>, then always </s>):
+#   a b </s>  1 1 1     b </s>  2 1     </s>  3     a <unk> b </s>  3 3 2 1
+BITS = [1, 1, 1, 2, 1, 3, 3, 3, 2, 1]  # 18 in all, 15 without <unk>
+# With each sentence begun at <s>:
+#   a b </s>  1 1 1     b </s>  2 1     </s>  3     a <unk> b </s>  1 3 2 1
+RESET_BITS = [1, 1, 1, 2, 1, 3, 1, 3, 2, 1]  # 16 in all, 13 without <unk>
+
+KEYS = [
+    "perplexity",
+    "perplexity_without_oov",
+    "tokens",
+    "sentences",
+    "oov",
+    "vocabulary_size",
+    "log10_probability",
+    "bits_per_token",
+    "bits_per_byte",
+    "seconds",
+    "unit",
+]
+
+
+@pytest.fixture
+def text_path(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def test_figures_by_hand(text_path: Path) -> None:
+    result = evaluate_lm(two_words(), text_path)
+    assert (result.tokens, result.sentences, result.oov) == (10, 4, 1)
+    assert (result.vocabulary_size, result.num_bytes, result.unit) == (4, 13, "word")
+    assert result.perplexity == pytest.approx(2 ** (18 / 10), rel=1e-14)
+    assert result.perplexity_without_oov == pytest.approx(2 ** (15 / 9), rel=1e-14)
+    assert result.bits_per_token == pytest.approx(18 / 10, rel=1e-14)
+    assert result.bits_per_byte == pytest.approx(18 / 13, rel=1e-14)
+    assert result.log10_probability == pytest.approx(-18 * math.log10(2), rel=1e-14)
+    assert result.oov_rate == 1 / 6  # of a b b a z b
+    assert result.true_perplexity is None
+
+
+def test_reset_state_begins_every_sentence_anew(text_path: Path) -> None:
+    result = evaluate_lm(two_words(), [text_path], reset_state=True)
+    assert result.perplexity == pytest.approx(2 ** (16 / 10), rel=1e-14)
+    assert result.perplexity_without_oov == pytest.approx(2 ** (13 / 9), rel=1e-14)
+
+
+def test_several_texts_are_one_stream(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.txt", tmp_path / "2.txt"
+    first.write_text("a b\nb\n")
+    second.write_text("\na z b")  # without its last line end
+    assert evaluate_lm(two_words(), [first, second]).bits_per_token == pytest.approx(1.8, rel=1e-14)
+
+
+def test_json_has_the_promised_keys(text_path: Path) -> None:
+    content = evaluate_lm(two_words(), text_path).to_json()
+    assert list(content) == KEYS
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+
+
+def test_state_is_carried_over_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    num = 600_000  # 2.4 MB: several blocks
+    path.write_text("a b\n" * num)
+    model = two_words()
+    sizes: list[int] = []
+    score = model.score
+
+    def watched(blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+        for scores in score(blocks, reset_state=reset_state):
+            sizes.append(len(scores.log_probs))
+            yield scores
+
+    model.score = watched  # type: ignore[method-assign]
+    result = evaluate_lm(model, path)
+    assert len(sizes) > 1
+    assert result.tokens == 3 * num
+    # the first sentence 1 + 1 + 1 bits, every other 3 + 1 + 1
+    assert result.bits_per_token == pytest.approx((3 + 5 * (num - 1)) / (3 * num), rel=1e-12)
+
+
+def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "tokens.tsv"
+    evaluate_lm(two_words(), text_path, per_token=table)
+    lines = table.read_text().splitlines()
+    assert lines[0] == "sentence\ttoken\tsurprisal\toov\tprevious"
+    rows = [line.split("\t") for line in lines[1:]]
+    assert [row[0] for row in rows] == list("1112234444")
+    assert [row[1] for row in rows] == [
+        "a",
+        "b",
+        "</s>",
+        "b",
+        "</s>",
+        "</s>",
+        "a",
+        "z",
+        "b",
+        "</s>",
+    ]
+    assert [row[2] for row in rows] == [f"{bits}.000000" for bits in BITS]
+    assert [row[3] for row in rows] == list("0000000100")
+    assert [row[4] for row in rows] == list("4231311203")
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_per_sentence_table(text_path: Path) -> None:
+    table = io.StringIO()
+    evaluate_lm(two_words(), text_path, reset_state=True, per_sentence=table)
+    lines = table.getvalue().splitlines()
+    assert lines[0] == "sentence\ttokens\toov\tlog10_probability\tperplexity"
+    # 3 bits over 3 tokens, 3 over 2, 3 over 1, 7 over 4
+    assert lines[1:] == [
+        f"1\t3\t0\t{-3 * math.log10(2):.6f}\t2",
+        f"2\t2\t0\t{-3 * math.log10(2):.6f}\t{2**1.5:.6g}",
+        f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8",
+        f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6g}",
+    ]
+
+
+def test_tables_number_sentences_over_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{'a ' * (i % 7)}b\n" for i in range(3000)))
+    whole, cut = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
+    evaluate_lm(two_words(), path, per_token=whole[0], per_sentence=whole[1])
+    monkeypatch.setattr(
+        "seqtool.lm.protocol.read_blocks", functools.partial(read_blocks, block_size=100)
+    )
+    evaluate_lm(two_words(), path, per_token=cut[0], per_sentence=cut[1])
+    assert cut[0].getvalue() == whole[0].getvalue()
+    assert cut[1].getvalue() == whole[1].getvalue()
+    assert whole[1].getvalue().splitlines()[-1].startswith("3000\t")
+
+
+def test_tokens_of_characters_are_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("a\tb\\é")
+    table = io.StringIO()
+    evaluate_lm(random_bigrams(char_tokenizer("ab\t\\"), 1), path, per_token=table)
+    rows = [line.split("\t") for line in table.getvalue().splitlines()[1:]]
+    assert [row[1] for row in rows] == ["a", "\\t", "b", "\\\\", "é", "</s>"]
+    assert [row[3] for row in rows] == list("000010")
+
+
+def test_bytes_are_never_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("한국\n")
+    size = 258
+    result = evaluate_lm(BigramModel(byte_tokenizer(), np.full((size + 1, size), 1 / size)), path)
+    assert (result.tokens, result.oov, result.num_bytes) == (7, 0, 7)
+    assert result.bits_per_byte == pytest.approx(math.log2(258), rel=1e-14)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    text=st.lists(st.lists(st.sampled_from("abcdz"), max_size=6), min_size=1, max_size=8),
+    reset=st.booleans(),
+)
+def test_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, text: list[list[str]], reset: bool
+) -> None:
+    """The same from a dictionary and a loop; both tables sum to the totals."""
+    model = random_bigrams(word_tokenizer("abcd"), seed, sharpness=2.0)
+    names = ["<unk>", "</s>", "a", "b", "c", "d", "<s>"]
+    probability = {
+        (before, after): model.table[i, j]
+        for i, before in enumerate(names)
+        for j, after in enumerate(names[:-1])
+    }
+    before, logs, known_logs = "<s>", [], []
+    for sentence in text:
+        for word in [*sentence, "</s>"]:
+            after = "<unk>" if word == "z" else word
+            logs.append(math.log(probability[before, after]))
+            if after != "<unk>":
+                known_logs.append(logs[-1])
+            before = "<s>" if reset and after == "</s>" else after
+
+    path = tmp_path_factory.mktemp("brute") / "text.txt"
+    path.write_text("".join(" ".join(sentence) + "\n" for sentence in text))
+    tokens, sentences = io.StringIO(), io.StringIO()
+    result = evaluate_lm(model, path, reset_state=reset, per_token=tokens, per_sentence=sentences)
+    assert result.perplexity == pytest.approx(math.exp(-sum(logs) / len(logs)), rel=1e-12)
+    expected = math.exp(-sum(known_logs) / len(known_logs))
+    assert result.perplexity_without_oov == pytest.approx(expected, rel=1e-12)
+    token_rows = [line.split("\t") for line in tokens.getvalue().splitlines()[1:]]
+    sentence_rows = [line.split("\t") for line in sentences.getvalue().splitlines()[1:]]
+    rounding = 0.5e-6
+    bits = sum(float(row[2]) for row in token_rows)
+    assert bits == pytest.approx(-sum(logs) / math.log(2), abs=rounding * (len(logs) + 1))
+    log10 = sum(float(row[3]) for row in sentence_rows)
+    assert log10 == pytest.approx(result.log10_probability, abs=rounding * (len(text) + 1))
+    assert sum(int(row[1]) for row in sentence_rows) == result.tokens == len(token_rows)
+    assert sum(int(row[2]) for row in sentence_rows) == result.oov
+
+
+def test_a_word_without_probability(tmp_path: Path) -> None:
+    table = np.full((5, 4), 1 / 3)
+    table[:, 2] = 0.0  # the word a never
+    path, tokens = tmp_path / "text.txt", io.StringIO()
+    path.write_text("b a\na b\n")
+    result = evaluate_lm(BigramModel(word_tokenizer("ab"), table), path, per_token=tokens)
+    assert result.perplexity == math.inf
+    content = result.to_json()
+    for key in ("perplexity", "perplexity_without_oov", "log10_probability", "bits_per_byte"):
+        assert content[key] is None
+    assert content["zero_probability_tokens"] == 2
+    json.dumps(content, allow_nan=False)
+    assert tokens.getvalue().splitlines()[2].split("\t")[:3] == ["1", "a", "inf"]
+
+
+def evaluation(**changes: float) -> LMEvaluation:
+    values = {
+        "sentences": 1,
+        "tokens": 2,
+        "oov": 0,
+        "num_bytes": 4,
+        "known_nats": -2.0,
+        "unknown_nats": 0.0,
+        "impossible": 0,
+        "seconds": 0.0,
+        **changes,
+    }
+    return LMEvaluation(unit="word", vocabulary_size=4, **values)  # type: ignore[arg-type]
+
+
+def test_only_unknown_words_leave_no_perplexity_without_them() -> None:
+    result = evaluation(oov=2, known_nats=0.0, unknown_nats=-2.0)
+    assert result.perplexity == pytest.approx(math.e)
+    assert result.perplexity_without_oov is None
+    assert result.to_json()["perplexity_without_oov"] is None
+
+
+def test_a_perplexity_beyond_floating_point_is_infinite() -> None:
+    result = evaluation(known_nats=-2000.0)
+    assert result.perplexity == math.inf
+    assert result.bits_per_token == pytest.approx(1000 / math.log(2))
+    assert result.to_json()["perplexity"] is None
+
+
+def test_true_figures_are_per_token_of_the_models_unit() -> None:
+    # the grammar gives 10 ** -2 to a text that has 2 tokens here and 4 bytes
+    result = evaluation(true_log10_probability=-2.0)
+    assert result.true_perplexity == pytest.approx(10.0)
+    assert result.true_bits_per_byte == pytest.approx(2 * math.log2(10) / 4)
+    content = result.to_json()
+    assert content["true_perplexity"] == result.true_perplexity
+    assert content["true_log10_probability"] == -2.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, 0.5])
+def test_scores_that_are_no_probabilities(text_path: Path, tmp_path: Path, bad: float) -> None:
+    model = two_words()
+    model.log_table[0, 3] = bad  # after <unk>: the ninth token
+    table = tmp_path / "tokens.tsv"
+    with pytest.raises(ModelError, match="token 9 is no probability"):
+        evaluate_lm(model, text_path, per_token=table)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_bad_text_leaves_no_table(tmp_path: Path) -> None:
+    path, table = tmp_path / "text.txt", tmp_path / "tokens.tsv"
+    path.write_bytes(b"a b\na \xff b\n")
+    with pytest.raises(DataError, match="not UTF-8 at byte 6"):
+        evaluate_lm(two_words(), path, per_token=table)
+    assert not table.exists()
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_an_old_table_survives_a_failure(tmp_path: Path) -> None:
+    path, table = tmp_path / "text.txt", tmp_path / "tokens.tsv"
+    path.write_bytes(b"a \xff\n")
+    table.write_text("old")
+    with pytest.raises(DataError):
+        evaluate_lm(two_words(), path, per_token=table)
+    assert table.read_text() == "old"
+
+
+def test_a_special_word_is_refused_with_its_line(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.txt", tmp_path / "2.txt"
+    first.write_text("a\n")
+    second.write_text("a b\nb </s> a\n")
+    with pytest.raises(DataError) as caught:
+        evaluate_lm(two_words(), [first, second])
+    assert str(caught.value).startswith(f"{second}:2: ")
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_no_text(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "text.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError):
+        evaluate_lm(two_words(), path)
+
+
+def test_tables_need_places_of_their_own(text_path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    with pytest.raises(ConfigError, match="both write to"):
+        evaluate_lm(two_words(), text_path, per_token=table, per_sentence=table)
+    with pytest.raises(OutputError, match="not there"):
+        evaluate_lm(two_words(), text_path, per_token=tmp_path / "none" / "table.tsv")
+
+
+def test_a_split_needs_a_prepared_corpus(text_path: Path) -> None:
+    with pytest.raises(ConfigError, match="prepared corpus"):
+        evaluate_lm(two_words(), text_path, split="test")
+
+
+def prepare_corpus(directory: Path) -> PreparedCorpus:
+    """Prepare TEXT as the test split of a corpus whose vocabulary is that of two_words."""
+    texts = {"train": "b b\nb a\n", "valid": "a\n", "test": TEXT}
+    for name, text in texts.items():
+        (directory / f"{name}.txt").write_text(text)
+    return prepare(
+        [directory / "train.txt"],
+        directory / "corpus",
+        valid=directory / "valid.txt",
+        test=directory / "test.txt",
+    )
+
+
+def model_of(corpus: PreparedCorpus) -> BigramModel:
+    """Return two_words with the ids that the corpus has."""
+    model = two_words()
+    symbols = [*corpus.vocabulary.symbols, "<s>"]
+    order = [[*model.tokenizer.vocabulary.symbols, "<s>"].index(symbol) for symbol in symbols]
+    return BigramModel(corpus.tokenizer, model.table[np.ix_(order, order[:-1])])
+
+
+def test_a_prepared_corpus_gives_what_its_text_gives(tmp_path: Path) -> None:
+    corpus = prepare_corpus(tmp_path)
+    model = model_of(corpus)
+    tables = io.StringIO(), io.StringIO()
+    from_text = evaluate_lm(model, tmp_path / "test.txt", per_token=tables[0])
+    from_ids = evaluate_lm(model, corpus.path, per_token=tables[1])
+    assert from_ids.bits_per_token == pytest.approx(1.8, rel=1e-14)
+    named = {**from_text.to_json(), "seconds": 0, "split": "test"}
+    assert {**from_ids.to_json(), "seconds": 0} == named
+    # a corpus keeps no unknown words
+    assert tables[1].getvalue() == tables[0].getvalue().replace("\tz\t", "\t<unk>\t")
+    # valid is a </s>: 1 + 2 bits
+    valid = evaluate_lm(model, corpus.path, split="valid")
+    assert valid.log10_probability == pytest.approx(-3 * math.log10(2))
+
+
+def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = prepare_corpus(tmp_path)
+    model = model_of(corpus)
+    whole = io.StringIO()
+    evaluate_lm(model, corpus.path, per_token=whole)
+    for size in range(1, 12):  # smaller than a sentence, too
+        monkeypatch.setattr("seqtool.lm.protocol.IDS_PER_BLOCK", size)
+        cut = io.StringIO()
+        done: list[int] = []
+
+        def watch(num: int, total: int | None, done: list[int] = done) -> None:
+            done.append(num)
+            assert total is not None
+            assert num <= total
+
+        evaluate_lm(model, corpus.path, per_token=cut, on_progress=watch)
+        assert cut.getvalue() == whole.getvalue()
+        assert done == sorted(done)
+
+
+def test_a_prepared_corpus_of_another_vocabulary(tmp_path: Path) -> None:
+    corpus = prepare_corpus(tmp_path)
+    with pytest.raises(DataError, match="another vocabulary"):
+        evaluate_lm(random_bigrams(word_tokenizer("abc"), 0), corpus.path)
+    with pytest.raises(DataError, match="has no dev split") as caught:
+        evaluate_lm(model_of(corpus), corpus.path, split="dev")
+    assert "train, valid, test" in caught.value.hint
+    with pytest.raises(ConfigError, match="cannot be mixed"):
+        evaluate_lm(model_of(corpus), [corpus.path, tmp_path / "test.txt"])
+
+
+def test_the_samples_true_probability_is_found_by_its_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other = tmp_path / "known.txt", tmp_path / "other.txt"
+    known.write_text(TEXT)
+    other.write_text("a\n")
+    truth = SimpleNamespace(log10_probability=-4.0)
+    digest = hashlib.sha256(TEXT.encode()).hexdigest()
+    monkeypatch.setattr(
+        "seqtool.text.sample.true_perplexity", lambda key: truth if key == digest else None
+    )
+    result = evaluate_lm(two_words(), known)
+    assert result.true_log10_probability == -4.0
+    assert result.true_perplexity == pytest.approx(10**0.4)
+    assert evaluate_lm(two_words(), other).true_perplexity is None
+    assert evaluate_lm(two_words(), [known, other]).true_perplexity is None

@@ -1,0 +1,440 @@
+"""Generation: exact distributions, brute-force search, and text that streams unbroken."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import (
+    BigramModel,
+    TrigramModel,
+    byte_tokenizer,
+    chain,
+    char_tokenizer,
+    random_bigrams,
+    two_words,
+    word_tokenizer,
+)
+
+from seqtool.core.errors import ConfigError, ModelError, PromptError
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.lm.sampling import generate, generate_samples, next_distribution
+from seqtool.lm.search import beam_search, largest
+from seqtool.text.tokenizers import Tokenizer
+
+FIVE = word_tokenizer("abc")  # <unk> </s> a b c
+
+
+def logs(*probabilities: float) -> npt.NDArray[np.float64]:
+    return np.array([math.log(p) if p else -math.inf for p in probabilities])
+
+
+# the distribution that the next token is drawn from
+
+
+def test_untouched_distribution() -> None:
+    np.testing.assert_allclose(next_distribution(logs(0.4, 0.3, 0.2, 0.1)), [0.4, 0.3, 0.2, 0.1])
+
+
+def test_temperature_is_a_power() -> None:
+    # T = 1/2 squares: .16 .09 .04 .01, over .30; T = 2 takes roots: .6 .4 over 1
+    np.testing.assert_allclose(
+        next_distribution(logs(0.4, 0.3, 0.2, 0.1), temperature=0.5),
+        np.array([16, 9, 4, 1]) / 30,
+    )
+    np.testing.assert_allclose(next_distribution(logs(9 / 13, 4 / 13), temperature=2.0), [0.6, 0.4])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300])
+def test_no_temperature_takes_the_best(temperature: float) -> None:
+    probs = next_distribution(logs(0.1, 0.2, 0.5, 0.2), temperature=temperature)
+    assert probs.tolist() == [0, 0, 1, 0]
+
+
+def test_no_temperature_breaks_a_tie_by_the_lower_id() -> None:
+    assert next_distribution(logs(0.2, 0.4, 0.4), temperature=0).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("top_k", "support"),
+    [(1, {2}), (2, {0, 2}), (3, {0, 2, 3}), (4, {0, 1, 2, 3}), (9, {0, 1, 2, 3})],
+)
+def test_top_k_support(top_k: int, support: set[int]) -> None:
+    probs = next_distribution(logs(0.25, 0.1, 0.4, 0.25), top_k=top_k)  # ties: 0 before 3
+    assert set(np.flatnonzero(probs)) == support
+    assert probs.sum() == pytest.approx(1, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("top_p", "support"),
+    [
+        (1e-9, {1}),  # the best is always kept
+        (0.5, {1}),
+        (0.500001, {1, 2}),
+        (0.8, {1, 2}),  # 0.5 + 0.3, whatever its last binary digit
+        (0.800001, {1, 2, 0}),
+        (0.95, {1, 2, 0}),
+        (0.96, {1, 2, 0, 3}),
+        (1.0, {1, 2, 0, 3}),
+    ],
+)
+def test_top_p_support(top_p: float, support: set[int]) -> None:
+    probs = next_distribution(logs(0.15, 0.5, 0.3, 0.05), top_p=top_p)
+    assert set(np.flatnonzero(probs)) == support
+    assert probs.sum() == pytest.approx(1, abs=1e-15)
+
+
+def test_options_apply_in_order() -> None:
+    # squared .16 .09 .04 .01; three best of 29; 16/29 = .55 and 25/29 = .86 reach .8: two stay
+    probs = next_distribution(logs(0.4, 0.3, 0.2, 0.1), temperature=0.5, top_k=3, top_p=0.8)
+    np.testing.assert_allclose(probs, [16 / 25, 9 / 25, 0, 0], atol=1e-15)
+
+
+def test_unknown_words_lose_their_mass_first() -> None:
+    probs = next_distribution(logs(0.6, 0.1, 0.3), top_k=1, generate_unk=False)
+    assert probs.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(
+        next_distribution(logs(0.6, 0.1, 0.3), generate_unk=False), [0, 0.25, 0.75]
+    )
+
+
+@given(
+    scores=st.lists(st.floats(-30, 0), min_size=2, max_size=30),
+    temperature=st.floats(0.01, 10),
+    top_k=st.none() | st.integers(1, 40),
+    top_p=st.none() | st.floats(0.001, 1),
+)
+def test_distribution_against_sorted_lists(
+    scores: list[float], temperature: float, top_k: int | None, top_p: float | None
+) -> None:
+    weights = [math.exp((score - max(scores)) / temperature) for score in scores]
+    # by score: the weights of two scores that are nearly equal may tie
+    ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    kept = ranked[:top_k]
+    total = math.fsum(weights[i] for i in kept)
+    if top_p is not None:
+        shares = itertools.accumulate(weights[i] / total for i in kept)
+        num = next((n for n, s in enumerate(shares, start=1) if s >= top_p - 1e-9), len(kept))
+        kept = kept[:num]
+        total = math.fsum(weights[i] for i in kept)
+    probs = next_distribution(np.array(scores), temperature=temperature, top_k=top_k, top_p=top_p)
+    expected = [weights[i] / total if i in kept else 0.0 for i in range(len(scores))]
+    np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-300)
+    assert probs.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_largest_is_a_stable_sort() -> None:
+    values = np.array([3.0, 1.0, 3.0, -np.inf, 2.0, 3.0])
+    for num in range(1, 8):
+        assert largest(values, num).tolist() == [0, 2, 5, 4, 1, 3][:num]
+
+
+def test_nothing_but_unknown() -> None:
+    with pytest.raises(ModelError, match="nothing but <unk>"):
+        next_distribution(logs(1.0, 0.0), generate_unk=False)
+    with pytest.raises(ModelError, match="no probabilities"):
+        next_distribution(np.array([math.nan, 0.0]))
+
+
+# samples
+
+
+def test_samples_follow_the_model() -> None:
+    """Chi-square of pairs of tokens; the bound is its 99.9% quantile for 8 degrees of freedom."""
+    num = 6000
+    samples = generate_samples(
+        two_words(), num=num, max_tokens=2, seed=3, stop_at_sentence_end=False
+    )
+    # without <unk>: <s> -> </s> 1/7, a 4/7, b 2/7; </s> -> 1/4, 1/4, 1/2; a -> 2/7, 1/7, 4/7;
+    # b -> 8/15, 6/15, 1/15
+    first = {"</s>": 1 / 7, "a": 4 / 7, "b": 2 / 7}
+    second = {
+        "</s>": {"</s>": 1 / 4, "a": 1 / 4, "b": 1 / 2},
+        "a": {"</s>": 2 / 7, "a": 1 / 7, "b": 4 / 7},
+        "b": {"</s>": 8 / 15, "a": 6 / 15, "b": 1 / 15},
+    }
+    statistic = 0.0
+    for one, other in itertools.product(first, repeat=2):
+        expected = num * first[one] * second[one][other]
+        observed = sum(sample.tokens == (one, other) for sample in samples)
+        statistic += (observed - expected) ** 2 / expected
+    assert statistic < 26.12
+
+
+def test_samples_with_unknown_words() -> None:
+    num = 2000
+    samples = generate_samples(two_words(), num=num, max_tokens=1, seed=5, generate_unk=True)
+    # P(<unk> | <s>) = 1/8: 250 of 2000, standard deviation sqrt(2000 * 7 / 64) = 14.8
+    assert abs(sum(sample.tokens == ("<unk>",) for sample in samples) - 250) < 3.3 * 14.8
+    plain = generate_samples(two_words(), num=num, max_tokens=3, seed=5)
+    assert not any("<unk>" in sample.tokens for sample in plain)
+
+
+def test_a_seed_gives_the_same_and_another_gives_other_samples() -> None:
+    model = random_bigrams(FIVE, 0)
+    one = generate_samples(model, num=5, seed=1)
+    assert generate_samples(model, num=5, seed=1) == one
+    assert generate_samples(model, num=5, seed=2) != one
+    assert generate_samples(model, num=5) != generate_samples(model, num=5)
+
+
+def test_a_sample_does_not_depend_on_how_many_there_are() -> None:
+    model = TrigramModel(FIVE, 0)
+    many = generate_samples(model, num=9, seed=1)
+    assert generate_samples(model, num=4, seed=1) == many[:4]
+    assert len({sample.text for sample in many}) > 4
+
+
+def test_a_sample_ends_with_its_sentence() -> None:
+    for sample in generate_samples(two_words(), num=50, max_tokens=8, seed=0):
+        assert "</s>" not in sample.tokens[:-1]
+        assert sample.tokens[-1] == "</s>" or len(sample.tokens) == 8
+        assert sample.text == " ".join(token for token in sample.tokens if token != "</s>")
+
+
+def test_without_a_stop_the_next_sentence_follows() -> None:
+    (sample,) = generate_samples(two_words(), max_tokens=40, seed=0, stop_at_sentence_end=False)
+    assert len(sample.tokens) == 40
+    assert sample.text.count("\n") == sample.tokens.count("</s>") > 1
+    assert "<" not in sample.text
+
+
+def test_log_probability_is_what_evaluation_gives(tmp_path: Path) -> None:
+    model = random_bigrams(FIVE, 4)
+    samples = [
+        sample
+        for sample in generate_samples(model, num=40, max_tokens=50, temperature=1.4, seed=2)
+        if sample.tokens[-1] == "</s>"
+    ]
+    path = tmp_path / "samples.txt"
+    path.write_text("".join(f"{sample.text}\n" for sample in samples))
+    result = evaluate_lm(model, path, reset_state=True)
+    total = math.fsum(sample.log10_probability for sample in samples)
+    assert result.log10_probability == pytest.approx(total, rel=1e-12)
+
+
+def test_log_probability_is_that_of_the_tokens_after_the_prompt() -> None:
+    model = TrigramModel(FIVE, 1)
+    begun = FIVE.encode("b a").tolist()
+    for sample in generate_samples(model, "b a", num=20, top_k=3, seed=0, max_tokens=10):
+        ids = [FIVE.vocabulary.symbols.index(token) for token in sample.tokens]
+        expected = model.log_prob([*begun, *ids]) - model.log_prob(begun)
+        assert sample.log10_probability == pytest.approx(expected / math.log(10), rel=1e-12)
+
+
+# search
+
+
+def every_continuation(
+    model: TrigramModel, max_tokens: int, *, stop: bool, unk: bool
+) -> dict[tuple[int, ...], float]:
+    """Return the log-probability of every continuation that a search may end with."""
+    size = len(model.tokenizer.vocabulary)
+    symbols = [i for i in range(size) if unk or i != UNK_ID]
+    found: dict[tuple[int, ...], float] = {}
+    for length in range(1, max_tokens + 1):
+        for tokens in itertools.product(symbols, repeat=length):
+            inner_end = EOS_ID in tokens[:-1]
+            is_whole = length == max_tokens or (stop and tokens[-1] == EOS_ID)
+            if is_whole and not (stop and inner_end):
+                found[tokens] = model.log_prob(tokens)
+    return found
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.5])
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("unk", [True, False])
+def test_an_unbounded_beam_is_exhaustive(length_penalty: float, stop: bool, unk: bool) -> None:
+    for seed in range(5):
+        model = TrigramModel(FIVE, seed)
+        found = every_continuation(model, 4, stop=stop, unk=unk)
+        ranked = sorted(found, key=lambda tokens: -found[tokens] / len(tokens) ** length_penalty)
+        best = beam_search(
+            model,
+            model.start(1),
+            beam=5**4,
+            num=7,
+            max_tokens=4,
+            length_penalty=length_penalty,
+            stop_at_sentence_end=stop,
+            generate_unk=unk,
+        )
+        assert [hypothesis.tokens for hypothesis in best] == ranked[:7]
+        for hypothesis in best:
+            assert hypothesis.total == pytest.approx(found[hypothesis.tokens], rel=1e-12)
+
+
+@pytest.mark.parametrize("beam", [2, 3, 6])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_narrow_beam_against_lists(beam: int, length_penalty: float) -> None:
+    """A search over plain lists that never stops early finds the same."""
+    for seed in range(20):
+        model = TrigramModel(FIVE, seed)
+        size = len(model.tokenizer.vocabulary)
+        live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        finished = []
+        for _ in range(12):
+            grown = [
+                (model.log_prob((*tokens, i)), (*tokens, i))
+                for _, tokens in live
+                for i in range(1, size)
+            ]
+            grown.sort(reverse=True)
+            finished += [pair for pair in grown[:beam] if pair[1][-1] == EOS_ID]
+            live = [pair for pair in grown[:beam] if pair[1][-1] != EOS_ID]
+        ranked = sorted(finished + live, key=lambda p: -p[0] / len(p[1]) ** length_penalty)
+        best = beam_search(
+            model,
+            model.start(1),
+            beam=beam,
+            num=2,
+            max_tokens=12,
+            length_penalty=length_penalty,
+        )
+        assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:2]]
+
+
+def test_greedy_in_three_ways() -> None:
+    for seed in range(30):
+        model = TrigramModel(FIVE, seed)
+        (greedy,) = generate_samples(model, temperature=0, max_tokens=9)
+        assert generate_samples(model, top_k=1, max_tokens=9) == [greedy]
+        assert generate_samples(model, beam=1, max_tokens=9) == [greedy]
+        assert generate_samples(model, top_p=1e-12, max_tokens=9) == [greedy]
+
+
+def test_a_beam_may_end_with_fewer_texts() -> None:
+    model = chain(word_tokenizer("abc"), "a c")  # only one text is possible
+    samples = generate_samples(model, beam=5, num=5)
+    assert [sample.text for sample in samples] == ["a c"]
+    assert samples[0].log10_probability == 0
+
+
+def test_a_search_with_nothing_but_unknown() -> None:
+    table = np.zeros((6, 5))
+    table[:, UNK_ID] = 1.0
+    with pytest.raises(ModelError, match="nothing but <unk>"):
+        generate_samples(BigramModel(FIVE, table), beam=2)
+
+
+# prompts
+
+
+def test_a_prompt_is_continued() -> None:
+    model = chain(word_tokenizer(["the", "old", "man", "sleeps"]), "the old man sleeps")
+    pieces = list(generate(model, "the old", seed=0))
+    assert [piece.text for piece in pieces] == ["the old", " man", " sleeps", ""]
+    assert [piece.token for piece in pieces] == [None, 4, 5, EOS_ID]
+    assert generate_samples(model, "the  old ")[0].text == "the old man sleeps"
+
+
+def test_a_newline_in_a_prompt_ends_a_sentence() -> None:
+    model = two_words()
+    table = np.copy(model.table)
+    table[EOS_ID] = [0, 0, 0, 1]  # a sentence after another begins with b
+    table[3] = [0, 1, 0, 0]  # and ends with it
+    model = BigramModel(model.tokenizer, table)
+    assert generate_samples(model, "a\n", seed=0)[0].text == "a\nb"
+
+
+def test_unknown_words_of_a_prompt() -> None:
+    model = random_bigrams(word_tokenizer(["house", "tree"]), 0)
+    with pytest.raises(PromptError) as caught:
+        generate(model, "house hause qqqq hause")
+    assert (
+        str(caught.value) == "the prompt has words outside the model's vocabulary: 'hause', 'qqqq'"
+    )
+    assert "for 'hause' perhaps house" in caught.value.hint
+    assert "--allow-unknown" in caught.value.hint
+
+
+def test_unknown_words_are_echoed_as_written() -> None:
+    model = random_bigrams(word_tokenizer(["house", "tree"]), 0)
+    pieces = list(generate(model, "house  hause", allow_unknown=True, seed=1, max_tokens=3))
+    assert pieces[0].text == "house hause"
+    continuation = [piece.text for piece in pieces[1:] if piece.text]
+    assert continuation
+    assert all(text.startswith(" ") for text in continuation)
+    # a prompt that says <unk> means it
+    assert next(iter(generate(model, "house <unk>", seed=1))).text == "house <unk>"
+
+
+@pytest.mark.parametrize("prompt", ["a </s> b", "a <s>"])
+def test_special_words_in_a_prompt(prompt: str) -> None:
+    with pytest.raises(PromptError, match="special symbol"):
+        generate(two_words(), prompt)
+
+
+def test_unknown_characters_of_a_prompt() -> None:
+    with pytest.raises(PromptError, match="characters outside the model's vocabulary: 'x'"):
+        generate(random_bigrams(char_tokenizer("abc"), 0), "abxc")
+
+
+def test_a_prompt_that_is_no_text() -> None:
+    with pytest.raises(PromptError, match="not valid UTF-8"):
+        generate(two_words(), "a\udcff")
+
+
+# streaming
+
+
+def test_a_character_of_several_bytes_is_never_broken() -> None:
+    model = chain(byte_tokenizer(), "한é!")  # ED 95 9C, C3 A9, 21
+    texts = [piece.text for piece in generate(model, seed=0)]
+    assert texts == ["", "", "", "한", "", "é", "!", ""]
+
+
+@pytest.mark.parametrize("unit", ["word", "char", "byte"])
+@pytest.mark.parametrize("stop", [True, False])
+def test_streamed_text_is_the_decoded_text(unit: str, stop: bool) -> None:
+    tokenizers: dict[str, Tokenizer] = {
+        "word": word_tokenizer(["한국", "어", "a"]),
+        "char": char_tokenizer("한국어 a"),
+        "byte": byte_tokenizer(),
+    }
+    tokenizer = tokenizers[unit]
+    prompt = "한국 어"
+    model = random_bigrams(tokenizer, 7)
+    pieces = list(generate(model, prompt, num=6, max_tokens=30, seed=1, stop_at_sentence_end=stop))
+    for number in range(6):
+        mine = [piece for piece in pieces if piece.sample == number]
+        tokens = [piece.token for piece in mine if piece.token is not None]
+        if stop and tokens[-1] == EOS_ID:
+            tokens.pop()
+        ids = [*tokenizer.encode(prompt).tolist(), *tokens]
+        assert "".join(piece.text for piece in mine) == tokenizer.decode(ids)
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num": 0}, "num is 0"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"temperature": -0.1}, "temperature is -0.1"),
+        ({"temperature": math.nan}, "temperature is nan"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_p": 0.0}, "top_p is 0"),
+        ({"top_p": 1.1}, "top_p is 1.1"),
+        ({"beam": 0}, "beam is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"length_penalty": 1.0}, "beam search"),
+        ({"beam": 2, "temperature": 0.5}, "temperature cannot apply"),
+        ({"beam": 2, "top_k": 2, "top_p": 0.5}, "top-k and top-p cannot apply"),
+        ({"beam": 2, "num": 3}, "num is 3"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        generate(two_words(), **options)
+    assert caught.value.hint
