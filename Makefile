@@ -37,7 +37,7 @@ demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minute
 	@$(BIN)/seqtool demo
 
 test: $(INSTALLED)  ## run the tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto
 
 check: $(INSTALLED)  ## lint, format and types
 	$(BIN)/ruff check .

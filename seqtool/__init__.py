@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
-    from seqtool.parsing.config import ParserConfig as ParserConfig
-    from seqtool.parsing.tagging.config import TaggerConfig as TaggerConfig
-    from seqtool.parsing.tagging.train import train_tagger as train_tagger
-    from seqtool.parsing.train import train_parser as train_parser
+    from seqtool.parsing.parser.config import ParserConfig as ParserConfig
+    from seqtool.parsing.parser.train import train_parser as train_parser
+    from seqtool.parsing.tagger.config import TaggerConfig as TaggerConfig
+    from seqtool.parsing.tagger.train import train_tagger as train_tagger
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
@@ -54,11 +54,11 @@ _PUBLIC = {
     "NeuralLMConfig": "seqtool.lm.neural.config",
     "NgramConfig": "seqtool.lm.ngram.config",
     "OutputError": "seqtool.core.errors",
-    "ParserConfig": "seqtool.parsing.config",
+    "ParserConfig": "seqtool.parsing.parser.config",
     "PrepareConfig": "seqtool.text.prepared",
     "PromptError": "seqtool.core.errors",
     "SeqtoolError": "seqtool.core.errors",
-    "TaggerConfig": "seqtool.parsing.tagging.config",
+    "TaggerConfig": "seqtool.parsing.tagger.config",
     "TrainingConfig": "seqtool.training.config",
     "TrainingError": "seqtool.core.errors",
     "Vocabulary": "seqtool.core.vocabulary",
@@ -70,8 +70,8 @@ _PUBLIC = {
     "read_conllu": "seqtool.treebank.conllu",
     "train_lm": "seqtool.lm.neural.train",
     "train_ngram": "seqtool.lm.ngram.train",
-    "train_parser": "seqtool.parsing.train",
-    "train_tagger": "seqtool.parsing.tagging.train",
+    "train_parser": "seqtool.parsing.parser.train",
+    "train_tagger": "seqtool.parsing.tagger.train",
     "write_conllu": "seqtool.treebank.conllu",
 }
 

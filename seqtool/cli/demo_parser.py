@@ -68,8 +68,8 @@ def run_parser(
     """
     from seqtool.core import checkpoint
     from seqtool.core.progress import Display
-    from seqtool.parsing.config import resolve
-    from seqtool.parsing.train import train_parser
+    from seqtool.parsing.parser.config import resolve
+    from seqtool.parsing.parser.train import train_parser
     from seqtool.text.sample import sample_treebank
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.drawing import render

@@ -13,7 +13,7 @@ from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, not
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from seqtool.parsing.models import Parser
+    from seqtool.parsing.parser.model import Parser
     from seqtool.treebank.alignment import Annotation
     from seqtool.treebank.conllu import Sentence
     from seqtool.treebank.scores import ParserEvaluation, Score

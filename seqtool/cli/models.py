@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from seqtool.lm.protocol import LanguageModel
-    from seqtool.parsing.models import Parser
-    from seqtool.parsing.segmentation.model import Segmenter
-    from seqtool.parsing.tagging.model import Tagger
+    from seqtool.parsing.parser.model import Parser
+    from seqtool.parsing.segmenter.model import Segmenter
+    from seqtool.parsing.tagger.model import Tagger
 
 
 def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:

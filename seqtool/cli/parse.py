@@ -25,7 +25,7 @@ from seqtool.cli.raw_text import (
 from seqtool.cli.treebanks import noted, read_treebank, sample_trees
 
 if TYPE_CHECKING:
-    from seqtool.parsing.models import Parser
+    from seqtool.parsing.parser.model import Parser
     from seqtool.treebank.conllu import Broken, Sentence
 
     Items = Iterator[Sentence | Broken]
@@ -125,7 +125,7 @@ def parse(
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
-        from seqtool.parsing.models import Parser
+        from seqtool.parsing.parser.model import Parser
         from seqtool.treebank.conllu import write_conllu, write_pieces
 
         # compiled code knows the texts of columns, and not the words that a language model reads
@@ -147,7 +147,7 @@ def _parsed_files(
     parser: Parser, files: list[str], *, beam: int, skip_invalid: bool
 ) -> Iterator[bytes]:
     """What is to be written of CoNLL-U files; broken sentences too, if they are not refused."""
-    from seqtool.parsing.files import parse_files
+    from seqtool.parsing.parser.files import parse_files
 
     parsed = parse_files(parser, files, beam=beam, skip_invalid=skip_invalid)
     for item in noted(parsed, "passed through"):

@@ -68,7 +68,7 @@ def read_raw(
         ModelError: the model cannot segment.
     """
     from seqtool.core.errors import ConfigError, ModelError
-    from seqtool.parsing.segmentation.documents import segment_files
+    from seqtool.parsing.segmenter.documents import segment_files
 
     if presegmented and pretokenized:
         raise ConfigError("--pretokenized includes --presegmented", hint="give only one of the two")

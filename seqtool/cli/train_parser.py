@@ -152,7 +152,7 @@ def train_parser(
 
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
     preset = "fast" if fast else preset
-    from seqtool.parsing.config import parse_fields, resolve
+    from seqtool.parsing.parser.config import parse_fields, resolve
 
     values = given_settings(given, SETTINGS)
     if fields is not None:
@@ -171,7 +171,7 @@ def train_parser(
     if raw:
         from seqtool.parsing.pipeline.train import train_pipeline as train
     else:
-        from seqtool.parsing.train import train_parser as train
+        from seqtool.parsing.parser.train import train_parser as train
 
         noted["on_data"] = _note_data
     should_stop = stop_after(max_minutes)

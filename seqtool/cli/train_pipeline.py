@@ -26,7 +26,7 @@ def print_all_settings(*, raw: bool) -> None:
 
         print_settings(PipelineConfig)
         return
-    from seqtool.parsing.config import ParserConfig
+    from seqtool.parsing.parser.config import ParserConfig
 
     print_settings(ParserConfig)
 

@@ -80,7 +80,7 @@ def train_segmenter(
     DEPREL, where there are any, help to tell which tokens are split.
     """
     given = dict(locals())
-    from seqtool.parsing.segmentation.config import SegmenterConfig, resolve
+    from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
 
     if list_settings:
         print_settings(SegmenterConfig)
@@ -90,7 +90,7 @@ def train_segmenter(
     settings = resolve(config, values, set_ or [], run=output if resume else None)
     treebank, dev = treebanks(treebank, dev, resume=resume)
     from seqtool.core.progress import Display
-    from seqtool.parsing.segmentation.train import train_segmenter as train
+    from seqtool.parsing.segmenter.train import train_segmenter as train
 
     should_stop = stop_after(max_minutes)
     with Display() as display:

@@ -93,7 +93,7 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     given = dict(locals())
-    from seqtool.parsing.tagging.config import TaggerConfig, resolve
+    from seqtool.parsing.tagger.config import TaggerConfig, resolve
 
     if list_settings:
         print_settings(TaggerConfig)
@@ -104,7 +104,7 @@ def train_tagger(
     treebank, dev = treebanks(treebank, dev, resume=resume)
     from seqtool.core.errors import counted
     from seqtool.core.progress import Display
-    from seqtool.parsing.tagging.train import train_tagger as train
+    from seqtool.parsing.tagger.train import train_tagger as train
 
     should_stop = stop_after(max_minutes)
     with Display() as display:

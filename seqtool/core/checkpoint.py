@@ -53,10 +53,10 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "mixture": "seqtool.lm.mixture.directory:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
-        "parser": "seqtool.parsing.models:load_model",
+        "parser": "seqtool.parsing.parser.model:load_model",
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
-        "segmenter": "seqtool.parsing.segmentation.model:load_model",
-        "tagger": "seqtool.parsing.tagging.model:load_model",
+        "segmenter": "seqtool.parsing.segmenter.model:load_model",
+        "tagger": "seqtool.parsing.tagger.model:load_model",
     },
 )
 

@@ -30,10 +30,10 @@ from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.parsing.config import ParserConfig, preset
-from seqtool.parsing.files import CHUNK_WORDS, parse_files
-from seqtool.parsing.models import Parser
-from seqtool.parsing.train import train_parser
+from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.files import CHUNK_WORDS, parse_files
+from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.train import train_parser
 from seqtool.text.sample import sample_treebank
 from seqtool.treebank.columns import Analyses
 from seqtool.treebank.conllu import read_conllu, read_stretches, write_pieces

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.tiny import make_sentence, random_parser, random_sentences, tiny_config
+from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.parsing.models import save_model
+from seqtool.parsing.parser.model import save_model
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.trees import find_fault
 

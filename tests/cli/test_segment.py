@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.segmentation.tiny_segmenter import write_treebank
+from parsing.segmenter.tiny_segmenter import write_treebank
 
-from seqtool.parsing.segmentation.spaces import rebuild
+from seqtool.parsing.segmenter.spaces import rebuild
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM
 

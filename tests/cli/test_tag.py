@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.tagging.toy import SIZES, random_tagger, random_treebank, write_treebank
+from parsing.tagger.toy import SIZES, random_tagger, random_treebank, write_treebank
 
 from seqtool.core import checkpoint
-from seqtool.parsing.tagging.model import save_model
+from seqtool.parsing.tagger.model import save_model
 
 Run = Callable[..., Any]
 TINY = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.tiny import write_treebank
+from parsing.parser.tiny import write_treebank
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError

@@ -475,7 +475,7 @@ def test_a_write_that_the_system_refuses(source: Path, tmp_path: Path) -> None:
     program = f"""
 import resource, sys
 from seqtool.cli.app import main
-import seqtool.corpora.words
+import seqtool.text.words
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 sys.exit(main(["prepare", {str(source)!r}, "-o", {str(tmp_path / "out")!r}]))
 """
@@ -560,7 +560,7 @@ PEAK = """
 import resource, sys
 from seqtool.text.prepared import PrepareConfig, prepare
 if sys.argv[3] == "word":
-    import seqtool.corpora.words
+    import seqtool.text.words
 prepare([sys.argv[1]], sys.argv[2], PrepareConfig(unit=sys.argv[3], sample_lines=2000))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # KiB
 """

@@ -181,7 +181,7 @@ def test_a_state_saved_between_two_epochs_and_within(
     for step in range(1, TOTAL + 1):
         path = tmp_path / str(step)
         saves = 0
-        real = loop.run_state.save
+        real = loop.state.save
 
         def save(*arguments: Any, step: int = step, real: Any = real) -> None:
             nonlocal saves
@@ -191,7 +191,7 @@ def test_a_state_saved_between_two_epochs_and_within(
                 raise PulledTheCableError
 
         with monkeypatch.context() as patched:
-            patched.setattr(loop.run_state, "save", save)
+            patched.setattr(loop.state, "save", save)
             with pytest.raises(PulledTheCableError):
                 run(path, save_minutes=1e-9)
         assert saves == step + 1

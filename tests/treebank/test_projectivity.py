@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parsing.references import Heads, crossing, int32, is_tree, trees
+from parsing.parser.references import Heads, crossing, int32, is_tree, trees
 
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import (

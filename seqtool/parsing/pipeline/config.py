@@ -16,12 +16,12 @@ from seqtool.core.config import (
     setting,
     to_dict,
 )
-from seqtool.parsing import config as parsers
-from seqtool.parsing.config import ParserConfig
-from seqtool.parsing.segmentation import config as segmenters
-from seqtool.parsing.segmentation.config import SegmenterConfig
-from seqtool.parsing.tagging import config as taggers
-from seqtool.parsing.tagging.config import TaggerConfig
+from seqtool.parsing.parser import config as parsers
+from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.segmenter import config as segmenters
+from seqtool.parsing.segmenter.config import SegmenterConfig
+from seqtool.parsing.tagger import config as taggers
+from seqtool.parsing.tagger.config import TaggerConfig
 
 KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser")
@@ -107,7 +107,7 @@ def resolve(
     """
     base = preset(preset_name or "accurate")
     if run is not None and preset_name is None:
-        from seqtool.parsing.runs import RunRecord
+        from seqtool.parsing.train import RunRecord
 
         base = to_dict(RunRecord.read(run, KIND, PipelineConfig).config)
     if file is not None:

@@ -21,14 +21,14 @@ from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.parsing.models import Parser
+from seqtool.parsing.encoding.lm_states import summarise
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.pipeline.multiword import MultiwordChooser
-from seqtool.parsing.segmentation.assembly import Spans, assemble
-from seqtool.parsing.segmentation.model import Segmenter
-from seqtool.parsing.segmentation.units import Unit
-from seqtool.parsing.tagging.model import Tagger
-from seqtool.parsing.word_states import summarise
+from seqtool.parsing.segmenter.assembly import Spans, assemble
+from seqtool.parsing.segmenter.model import Segmenter
+from seqtool.parsing.segmenter.units import Unit
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import Sentence
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from seqtool.core.arrays import CodePoints
-from seqtool.parsing.segmentation.assembly import Spans
-from seqtool.parsing.segmentation.characters import to_text
-from seqtool.parsing.segmentation.gold import surface_tokens
-from seqtool.parsing.segmentation.multiword import MultiwordSplitter
-from seqtool.parsing.tagging.model import Tagger
+from seqtool.parsing.segmenter.assembly import Spans
+from seqtool.parsing.segmenter.characters import to_text
+from seqtool.parsing.segmenter.multiword import MultiwordSplitter
+from seqtool.parsing.segmenter.surface import surface_tokens
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
 SEVERAL = "several:"  # begins the UPOS of a multiword token

@@ -31,24 +31,24 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
-from seqtool.parsing.config import check_encoder
-from seqtool.parsing.gold import tell_right_tags
+from seqtool.parsing.encoding.lm_states import FOLDER, check_given
+from seqtool.parsing.parser.config import check_encoder
+from seqtool.parsing.parser.data import tell_right_tags
+from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
 from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
 from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
-from seqtool.parsing.runs import RunRecord, open_record, with_precision
-from seqtool.parsing.segmentation.gold import raw_text
-from seqtool.parsing.segmentation.train import train_segmenter
-from seqtool.parsing.tagging.jackknife import (
+from seqtool.parsing.segmenter.surface import raw_text
+from seqtool.parsing.segmenter.train import train_segmenter
+from seqtool.parsing.tagger.jackknife import (
     check_folds,
     fold_config,
     joined_folds,
     tagged_fold,
 )
-from seqtool.parsing.tagging.train import train_tagger
-from seqtool.parsing.train import train_parser
-from seqtool.parsing.word_states import FOLDER, check_given
+from seqtool.parsing.tagger.train import train_tagger
+from seqtool.parsing.train import RunRecord, open_record, with_precision
 from seqtool.training import hardware
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser

@@ -244,7 +244,7 @@ def test_saved_by_eval_ppl_and_used(
         "tuned_on": "tune.txt",
         "tuning_tokens": 5,
     }
-    assert header.command.startswith("seqtool ")
+    assert header.command.startswith("seqtool")
     shown = seqtool("eval-ppl", "text.txt", "-m", "runs/new").stdout.splitlines()
     assert shown[1].split() == ["model", "runs/new", "(mixture)"]
     assert shown[2].split()[2:4] == ["runs/one", "(neural-lm):"]

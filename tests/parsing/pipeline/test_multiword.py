@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parsing.pipeline.test_pipeline import TINY
-from parsing.tagging.toy import tiny_config
+from parsing.tagger.toy import tiny_config
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import CodePoints
@@ -20,11 +20,11 @@ from seqtool.parsing.pipeline.multiword import (
     surface_sentence,
 )
 from seqtool.parsing.pipeline.train import train_pipeline
-from seqtool.parsing.segmentation.assembly import Spans
-from seqtool.parsing.segmentation.characters import code_points
-from seqtool.parsing.segmentation.gold import raw_text
-from seqtool.parsing.segmentation.multiword import MultiwordSplitter
-from seqtool.parsing.tagging.train import train_tagger
+from seqtool.parsing.segmenter.assembly import Spans
+from seqtool.parsing.segmenter.characters import code_points
+from seqtool.parsing.segmenter.multiword import MultiwordSplitter
+from seqtool.parsing.segmenter.surface import raw_text
+from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import FORM, LEMMA, UPOS, XPOS, Sentence
 

@@ -21,14 +21,14 @@ from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import train_lm
-from seqtool.parsing.config import ParserConfig
-from seqtool.parsing.models import Parser
+from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
-from seqtool.parsing.segmentation.spaces import rebuild
-from seqtool.parsing.tagging.config import TaggerConfig
-from seqtool.parsing.tagging.model import Tagger
-from seqtool.parsing.tagging.train import train_tagger
+from seqtool.parsing.segmenter.spaces import rebuild
+from seqtool.parsing.tagger.config import TaggerConfig
+from seqtool.parsing.tagger.model import Tagger
+from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 

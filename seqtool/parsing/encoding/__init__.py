@@ -1,0 +1,1 @@
+"""Words to vectors, and the recurrent encoder over sentences."""

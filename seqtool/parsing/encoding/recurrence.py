@@ -1,0 +1,283 @@
+"""The contextual encoder at parsing time: a bidirectional LSTM, without torch.
+
+Many sentences are read at once, the longest first, so that those that have a token at some step are
+always the first ones; nothing is padded. What belongs to tokens lies step by step, so that a step
+is one stretch of memory, one product and a little compiled code:
+
+    step                      0        1        2     3
+    token of sentence         0 1 2    0 1 2    0 1   0        of 4, 3 and 2 tokens
+
+    T tokens of all sentences (ROOT is one), B sentences, U rows of inputs, D width of an input,
+    H units of a direction, G = 4H
+
+The gates are in torch's order: input, forget, candidate, output. One tanh serves all of them,
+sigmoid(x) = (1 + tanh(x / 2)) / 2, and the halves are in the weights.
+Imports Numba, so on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from seqtool.core.arrays import Floats, Ints, Shorts
+from seqtool.core.compiled import compiled
+from seqtool.parsing.encoding.features import TokenArrays, token_rows
+from seqtool.parsing.encoding.lm_states import WEIGHT, project
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.hidden_layer import SCALE, gated
+
+# tokens that are read together, and tokens whose products are made together: enough for products to
+# be fast, and few enough to stay in a core's own cache
+GROUP_TOKENS = 4096
+BLOCK = 256
+
+_ints = types.int32[::1]
+_floats = types.float32[:, ::1]
+_int = types.int64
+
+
+@compiled(types.void(_floats, _floats, types.float32[::1], _ints, _int, _int))
+def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[no-untyped-def]
+    """Add inputs to the gates; those of sentences that begin, from `num_read` on, are empty yet."""
+    for place in range(gates.shape[0]):
+        row = rows[begin + place]
+        if place < num_read:
+            for unit in range(gates.shape[1]):
+                gates[place, unit] += projected[row, unit] + bias[unit]
+        else:
+            for unit in range(gates.shape[1]):
+                gates[place, unit] = projected[row, unit] + bias[unit]
+
+
+@compiled(types.void(_floats, _floats, _int))
+def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
+    """The cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
+    size = cells.shape[1]
+    half = np.float32(0.5)
+    for place in range(gates.shape[0]):
+        if place >= num_read:
+            for unit in range(size):
+                cells[place, unit] = np.float32(0.0)
+        for unit in range(size):
+            entering = half + half * gates[place, unit]
+            kept = half + half * gates[place, size + unit]
+            candidate = gates[place, 2 * size + unit]
+            cells[place, unit] = kept * cells[place, unit] + entering * candidate
+
+
+@compiled(types.void(_floats, _floats, _floats, _int, _int))
+def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyped-def]
+    """The states: h = o tanh(c), into `states` from a row and a column on."""
+    size = bounded.shape[1]
+    half = np.float32(0.5)
+    for place in range(gates.shape[0]):
+        for unit in range(size):
+            opened = half + half * gates[place, 3 * size + unit]
+            states[row + place, column + unit] = opened * bounded[place, unit]
+
+
+@compiled(types.void(_floats, types.int64[::1], types.int16[:, ::1]))
+def _round(values, rows, table):  # type: ignore[no-untyped-def]
+    """Write values as whole numbers into some rows of a table."""
+    low, high = np.float32(-32767.0), np.float32(32767.0)
+    for place in range(values.shape[0]):
+        row = rows[place]
+        for column in range(values.shape[1]):
+            value = min(max(values[place, column], low), high)
+            table[row, column] = np.int16(np.int32(np.rint(value)))
+
+
+class Room:
+    """Memory for arrays of numbers, used again: fresh memory costs as much as what fills it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Floats] = {}
+
+    def array(self, name: str, num_rows: int, width: int) -> Floats:
+        """An array of that shape, whose numbers mean nothing; it ends the last of its name."""
+        size = num_rows * width
+        if name not in self._arrays or self._arrays[name].size < size:
+            self._arrays[name] = np.empty(size, np.float32)
+        return self._arrays[name][:size].reshape(num_rows, width)
+
+
+class Direction:
+    """One direction of one layer.
+
+    Args:
+        weights: `weight_ih_l0` [G, D], `weight_hh_l0` [G, H] and the two biases [G] of
+            `torch.nn.LSTM`.
+    """
+
+    def __init__(self, weights: Mapping[str, Floats]) -> None:
+        scale = np.full(len(weights["bias_ih_l0"]), 0.5, np.float32)
+        self.size = len(scale) // 4
+        scale[2 * self.size : 3 * self.size] = 1.0
+        self._weight_DG = np.ascontiguousarray((weights["weight_ih_l0"] * scale[:, None]).T)
+        self._recurrent_HG = np.ascontiguousarray((weights["weight_hh_l0"] * scale[:, None]).T)
+        self._bias_G: Floats = (weights["bias_ih_l0"] + weights["bias_hh_l0"]) * scale
+
+    def run(
+        self,
+        inputs_UD: Floats,
+        places: Ints,
+        counts: list[int],
+        states_TS: Floats,
+        column: int,
+        room: Room,
+        *,
+        backwards: bool,
+    ) -> None:
+        """Read sentences, and write the states into columns of `states`.
+
+        Args:
+            inputs_UD: what tokens are read as; tokens may share rows.
+            places: the row of each token in `inputs`, [T], step by step.
+            counts: how many sentences have a token at each step, one or more.
+            states_TS: is written, in the columns from `column` on.
+            column: see above.
+            room: for what is needed on the way.
+            backwards: from the last token to the first.
+        """
+        size = self.size
+        projected_UG = room.array("projected", len(inputs_UD), 4 * size)
+        np.matmul(inputs_UD, self._weight_DG, out=projected_UG)
+        cells_BH, bounded_BH = (room.array(name, counts[0], size) for name in ("cells", "bounded"))
+        gates_BG = room.array("gates", counts[0], 4 * size)
+        begins = np.cumsum([0, *counts]).tolist()
+        before, num_before = 0, 0  # where the states of the step before are
+        for step in range(len(counts))[:: -1 if backwards else 1]:
+            count, begin = counts[step], begins[step]
+            gates = gates_BG[:count]
+            # sentences end on the way forwards, and begin on the way backwards
+            num_read = min(count, num_before)
+            states = states_TS[before : before + num_read, column : column + size]
+            np.matmul(states, self._recurrent_HG, out=gates[:num_read])
+            _add_inputs(gates, projected_UG, self._bias_G, places, begin, num_read)
+            np.tanh(gates, out=gates)
+            _update_cells(gates, cells_BH, num_read)
+            np.tanh(cells_BH[:count], out=bounded_BH[:count])
+            _write_states(gates, bounded_BH, states_TS, begin, column)
+            before, num_before = begin, count
+
+
+class Recurrence:
+    """The layers of `encoder.ContextEncoder`.
+
+    Args:
+        weights: its arrays by their names there: `layers.0.forwards.weight_ih_l0` ...
+    """
+
+    def __init__(self, weights: Mapping[str, Floats]) -> None:
+        by_direction: dict[str, dict[str, Floats]] = {}
+        for name, array in weights.items():
+            direction, _, rest = name.rpartition(".")
+            by_direction.setdefault(direction, {})[rest] = array
+        self._layers = [
+            [
+                Direction(by_direction[f"layers.{number}.{direction}"])
+                for direction in ("forwards", "backwards")
+            ]
+            for number in range(len(by_direction) // 2)
+        ]
+        self._room = Room()
+
+    def states(
+        self, inputs_UD: Floats, places: Ints, lengths: Ints
+    ) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """The states of all tokens, step by step, in memory that the next call takes again.
+
+        Args:
+            inputs_UD: what tokens are read as; tokens may share rows.
+            places: the row of each token in `inputs`, [T], one sentence after another.
+            lengths: tokens of each sentence, one or more.
+
+        Returns:
+            States [T, 2H], and which token each of them is of.
+        """
+        order = np.argsort(-lengths, kind="stable")
+        sizes = lengths[order]
+        counts = np.searchsorted(-sizes, -np.arange(sizes.max(initial=0)))
+        begins = np.cumsum(lengths, dtype=np.int64) - lengths
+        ranks = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        tokens = begins[order][ranks] + np.repeat(np.arange(len(counts)), counts)
+        places = places[tokens]
+        for level, layer in enumerate(self._layers):
+            size = layer[0].size
+            states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
+            for number, direction in enumerate(layer if len(counts) else ()):
+                direction.run(
+                    inputs_UD, places, counts.tolist(), states_TS, number * size,
+                    self._room, backwards=number == 1,
+                )  # fmt: skip
+            inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)
+        return inputs_UD, tokens
+
+
+class TokenProducts:
+    """The first layer's products of tokens in their context with every slot that looks at them.
+
+    Args:
+        config: what the classifier is.
+        weights: its arrays, by their names in `network.ParserNetwork`.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        prefix = "encoder."
+        self._recurrence = Recurrence(
+            {
+                name.removeprefix(prefix): array
+                for name, array in weights.items()
+                if name.startswith(prefix)
+            }
+        )
+        self._lm = weights.get(WEIGHT)
+        of_contexts = weights["contexts.weight"]
+        self._num_units = len(of_contexts)
+        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
+        self._bias = weights["bottleneck.bias"]
+        by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
+        width = by_slot.shape[2]
+        self._rows: Shorts = np.empty((0, width), np.int16)
+        self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
+        self._room = Room()
+
+    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
+        """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
+
+        They lie in memory that the next call takes again.
+
+        Args:
+            vectors: of types.
+            arrays: the sentences; the rows of tokens of no sentence mean nothing.
+        """
+        if len(self._rows) < len(arrays.types):
+            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
+        table = self._rows[: len(arrays.types)]
+        # of like lengths together
+        order = np.argsort(-arrays.lengths, kind="stable")
+        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
+        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
+            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
+            if self._lm is None or arrays.lm_states is None:
+                present, places = np.unique(arrays.types[rows], return_inverse=True)
+                inputs = vectors[present]
+            else:
+                projected = project([arrays.lm_states[i] for i in group], self._lm)
+                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
+                places = np.arange(len(rows))
+            states, tokens = self._recurrence.states(
+                inputs, places.astype(np.int32), arrays.lengths[group] + 1
+            )
+            rows = rows[tokens]
+            for begin in range(0, len(states), BLOCK):
+                block = slice(begin, begin + BLOCK)
+                seen = gated(states[block] @ self._bottleneck + self._bias)
+                products = self._room.array("products", len(seen), table.shape[1])
+                np.matmul(seen, self._weights, out=products)
+                _round(products, rows[block], table)
+        return table.reshape(-1, self._num_units)

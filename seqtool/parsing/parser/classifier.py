@@ -1,0 +1,312 @@
+"""The classifier at parsing time: its first layer as tables of products, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Floats, Ints, Shorts
+from seqtool.parsing.encoding.features import NONE, TokenArrays
+from seqtool.parsing.encoding.lm_states import WEIGHT
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.configurations import Labels
+from seqtool.parsing.parser.hidden_layer import SCALE, gated, hidden_layer, round_into
+from seqtool.parsing.parser.search import Scorer
+from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
+from seqtool.parsing.parser.transitions import Configurations
+
+if TYPE_CHECKING:
+    from seqtool.parsing.encoding.recurrence import TokenProducts
+
+Number = TypeVar("Number", bound=np.generic)
+
+# types and columns whose products are made together: they are to stay in a core's own cache
+BLOCK = 256
+COLUMNS = 512
+# bytes asked for at first, so that no product is copied when there are more; the system gives
+# memory when it is written to
+RESERVED = 256 << 20
+
+
+class ProductTable:
+    """The first layer's products of types with every slot, made when a type is first met.
+
+    Args:
+        lexical, tags: embeddings of symbols, [num_symbols, D].
+        weights: of the first layer, [F, num_slots * (sum of the D)].
+        join: the arrays of `network.FieldJoin` by their names there; none without it.
+    """
+
+    def __init__(
+        self, lexical: Floats, tags: Floats, weights: Floats, join: Mapping[str, Floats]
+    ) -> None:
+        self._embeddings = (lexical, tags)
+        self._join = join
+        width = lexical.shape[1] + tags.shape[1]
+        by_slot = _by_slot(weights, width)
+        self.num_units = len(weights)
+        none = np.asarray([[NONE]], np.int32)
+        self._none: Floats = self._vectors((none, none))
+        self.base: Floats = (self._none @ by_slot)[0]
+        # by columns that are made together
+        self._weights = [
+            np.ascontiguousarray(by_slot[:, begin : begin + COLUMNS]) * np.float32(SCALE)
+            for begin in range(0, by_slot.shape[1], COLUMNS)
+        ]
+        self._type_vectors: Floats = np.zeros((0, width), np.float32)
+        self._rows: Shorts = np.zeros((0, by_slot.shape[1]), np.int16)
+        self.num_types = 0
+
+    def _vectors(self, symbols: tuple[Ints, Ints]) -> Floats:
+        """The vectors of types by their lexical and tag symbols."""
+        vectors = np.concatenate(
+            [
+                _sums(embeddings, rows)
+                for embeddings, rows in zip(self._embeddings, symbols, strict=True)
+            ],
+            axis=1,
+        )
+        if self._join:
+            sums = vectors @ self._join["inside.weight"].T + self._join["inside.bias"]
+            vectors += gated(sums) @ self._join["outside.weight"].T
+        return vectors
+
+    def extend(self, lexical: Ints, tags: Ints) -> None:
+        """Add types by their symbols, each [num_types, width]."""
+        needed = self.num_types + len(lexical)
+        if needed > len(self._rows):
+            row_bytes = self._rows.shape[1] * self._rows.itemsize
+            size = max(needed + needed // 4, RESERVED // row_bytes)
+            self._rows = _grown(self._rows, size)
+            self._type_vectors = _grown(self._type_vectors, size)
+        for begin in range(0, len(lexical), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            vectors = self._vectors((lexical[block], tags[block]))
+            at = self.num_types + begin
+            rows = self._rows[at : at + len(vectors)]
+            self._type_vectors[at : at + len(vectors)] = vectors
+            vectors -= self._none
+            for number, weights in enumerate(self._weights):
+                round_into(vectors @ weights, rows, number * COLUMNS)
+        self.num_types = needed
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the types so far."""
+        return self._rows[: self.num_types].nbytes
+
+    def clear(self) -> None:
+        """Forget all types; the memory is kept for others."""
+        self.num_types = 0
+
+    @property
+    def vectors(self) -> Floats:
+        """The vectors of types, [num_types, D]."""
+        return self._type_vectors[: self.num_types]
+
+    @property
+    def table(self) -> Shorts:
+        """The products, [num_types * num_slots, H]."""
+        return self._rows.reshape(-1, self.num_units)
+
+
+def _grown(rows: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
+    """The same rows, and room for more."""
+    grown = np.empty((size, rows.shape[1]), rows.dtype)
+    grown[: len(rows)] = rows
+    return grown
+
+
+def _by_slot(weights: Floats, width: int) -> Floats:
+    """Weights [F, num_slots * D] as [D, num_slots * F]."""
+    split = weights.reshape(len(weights), -1, width)
+    return np.ascontiguousarray(split.transpose(2, 1, 0).reshape(width, -1))
+
+
+def _sums(embeddings: Floats, symbols: Ints) -> Floats:
+    """The sums of the embeddings of symbols, [num_types, D]; that of PAD is zero."""
+    sums: Floats = embeddings[symbols[:, 0]]
+    for column in symbols.T[1:]:
+        if column.any():
+            sums += embeddings[column]
+    return sums
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of a classifier, by its name in `network.ParserNetwork`.
+
+    Args:
+        config: what the network is.
+        num_lexical: lexical symbols.
+        num_tags: tag symbols.
+        labels: of arcs.
+        state_size: width of a language model's states; 0 without one.
+    """
+    units = config.hidden_size
+    of_words = len(config.slots) * config.token_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "lexical.weight": (num_lexical, config.lexical_size),
+        "tags.weight": (num_tags, config.tag_size),
+        "labels.weight": (1 + len(labels), config.label_size),
+        "first.weight": (config.num_sums, of_words + len(config.label_slots) * config.label_size),
+        "first.bias": (config.num_sums,),
+        "measures.weight": (max(1, len(config.measures) * NUM_BUCKETS), config.num_sums),
+        "output.weight": (labels.num_transitions, units),
+        "output.bias": (labels.num_transitions,),
+    }
+    if config.type_units:
+        shapes["join.inside.weight"] = (2 * config.type_units, config.token_size)
+        shapes["join.inside.bias"] = (2 * config.type_units,)
+        shapes["join.outside.weight"] = (config.token_size, config.type_units)
+    if config.encoder == "bilstm":
+        size, width = config.encoder_size, config.token_size
+        if state_size:
+            shapes[WEIGHT] = (config.lm_size, state_size)
+            width += config.lm_size
+        for layer in range(config.encoder_layers):
+            for direction in ("forwards", "backwards"):
+                name = f"encoder.layers.{layer}.{direction}"
+                shapes[f"{name}.weight_ih_l0"] = (4 * size, 2 * size if layer else width)
+                shapes[f"{name}.weight_hh_l0"] = (4 * size, size)
+                shapes[f"{name}.bias_ih_l0"] = shapes[f"{name}.bias_hh_l0"] = (4 * size,)
+        shapes["bottleneck.weight"] = (2 * config.context_units, 2 * size)
+        shapes["bottleneck.bias"] = (2 * config.context_units,)
+        shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * config.context_units)
+    return shapes
+
+
+class Classifier:
+    """Scores transitions by the types of words, as `network.ParserNetwork` does.
+
+    Args:
+        config: what the network is.
+        weights: its arrays, by their names there.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self.slots = slots_of(config)
+        self._activation = config.activation
+        first = weights["first.weight"]
+        num_sums = len(first)
+        of_words, of_labels = np.split(first, [len(config.slots) * config.token_size], axis=1)
+        self.products = ProductTable(
+            weights["lexical.weight"],
+            weights["tags.weight"],
+            of_words,
+            {
+                name.removeprefix("join."): array
+                for name, array in weights.items()
+                if name.startswith("join.")
+            },
+        )
+        label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
+        num_measures = len(config.measures)
+        by_measure = weights["measures.weight"][: num_measures * NUM_BUCKETS]
+        by_measure = by_measure.reshape(num_measures, NUM_BUCKETS, num_sums)
+        by_bucket = by_measure.transpose(1, 0, 2).reshape(NUM_BUCKETS, -1)
+        bias = weights["first.bias"]
+        for products in (self.products.base, label_products[0], by_bucket[0]):
+            bias = bias + products.reshape(-1, num_sums).sum(axis=0)
+        self._in_context: TokenProducts | None = None
+        if config.encoder == "bilstm":
+            from seqtool.parsing.encoding.recurrence import TokenProducts
+
+            self._in_context = TokenProducts(config, weights)
+        self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
+        self._fixed = (_table_of(label_products, num_sums), _table_of(by_bucket, num_sums))
+        self._output = np.ascontiguousarray(weights["output.weight"].T)
+        self._output_bias = weights["output.bias"]
+        self._num_sums = num_sums
+        self._make_room(0)
+
+    def _make_room(self, num: int) -> None:
+        num_units = len(self._output)
+        self._hidden: Floats = np.empty((num, num_units), np.float32)
+        self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
+
+    def in_context(self, arrays: TokenArrays) -> Shorts:
+        """The products of tokens as the encoder reads them, whose types have products already.
+
+        Returns:
+            A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
+        """
+        if self._in_context is None:
+            return np.empty((0, self._num_sums), np.int16)
+        return self._in_context.table(self.products.vectors, arrays)
+
+    def scorer(
+        self,
+        token_types: Ints,
+        in_context: Shorts | None = None,
+        token_rows: Ints | None = None,
+    ) -> Scorer:
+        """What scores the configurations of sentences.
+
+        Args:
+            token_types: the types of all tokens.
+            in_context: what `in_context` returned; not needed without an encoder.
+            token_rows: for which token of `in_context` each token stands; None for itself.
+        """
+        if in_context is None:
+            in_context = np.empty((0, self._num_sums), np.int16)
+        if token_rows is None:
+            token_rows = np.arange(len(token_types), dtype=np.int32)
+        tables = (self.products.table, *self._fixed, in_context)
+
+        def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
+            if len(self._hidden) < len(which):
+                self._make_room(len(which))
+            hidden = self._hidden[: len(which)]
+            hidden_layer(
+                configurations,
+                which,
+                token_types,
+                token_rows,
+                self.slots,
+                tables,
+                self._bias,
+                self._activation,
+                hidden,
+                self._gates[: len(which)],
+            )
+            np.dot(hidden, self._output, out=scores)
+            scores += self._output_bias
+
+        return score
+
+
+def mean_scorer(scorers: Sequence[Scorer]) -> Scorer:
+    """What scores by the mean of several scorers' scores.
+
+    Its probabilities are the geometric mean of theirs, made to add up to 1.
+    """
+    first, *others = scorers
+    if not others:
+        return first
+
+    def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
+        first(configurations, which, scores)
+        more = np.empty_like(scores)
+        for scorer in others:
+            scorer(configurations, which, more)
+            scores += more
+        scores /= len(scorers)
+
+    return score
+
+
+def slots_of(config: ModelConfig) -> Slots:
+    """The slots that a configuration names."""
+    return compile_slots(config.slots, config.label_slots, config.measures, config.contexts)
+
+
+def _table_of(products: Floats, num_units: int) -> Shorts:
+    table = np.empty(products.shape, np.int16)
+    if products.size:
+        round_into((products - products[0]) * np.float32(SCALE), table)
+    return table.reshape(-1, num_units)

@@ -1,0 +1,299 @@
+"""Settings of a parser, and its presets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from seqtool.core.config import (
+    Config,
+    combine,
+    named_settings,
+    setting,
+    to_dict,
+)
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
+from seqtool.training.config import TrainingConfig
+
+SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
+FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]
+LEXICAL_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
+TAG_FIELDS = ("upos", "xpos", "feats")
+
+# Chen & Manning 2014, section 3.1: 18 words and tags, and the labels of the 12 that are children
+_CHILDREN = (
+    *("s0.l1", "s0.r1", "s0.l2", "s0.r2", "s1.l1", "s1.r1", "s1.l2", "s1.r2"),
+    *("s0.l1.l1", "s0.r1.r1", "s1.l1.l1", "s1.r1.r1"),
+)
+CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
+CONTEXT = ("s0", "s1", "s2", "b0")
+_NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
+SMALLEST_BATCH = 64  # smaller ones take as long
+RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
+MEASURES = (
+    *("s1-s0", "s0-b0", "s0.lefts", "s0.rights", "s1.lefts", "s1.rights"),
+    *("s2-s1",),
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """What the classifier is, and what it sees."""
+
+    system: SystemName = setting(
+        "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
+    )
+    fields: tuple[FieldName, ...] = setting(
+        (*LEXICAL_FIELDS, *TAG_FIELDS), "what is read of a word; form's parts included"
+    )
+    slots: tuple[str, ...] = setting(RICH, "places whose word and tags are looked at")
+    label_slots: tuple[str, ...] = setting(_CHILDREN, "places whose label is looked at")
+    measures: tuple[str, ...] = setting(MEASURES, "counts of children, and distances")
+    lexical_size: int = setting(64, "width of a word's vector", minimum=1)
+    tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1)
+    label_size: int = setting(32, "width of a label's vector", minimum=1)
+    encoder: Literal["none", "bilstm"] = setting(
+        "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
+    )
+    encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1)
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
+    lm_size: int = setting(
+        128, "with --lm: width that the language model's states are projected to", minimum=1
+    )
+    context_slots: tuple[str, ...] = setting(
+        CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
+    )
+    context_units: int = setting(
+        96, "bilstm: gated units through which its states reach the classifier", minimum=1
+    )
+    type_units: int = setting(
+        128, "gated units that join the fields of a word; 0: they are only added", minimum=0
+    )
+    hidden_size: int = setting(192, "hidden units", minimum=1)
+    activation: Literal["relu", "cube", "glu"] = setting(
+        "glu",
+        "relu, cube (Chen & Manning 2014) or glu: a gate for each unit (Dauphin et al. 2017)",
+    )
+    min_count: int = setting(
+        2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
+    )
+
+    def check(self) -> None:
+        """Refuse a parser that sees nothing."""
+        if not self.fields:
+            raise ConfigError("fields is empty", hint="name one field or more")
+        if len(set(self.fields)) < len(self.fields):
+            raise ConfigError("fields names one field twice", hint="name each field once")
+        if not self.slots:
+            raise ConfigError("slots is empty", hint="name one place or more")
+        if self.encoder != "none" and not self.context_slots:
+            raise ConfigError("context_slots is empty", hint="name one place or more")
+
+    @property
+    def token_size(self) -> int:
+        """Width of a word's vector with that of its tags."""
+        return self.lexical_size + self.tag_size
+
+    @property
+    def num_sums(self) -> int:
+        """Sums of the first layer: one for each hidden unit, and one for each gate."""
+        return self.hidden_size * (2 if self.activation == "glu" else 1)
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """The places that are looked at in context: none without an encoder."""
+        return self.context_slots if self.encoder != "none" else ()
+
+
+@dataclass(frozen=True)
+class LearningConfig(Config):
+    """How the classifier is taught, beside the settings of the training loop."""
+
+    oracle: Literal["dynamic", "static"] = setting(
+        "dynamic", "dynamic: learn from the parser's own configurations; swap has only static"
+    )
+    exploration: float = setting(
+        0.9, "dynamic: how often the parser's own choice is followed", minimum=0, maximum=1
+    )
+    explore_after: float = setting(
+        1.0, "dynamic: epochs before its own choices are followed", minimum=0
+    )
+    batch_size: int = setting(512, "configurations per step", minimum=1)
+    min_steps: int = setting(
+        400,
+        "steps per epoch: of a small treebank, a step has fewer configurations, but no fewer than "
+        f"{SMALLEST_BATCH}",
+        minimum=1,
+    )
+    dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
+    dropout_embeddings: float = setting(0.2, "dropout on word and tag vectors", minimum=0, below=1)
+    dropout_types: float = setting(
+        0.3, "dropout on the units that join the fields of a word", minimum=0, below=1
+    )
+    dropout_encoder: float = setting(
+        0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
+    )
+    dropout_lm: float = setting(
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+    )
+    dropout_contexts: float = setting(
+        0.3, "bilstm: dropout on the units that its states pass through", minimum=0, below=1
+    )
+    head_weight: float = setting(
+        0.5,
+        "bilstm: weight of the loss of choosing heads and labels by its states alone, beside that "
+        "of transitions",
+        minimum=0,
+    )
+    cloze_weight: float = setting(
+        0.2,
+        "bilstm: weight of the loss of telling words by their context alone",
+        minimum=0,
+    )
+    dropout_words: float = setting(
+        2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
+    )
+    averaging: float = setting(
+        0.999,
+        "decay per step of the average that the parser is made of; 0: the last weights",
+        minimum=0,
+        below=1,
+    )
+    mark_lifted: bool = setting(
+        True,
+        "lift crossing arcs, for a system that cannot build them, with labels that tell where they "
+        "came from, so that they are put back (Nivre & Nilsson 2005)",
+    )
+
+
+@dataclass(frozen=True)
+class ParserConfig(Config):
+    """All settings of a parser."""
+
+    model: ModelConfig = setting(ModelConfig, "the classifier")
+    learning: LearningConfig = setting(LearningConfig, "how it is taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "fast": {
+        "training": {
+            "epochs": 8,
+            "optimiser": "adamw",
+            "learning_rate": 0.0015,
+            "beta2": 0.95,  # 0.999 would move rare words' vectors too far (Dozat & Manning 2017)
+            "schedule": "cosine",
+            "clip_norm": 0.0,
+        },
+    },
+    # Chen & Manning 2014; their batch is 10,000 configurations, drawn from all at once
+    "chen-manning": {
+        "model": {
+            "system": "arc-standard",
+            "fields": ["form", "upos"],
+            "slots": list(CHEN_MANNING),
+            "label_slots": list(_CHILDREN),
+            "measures": [],
+            "lexical_size": 50,
+            "tag_size": 50,
+            "label_size": 50,
+            "type_units": 0,
+            "hidden_size": 200,
+            "activation": "cube",
+        },
+        "learning": {
+            "oracle": "static",
+            "batch_size": 10000,
+            "min_steps": 1,
+            "dropout_embeddings": 0.0,
+            "dropout_words": 0.0,
+            "averaging": 0.0,
+        },
+        "training": {
+            "epochs": 60,
+            "patience": 10,
+            "optimiser": "adagrad",
+            "learning_rate": 0.01,
+            "weight_decay": 1e-8,
+            "clip_norm": 0.0,
+        },
+    },
+}
+
+# the same classifier, which an encoder reads for
+PRESETS["accurate"] = {
+    "model": {"encoder": "bilstm"},
+    "training": {**PRESETS["fast"]["training"], "epochs": 13},
+}
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    return named_settings(PRESETS, name)
+
+
+def resolve(
+    preset_name: str | None,
+    file: Path | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> ParserConfig:
+    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
+
+    Args:
+        preset_name: a name in `PRESETS`; None for `fast`.
+        file: a YAML file of settings.
+        values: dotted setting -> value, from the options of the command.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown preset or setting, or an impossible value.
+    """
+    base = preset(preset_name or "fast")
+    if run is not None and preset_name is None:
+        from seqtool.parsing.train import RunRecord
+
+        base = to_dict(RunRecord.read(run, "parser", ParserConfig).config)
+    return combine(ParserConfig, base, file, values, overrides)
+
+
+def check_encoder(config: ParserConfig) -> None:
+    """Refuse a language model for a parser that has nothing to read it with.
+
+    Raises:
+        ConfigError: it has no encoder.
+    """
+    if config.model.encoder == "none":
+        raise ConfigError(
+            "--lm is for an encoder to read, and this parser has none",
+            hint="add --preset accurate, or --encoder bilstm",
+        )
+
+
+def parse_fields(text: str) -> list[str]:
+    """Return the fields of a list as typed: `form,upos,feats`, or `-lemma` for all but lemma.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
+    known = get_args(FieldName)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name.removeprefix("-") not in known:
+            raise ConfigError(f"no field is called {name!r}", hint=did_you_mean(name, known))
+    left_out = {name[1:] for name in names if name.startswith("-")}
+    if left_out and len(left_out) < len(names):
+        raise ConfigError(
+            f"--fields {text} both names fields and leaves some out", hint="do one of the two"
+        )
+    return [name for name in known if name not in left_out] if left_out else names

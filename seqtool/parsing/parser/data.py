@@ -1,0 +1,289 @@
+"""Treebanks made ready for training: symbols, labels, and gold trees in flat arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from seqtool.core.arrays import Ints
+from seqtool.core.errors import DataError
+from seqtool.parsing.encoding.features import (
+    NONE_TYPE,
+    ROOT_TYPE,
+    SymbolTable,
+    TokenArrays,
+    Types,
+    columns_of,
+)
+from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
+from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
+from seqtool.parsing.parser.configurations import SYSTEMS, Labels
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
+
+# share of non-projective trees from which `auto` takes the swap system, and what it takes below;
+# swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
+# treebank, few steps), +1.6, +1.1 and -0.2 at 0.2, +0.7 at 0.47, -0.4 at 0.46: no clear border
+SWAP_SHARE = 0.15
+PROJECTIVE_SYSTEM = "arc-standard"
+# labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
+# arcs are lifted unmarked
+LIFTED_SHARE = 1e-4
+# attribute of MISC: the treebank's own tags of a word whose columns have predicted ones
+RIGHT_TAGS = "RightTags"
+DEV_EVERY = 10  # without a validation part, every tenth sentence is one
+
+Tree = tuple[list[int], list[str]]
+
+
+@dataclass(frozen=True)
+class GoldTrees:
+    """Encoded sentences with their gold trees.
+
+    Attributes:
+        arrays: the sentences.
+        trees: heads and labels of each sentence, as the treebank has them.
+    """
+
+    arrays: TokenArrays
+    trees: list[Tree]
+
+    def token_arrays(self, trees: Sequence[Tree], labels: Labels) -> tuple[Ints, Ints]:
+        """Heads and label ids of trees of these sentences as token arrays."""
+        heads = np.full(len(self.arrays.types), -1, np.int32)
+        label_ids = np.full(len(self.arrays.types), -1, np.int32)
+        for begin, (tree_heads, deprels) in zip(self.arrays.tokens.tolist(), trees, strict=True):
+            words = slice(begin + 1, begin + 1 + len(tree_heads))
+            heads[words] = tree_heads
+            label_ids[words] = labels.ids(tree_heads, deprels)
+        return heads, label_ids
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a parser is trained on.
+
+    Attributes:
+        config: the settings, with the system chosen.
+        types: those of `train` and `dev`.
+        labels: of arcs; those of lifted ones too.
+        train: the treebank.
+        dev: its validation part.
+        heads, label_ids: the trees of `train` as the system can build them, as token arrays.
+        symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
+        vectors: what forms begin with, if given.
+        word_states: the language model that reads the sentences, if given.
+        right_tags: numbers of the treebank's own tags, if column MISC tells them, as a token array;
+            -1 in the rows of NONE and ROOT.
+        summary: numbers that tell these data from others, for people and for `--resume`.
+        skipped: what is wrong with each sentence that was left out.
+    """
+
+    config: ParserConfig
+    types: Types
+    labels: Labels
+    train: GoldTrees
+    dev: GoldTrees
+    heads: Ints
+    label_ids: Ints
+    symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
+    vectors: WordVectors | None = None
+    word_states: WordStates | None = None
+    right_tags: Ints | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+    skipped: list[DataError] = field(default_factory=list)
+
+    @property
+    def num_right_tags(self) -> int:
+        """How many different ones there are."""
+        return 0 if self.right_tags is None else 1 + int(self.right_tags.max())
+
+
+def tell_right_tags(sentence: Sentence, right: Sentence) -> None:
+    """Write the tags of the same sentence of the treebank into column MISC."""
+    for row, own in zip(sentence.rows, right.rows, strict=True):
+        tags = "~".join(own[UPOS : FEATS + 1]).replace("|", "+")
+        others = [] if row[MISC] == "_" else [row[MISC]]
+        row[MISC] = "|".join([*others, f"{RIGHT_TAGS}={tags}"])
+
+
+def _right_tags(row: Sequence[str]) -> str:
+    """What `tell_right_tags` wrote, or nothing."""
+    return row[MISC].partition(f"{RIGHT_TAGS}=")[2].partition("|")[0]
+
+
+class _Reader:
+    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to.
+
+    Types are numbered in the order in which they are met, as `features.Types` does, which cannot be
+    made before all symbols are known.
+
+    Args:
+        columns: those that make a type.
+        keep_forms: whether a language model is to read them.
+    """
+
+    def __init__(self, columns: tuple[int, ...], *, keep_forms: bool) -> None:
+        self.columns, self.keep_forms = columns, keep_forms
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        self.ids: dict[tuple[str, ...], int] = {}
+        self.digest = hashlib.sha256()
+
+    def read(self, sentences: Iterable[Sentence], into: Part, *, count: bool) -> None:
+        """Add sentences to a part; `count` their types if they are to be learnt."""
+        for sentence in sentences:
+            keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
+            if count:
+                self.counts.update(keys)
+            into.tokens.append(len(into.types))
+            into.types.append(ROOT_TYPE)
+            first = ROOT_TYPE + 1
+            into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
+            into.trees.append((sentence.heads(), sentence.column(DEPREL)))
+            right = list(map(_right_tags, sentence.rows))
+            into.right_tags += ["", *right]
+            if self.keep_forms:
+                into.forms.append(sentence.column(FORM))
+            told = (right,) if any(right) else ()
+            self.digest.update(repr((keys, into.trees[-1], *told)).encode())
+
+
+@dataclass
+class Part:
+    """The sentences of a part of a treebank while it is read."""
+
+    types: list[int] = field(default_factory=lambda: [NONE_TYPE])
+    tokens: list[int] = field(default_factory=list)
+    trees: list[Tree] = field(default_factory=list)
+    forms: list[list[str]] = field(default_factory=list)
+    right_tags: list[str] = field(default_factory=lambda: [""])
+
+    def gold(self, word_states: WordStates | None) -> GoldTrees:
+        """What was read, as arrays."""
+        arrays = TokenArrays(
+            np.asarray(self.types, np.int32),
+            np.asarray(self.tokens, np.int32),
+            np.asarray([len(heads) for heads, _ in self.trees], np.int32),
+            None if word_states is None else word_states.of(self.forms),
+        )
+        return GoldTrees(arrays, self.trees)
+
+    def right_tag_ids(self) -> Ints | None:
+        """Numbers of the right tags of tokens, -1 where none are told; None if they nowhere are."""
+        ids = {tags: number for number, tags in enumerate(sorted({*self.right_tags} - {""}))}
+        return (
+            np.asarray([ids.get(tags, -1) for tags in self.right_tags], np.int32) if ids else None
+        )
+
+
+def prepare_data(
+    train_files: Sequence[str],
+    dev_file: str | None,
+    config: ParserConfig,
+    *,
+    skip_invalid: bool = False,
+    embeddings: str | None = None,
+    word_states: WordStates | None = None,
+) -> TrainingData:
+    """Read a treebank and make ready what a parser is trained on.
+
+    Args:
+        train_files: CoNLL-U.
+        dev_file: CoNLL-U; without it, every tenth sentence of the treebank is kept for validation.
+        config: all settings; the system `auto` is chosen here.
+        skip_invalid: leave out broken sentences.
+        embeddings: a file of word vectors.
+        word_states: a language model that is to read the sentences.
+
+    Raises:
+        DataError: a broken sentence, no trees, or too few.
+        ConfigError: word vectors without the field that they are for.
+    """
+    fields = config.model.fields
+    reader = _Reader(columns_of(fields), keep_forms=word_states is not None)
+    train, dev = Part(), Part()
+    skipped: list[DataError] = []
+    sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
+    for index, sentence in enumerate(sentences):
+        held_out = dev_file is None and index % DEV_EVERY == DEV_EVERY - 1
+        reader.read([sentence], dev if held_out else train, count=not held_out)
+    if dev_file is not None:
+        sentences = read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append)
+        reader.read(sentences, dev, count=False)
+    if not dev.trees:  # so small a treebank is its own validation part
+        dev = train
+    gold, validation = train.gold(word_states), dev.gold(word_states)
+    if not (gold.arrays.lengths > 1).any():
+        raise DataError(
+            "no sentence has more than one word, so there is nothing to learn",
+            hint="give a larger treebank",
+            path=train_files[0],
+        )
+    vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
+    lexical, tags = (
+        SymbolTable.build(
+            reader.counts.items(),
+            [name for name in fields if name in kind],
+            config.model.min_count,
+            reader.columns,
+        )
+        for kind in (LEXICAL_FIELDS, TAG_FIELDS)
+    )
+    if vectors is not None:
+        lexical = vectors.add_words(lexical)
+    types = Types(lexical, tags)
+    for key in reader.ids:
+        types.add(key)
+    crossing = sum(not is_projective(heads) for heads, _ in gold.trees)
+    config = _with_system(config, crossing / len(gold.trees))
+    trees = _buildable(gold.trees, config, crossing)
+    labels = Labels.of(trees)
+    heads, label_ids = gold.token_arrays(trees, labels)
+    counts = lexical.counted(reader.counts.items()), tags.counted(reader.counts.items())
+    summary = {
+        "sentences": len(gold.trees),
+        "words": int(gold.arrays.lengths.sum()),
+        "dev_sentences": len(validation.trees),
+        "dev_words": int(validation.arrays.lengths.sum()),
+        "non_projective_sentences": crossing,
+        "dev_held_out": dev_file is None,
+        "labels": len(labels),
+        "sum": reader.digest.hexdigest()[:12],
+    }
+    if word_states is not None:
+        summary |= word_states.about
+    return TrainingData(
+        config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
+        train.right_tag_ids(), summary, skipped,
+    )  # fmt: skip
+
+
+def _with_system(config: ParserConfig, share: float) -> ParserConfig:
+    """The settings with the system `auto` chosen by the share of non-projective trees."""
+    if config.model.system != "auto":
+        return config
+    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
+    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
+    return dataclasses.replace(config, model=model)
+
+
+def _buildable(trees: list[Tree], config: ParserConfig, crossing: int) -> list[Tree]:
+    """The trees as the system can build them."""
+    if not crossing or not SYSTEMS[config.model.system].projective:
+        return trees
+    lifted = [projectivise(*tree) for tree in trees]
+    counts = Counter(label for _, labels in lifted for label in labels)
+    least = LIFTED_SHARE * counts.total() if config.learning.mark_lifted else np.inf
+    plain = {
+        label: label if LIFTED not in label or count >= least else label.partition(LIFTED)[0]
+        for label, count in counts.items()
+    }
+    return [(heads, [plain[label] for label in labels]) for heads, labels in lifted]

@@ -1,0 +1,214 @@
+"""The classifier for training: embeddings, one hidden layer, scores of transitions.
+
+Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
+C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
+gates), A transitions, P width of a language model's states, R width that they are projected to,
+T tokens, E units of a direction of the encoder, K units that its states pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.parsing.encoding.cloze import Cloze
+from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.features import PAD
+from seqtool.parsing.encoding.head_choice import HeadChoice
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.slots import NUM_BUCKETS
+
+
+def gated(sums: Tensor) -> Tensor:
+    """Units times their gates, of sums [..., 2H] (gated linear units, Dauphin et al. 2017)."""
+    units, gates = sums.chunk(2, dim=-1)
+    return units * gates.sigmoid()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "cube": lambda sums: sums**3,
+    "glu": gated,
+}
+
+
+class FieldJoin(nn.Module):
+    """A gated layer over the vectors of types, added to them.
+
+    Summed embeddings say of each field what it means by itself; this says what they mean together.
+    As a type's products with the first layer are computed once, it costs nothing in parsing.
+
+    Args:
+        width: of a type's vector.
+        num_units: of the layer.
+    """
+
+    def __init__(self, width: int, num_units: int) -> None:
+        super().__init__()
+        self.inside = nn.Linear(width, 2 * num_units)
+        self.outside = nn.Linear(num_units, width, bias=False)
+
+    def forward(
+        self, vectors_UD: Tensor, drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ
+    ) -> Tensor:
+        """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
+        joined_UD: Tensor = vectors_UD + self.outside(drop(gated(self.inside(vectors_UD))))
+        return joined_UD
+
+
+class ParserNetwork(nn.Module):
+    """Chen & Manning's (2014) classifier, over types (see `features`).
+
+    The names of its weights are those of the model's file:
+
+        lexical.weight, tags.weight, labels.weight   [symbols or labels, D]
+        join.inside.weight, join.inside.bias         [2J, D], [2J]
+        join.outside.weight                          [D, J]
+        first.weight, first.bias                     [F, S * D + C * D], [F]
+        measures.weight                              [M * NUM_BUCKETS, F], added to the first layer
+        output.weight, output.bias                   [A, H], [A]
+
+    With an encoder of E units a direction, and X slots that look at its states:
+
+        encoder...                                   see `encoder.ContextEncoder`
+        lm.weight                                    [R, P], with a language model
+        bottleneck.weight, bottleneck.bias           [2K, 2E], [2K]
+        contexts.weight                              [F, X * K]
+
+    Args:
+        config: sizes and slots.
+        num_lexical, num_tags: symbols of types.
+        num_labels: labels of arcs; number 0 means none.
+        num_transitions: what is scored.
+        state_size: P; 0 without a language model.
+        choose_heads: with `head_choice`, whose weights are no part of the model.
+        num_right_tags: that `head_choice` is told of.
+        num_words: that `cloze` tells apart, whose weights are no part of the model either; 0: none.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_lexical: int,
+        num_tags: int,
+        num_labels: int,
+        num_transitions: int,
+        state_size: int = 0,
+        *,
+        choose_heads: bool = False,
+        num_right_tags: int = 0,
+        num_words: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.lexical = nn.EmbeddingBag(
+            num_lexical, config.lexical_size, mode="sum", padding_idx=PAD
+        )
+        self.tags = nn.EmbeddingBag(num_tags, config.tag_size, mode="sum", padding_idx=PAD)
+        self.labels = nn.Embedding(1 + num_labels, config.label_size)
+        if config.type_units:
+            self.join = FieldJoin(config.token_size, config.type_units)
+        num_inputs = (
+            len(config.slots) * config.token_size + len(config.label_slots) * config.label_size
+        )
+        self.first = nn.Linear(num_inputs, config.num_sums)
+        self.measures = nn.EmbeddingBag(
+            max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
+        )
+        if config.encoder == "bilstm":
+            num_inputs = config.token_size
+            if state_size:
+                self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+                num_inputs += config.lm_size
+            self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+            self.bottleneck = nn.Linear(2 * config.encoder_size, 2 * config.context_units)
+            width = len(config.contexts) * config.context_units
+            self.contexts = nn.Linear(width, config.num_sums, bias=False)
+            if choose_heads:
+                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_right_tags)
+            if num_words:
+                self.cloze = Cloze(config.encoder_size, num_words)
+        self.output = nn.Linear(config.hidden_size, num_transitions)
+        for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
+            nn.init.normal_(embedding.weight, std=std)
+        with torch.no_grad():
+            self.lexical.weight[PAD] = 0.0
+            self.tags.weight[PAD] = 0.0
+        nn.init.zeros_(self.measures.weight)
+        if config.activation != "cube":
+            nn.init.kaiming_normal_(self.first.weight, nonlinearity="relu")
+            nn.init.zeros_(self.first.bias)
+
+    def type_vectors(
+        self,
+        lexical_UW: Tensor,
+        tags_UW: Tensor,
+        drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ,
+    ) -> Tensor:
+        """Return the vectors of types, [U, D].
+
+        Args:
+            lexical_UW: the lexical symbols of each, PAD at the end.
+            tags_UW: its tag symbols.
+            drop: is applied to the units that join fields.
+        """
+        vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
+        if self.config.type_units:
+            vectors_UD = self.join(vectors_UD, drop)
+        return vectors_UD
+
+    def in_context(
+        self,
+        states_TE: Tensor,
+        drop: Callable[[Tensor], Tensor] = lambda units_TK: units_TK,
+    ) -> Tensor:
+        """Return what the classifier sees of tokens in their sentences, [T, K].
+
+        Args:
+            states_TE: of the encoder, [T, 2E].
+            drop: is applied to the units.
+        """
+        return drop(gated(self.bottleneck(states_TE)))
+
+    def forward(
+        self,
+        vectors_UD: Tensor,
+        types_NS: Tensor,
+        labels_NC: Tensor,
+        measures_NM: Tensor,
+        contexts_NX: Tensor | None = None,
+        drop_inputs: Callable[[Tensor], Tensor] = lambda inputs_ND: inputs_ND,
+        drop_hidden: Callable[[Tensor], Tensor] = lambda hidden_NH: hidden_NH,
+    ) -> Tensor:
+        """Return the scores of all transitions, [N, A].
+
+        Args:
+            vectors_UD: of types, see `type_vectors`.
+            types_NS: which of them stands in each slot.
+            labels_NC: 1 + label, or 0.
+            measures_NM: the class of each measure.
+            contexts_NX: what `in_context` returned, in the context slots, side by side.
+            drop_inputs: is applied to the vectors in the slots.
+            drop_hidden: is applied to the hidden layer.
+        """
+        num = len(labels_NC)
+        inputs_ND = torch.cat(
+            (
+                functional.embedding(types_NS, vectors_UD).reshape(num, -1),
+                self.labels(labels_NC).reshape(num, -1),
+            ),
+            dim=1,
+        )
+        sums_NF = self.first(drop_inputs(inputs_ND))
+        if self.config.measures:
+            rows = measures_NM + NUM_BUCKETS * torch.arange(
+                measures_NM.shape[1], device=measures_NM.device
+            )
+            sums_NF = sums_NF + self.measures(rows)
+        if contexts_NX is not None:
+            sums_NF = sums_NF + self.contexts(contexts_NX)
+        scores_NA: Tensor = self.output(drop_hidden(ACTIVATIONS[self.config.activation](sums_NF)))
+        return scores_NA

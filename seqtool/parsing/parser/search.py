@@ -1,0 +1,290 @@
+"""The search for a tree: a beam over the transitions of many sentences at once.
+
+Greedy parsing is a beam of one. Each lane holds one sentence and its hypotheses; the classifier
+scores the hypotheses of all lanes together. A lane that is done takes the next sentence. Imports
+Numba, so on use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import types
+
+from seqtool.core.arrays import Floats, Ints
+from seqtool.core.compiled import compiled
+from seqtool.parsing.parser.configurations import UNATTACHED, Labels
+from seqtool.parsing.parser.transitions import Configurations
+
+LANE_ROWS = 256  # hypotheses scored together
+NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
+MARGIN = 1.6  # nats behind the best of its sentence at which a hypothesis is given up
+
+# (configurations, which of them, scores to fill [N, transitions])
+Scorer = Callable[[Configurations, Ints, Floats], None]
+
+_ints = types.int32[::1]
+_table = types.int32[:, ::1]
+_floats = types.float32[::1]
+_int = types.int64
+
+
+@compiled(_int(_table, _int, types.boolean[::1], _ints))
+def _open_rows(configs, num, used, which):  # type: ignore[no-untyped-def]
+    """The hypotheses that are to be continued; returns how many."""
+    found = 0
+    for row in range(num):
+        if used[row] and configs[row, UNATTACHED] > 0:
+            which[found] = row
+            found += 1
+    return found
+
+
+@compiled(types.float32(_floats, _int, _int))
+def _highest(scores, begin, end):  # type: ignore[no-untyped-def]
+    """The highest of some scores; four at a time, as each comparison waits for the one before."""
+    a = b = c = d = np.float32(-np.inf)
+    at = begin
+    while at + 4 <= end:
+        a, b = max(a, scores[at]), max(b, scores[at + 1])
+        c, d = max(c, scores[at + 2]), max(d, scores[at + 3])
+        at += 4
+    while at < end:
+        a = max(a, scores[at])
+        at += 1
+    return max(max(a, b), max(c, d))
+
+
+# the order of a sum may change, so that it is made several at a time
+@compiled(
+    types.float32(_floats, _int, _ints, types.float32, _ints, _floats), fastmath={"reassoc", "nsz"}
+)
+def _log_sum(scores, mask, segments, highest, bits, powers):  # type: ignore[no-untyped-def]
+    """The logarithm of the sum of the exponentials of the legal scores, to 0.0001.
+
+    exp(x) is 2 to the whole part of x / ln 2, whose bits are written into a float, times a cubic in
+    the rest: a loop without branches, where `np.exp` is called for each.
+
+    Args:
+        scores: of all transitions.
+        mask: the legal actions.
+        segments: of transitions, by action.
+        highest: of the legal scores.
+        bits: room for as many numbers as transitions.
+        powers: the same memory as floats.
+    """
+    total = np.float32(0.0)
+    for action in range(segments.shape[0] - 1):
+        if mask >> action & 1:
+            for transition in range(segments[action], segments[action + 1]):
+                power = (scores[transition] - highest) * np.float32(1.4426950408889634)
+                whole = np.floor(max(power, np.float32(-126.0)))
+                bits[transition] = np.int32(whole + np.float32(127.0)) << 23
+            for transition in range(segments[action], segments[action + 1]):
+                power = (scores[transition] - highest) * np.float32(1.4426950408889634)
+                power = max(power, np.float32(-126.0))
+                rest = power - np.floor(power)
+                cubic = np.float32(0.0780233) * rest + np.float32(0.2260664)
+                cubic = (cubic * rest + np.float32(0.6958352)) * rest + np.float32(0.9999249)
+                total += cubic * powers[transition]
+    return highest + np.log(total)
+
+
+@compiled(
+    _int(
+        *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
+        *(types.boolean[::1], _floats, _ints, _ints, _ints, _ints, _ints, _floats),
+    )
+)
+def _select(  # type: ignore[no-untyped-def]
+    configs, num_lanes, beam, masks, scores, segments, margin,
+    used, totals, copies_from, copies_to, rows, transitions, bits, powers,
+):  # fmt: skip
+    """Choose the best continuations of each lane.
+
+    Returns:
+        num_copies << 32 | num_rows: copies of configurations to be made first, and the rows to be
+        advanced by their transitions. `used` and `totals` are those of the new hypotheses.
+    """
+    best_score = np.empty(beam, np.float32)
+    best_parent = np.empty(beam, np.int32)
+    best_transition = np.empty(beam, np.int32)
+    taken = np.empty(beam, np.bool_)
+    place = num_copies = num_rows = 0
+    for lane in range(num_lanes):
+        begin = lane * beam
+        found = 0
+        for row in range(begin, begin + beam):
+            if not used[row]:
+                continue
+            first = last = 0
+            mask = 1
+            shift = totals[row]
+            is_open = configs[row, UNATTACHED] > 0
+            if is_open:
+                mask = masks[place]
+                last = segments.shape[0] - 2
+                if beam > 1:
+                    highest = np.float32(-np.inf)
+                    for action in range(first, last + 1):
+                        if mask >> action & 1:
+                            top = _highest(scores[place], segments[action], segments[action + 1])
+                            highest = max(highest, top)
+                    shift -= _log_sum(scores[place], mask, segments, highest, bits, powers)
+                    if found == beam and shift + highest <= best_score[found - 1]:
+                        place += 1
+                        continue
+            for action in range(first, last + 1):
+                if not mask >> action & 1:
+                    continue
+                low = segments[action] if is_open else -1
+                high = segments[action + 1] if is_open else 0
+                for transition in range(low, high):
+                    score = shift + scores[place, transition] if is_open else shift
+                    if found == beam and not score > best_score[found - 1]:
+                        continue
+                    if found < beam:
+                        found += 1
+                    at = found - 1
+                    while at > 0 and score > best_score[at - 1]:
+                        best_score[at] = best_score[at - 1]
+                        best_parent[at] = best_parent[at - 1]
+                        best_transition[at] = best_transition[at - 1]
+                        at -= 1
+                    best_score[at] = score
+                    best_parent[at] = row
+                    best_transition[at] = transition
+            if is_open:
+                place += 1
+        if found == 0:
+            continue
+        while found > 1 and best_score[found - 1] < best_score[0] - margin:
+            found -= 1
+        # the best child of a hypothesis stays in its row; others take rows that none stays in
+        taken[:] = False
+        for index in range(found):
+            taken[best_parent[index] - begin] = True
+        for slot in range(beam):
+            used[begin + slot] = False
+        free = 0
+        for index in range(found):
+            row = best_parent[index]
+            if used[row]:
+                while taken[free]:
+                    free += 1
+                taken[free] = True
+                copies_from[num_copies] = row
+                row = begin + free
+                copies_to[num_copies] = row
+                num_copies += 1
+            used[row] = True
+            totals[row] = best_score[index]
+            if best_transition[index] >= 0:
+                rows[num_rows] = row
+                transitions[num_rows] = best_transition[index]
+                num_rows += 1
+    return num_copies << 32 | num_rows
+
+
+@compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
+def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
+    """The best hypothesis of each lane in which all are final; the others are given up."""
+    found = 0
+    for lane in range(num_lanes):
+        best = -1
+        for row in range(lane * beam, (lane + 1) * beam):
+            if used[row]:
+                if configs[row, UNATTACHED] > 0:
+                    best = -1
+                    break
+                if best < 0 or totals[row] > totals[best]:
+                    best = row
+        if best >= 0:
+            which[found] = best
+            found += 1
+            for row in range(lane * beam, (lane + 1) * beam):
+                used[row] = False
+    return found
+
+
+def search(
+    system: str,
+    labels: Labels,
+    tokens: Ints,
+    lengths: Ints,
+    num_rows: int,
+    scorer: Scorer,
+    *,
+    beam: int = 1,
+    margin: float = MARGIN,
+    temperature: float = 1.0,
+) -> tuple[Ints, Ints]:
+    """Parse sentences.
+
+    The score of a hypothesis is the sum of the log-probabilities of its transitions, each over the
+    legal ones; nothing is added for those without a choice.
+
+    Args:
+        system: a name in `states.SYSTEMS`.
+        labels: of arcs.
+        tokens: the row of each sentence's ROOT in the token arrays.
+        lengths: words of each sentence.
+        num_rows: of the token arrays.
+        scorer: fills in the scores of transitions.
+        beam: hypotheses per sentence.
+        margin: see `MARGIN`; infinite for none.
+        temperature: scores are divided by it before they become probabilities.
+
+    Returns:
+        Token arrays of heads and of label ids; -1 in the rows of NONE and ROOT.
+    """
+    heads = np.full(num_rows, -1, np.int32)
+    label_ids = np.full(num_rows, -1, np.int32)
+    if not len(lengths):
+        return heads, label_ids
+    longest = int(lengths.max())
+    num_lanes = max(1, min(LANE_ROWS // beam, len(lengths), NODE_ROWS // (beam * (longest + 1))))
+    size = num_lanes * beam
+    configurations = Configurations(system, labels, size, longest)
+    segments, configs = labels.segments, configurations.configs
+    used = np.zeros(size, np.bool_)
+    totals = np.zeros(size, np.float32)
+    copies_from, copies_to, rows, transitions, which = (np.empty(size, np.int32) for _ in range(5))
+    scores = np.empty((size, labels.num_transitions), np.float32)
+    bits = np.empty(labels.num_transitions, np.int32)
+    powers = bits.view(np.float32)
+    # the longest sentences first, so that the lanes are full to the end
+    order = np.argsort(-lengths, kind="stable")
+    waiting = 0
+    idle = np.arange(num_lanes, dtype=np.int32) * beam
+    while True:
+        if len(idle) and waiting < len(order):
+            chosen = order[waiting : waiting + len(idle)]
+            waiting += len(chosen)
+            begun = idle[: len(chosen)]
+            configurations.start(begun, tokens[chosen], lengths[chosen])
+            used[begun] = True
+            totals[begun] = 0.0
+        num_open = _open_rows(configs, size, used, which)
+        if num_open:
+            opened = which[:num_open]
+            masks = configurations.legal(opened)
+            scorer(configurations, opened, scores[:num_open])
+            if beam > 1 and temperature != 1.0:  # with one hypothesis, only the order counts
+                scores[:num_open] /= np.float32(temperature)
+            packed = _select(
+                configs, num_lanes, beam, masks, scores, segments, margin,
+                used, totals, copies_from, copies_to, rows, transitions, bits, powers,
+            )  # fmt: skip
+            num_copies, num_steps = packed >> 32, packed & 0xFFFFFFFF
+            if num_copies:
+                configurations.copy(copies_from[:num_copies], copies_to[:num_copies])
+            configurations.advance(rows[:num_steps], transitions[:num_steps])
+        elif waiting == len(order) and not used.any():
+            return heads, label_ids
+        num_done = _finished_rows(configs, num_lanes, beam, used, totals, which)
+        idle = which[:num_done].copy()
+        if num_done:
+            configurations.collect(idle, heads, label_ids)
+            idle -= idle % beam

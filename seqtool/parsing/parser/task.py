@@ -1,0 +1,388 @@
+"""Choosing transitions as a task of the training loop.
+
+Many sentences are parsed in lockstep by the classifier that is being trained, and what it sees on
+the way is what it is trained on: each step takes one configuration of every lane, and then one
+transition in it: the one that the oracle likes best, or, exploring, the classifier's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seqtool.core.arrays import Halves, Ints
+from seqtool.parsing.encoding.cloze import num_words, without_lm, word_numbers
+from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
+from seqtool.parsing.encoding.regularisation import AveragedWeights, dropout_mask, unknown_chances
+from seqtool.parsing.parser.classifier import Classifier
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.parsing.parser.configurations import NUM_ACTIONS
+from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.model import Parser, save_model
+from seqtool.parsing.parser.network import ParserNetwork
+from seqtool.parsing.parser.oracles import Oracle
+from seqtool.parsing.parser.rollouts import Examples, roll_out
+from seqtool.parsing.parser.search import Scorer
+from seqtool.parsing.parser.slots import compile_slots
+from seqtool.training import hardware
+
+Ints64 = npt.NDArray[np.int64]
+
+LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
+BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
+
+
+class ParserTask:
+    """The choice of transitions, for `seqtool.training.loop.train`."""
+
+    items = "configurations"
+    score = "dev_las"
+    larger_is_better = True
+
+    def __init__(
+        self, config: ParserConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
+    ) -> None:
+        self.config, self._data, self._command = config, data, command
+        self._device = device
+        labels, types = data.labels, data.types
+        system = config.model.system
+        # an encoder's slots are looked at last
+        self._contexts = config.model.contexts
+        self._slots = compile_slots(
+            (*config.model.slots, *self._contexts),
+            config.model.label_slots,
+            config.model.measures,
+        )
+        self._words: Ints | None = None  # of each type, the number of its word
+        if config.learning.cloze_weight:
+            self._words = word_numbers(types.lexical, types.arrays()[0])
+        hardware.seed_everything(config.training.seed)
+        self.module = ParserNetwork(
+            config.model,
+            types.lexical.num_symbols,
+            types.tags.num_symbols,
+            len(labels),
+            labels.num_transitions,
+            0 if data.word_states is None else data.word_states.size,
+            choose_heads=config.learning.head_weight > 0,
+            num_right_tags=data.num_right_tags,
+            num_words=num_words(self._words),
+        )
+        if data.vectors is not None:
+            places, rows = data.vectors.initial(types.lexical)
+            with torch.no_grad():
+                self.module.lexical.weight[places] = torch.from_numpy(rows)
+        self.module.to(device)
+        arrays = data.train.arrays
+        self._arrays = arrays
+        self._lengths = np.zeros(len(arrays.types), np.int32)  # of the sentence of each ROOT
+        self._lengths[arrays.tokens] = arrays.lengths
+        self._usable = np.flatnonzero(arrays.lengths > 1)
+        self._oracle = Oracle(
+            system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
+        )
+        self._symbols = [torch.from_numpy(array).long() for array in types.arrays()]
+        self._dropped = [
+            (
+                unknown_chances(counts, config.learning.dropout_words),
+                torch.from_numpy(unknowns).long(),
+            )
+            for counts, unknowns in data.symbol_counts
+        ]
+        self._average = AveragedWeights(self.module, config.learning.averaging)
+        self._blocks: list[tuple[Ints, int]] = []
+        self._examples: Examples | None = None
+        # [32, A]: what is added to the scores of transitions under each mask of legal actions
+        bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
+        legal = np.repeat(bits, np.diff(labels.segments), axis=1)
+        self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(device)
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw an order of the sentences, in blocks; return the number of steps."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(self._usable)
+        # how many configurations of n words leave a choice: no more than this
+        choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
+        learning = self.config.learning
+        fewer = max(SMALLEST_BATCH, int(choices[-1:].sum()) // learning.min_steps)
+        batch_size = min(learning.batch_size, fewer)
+        cuts = np.flatnonzero(np.diff(choices // (BLOCK_STEPS * batch_size))) + 1
+        self._blocks, step = [], 0
+        for sentences in np.split(order, cuts):
+            num_choices = int((2 * self._arrays.lengths[sentences] - 3).sum())
+            step += max(1, round(num_choices / batch_size))
+            self._blocks.append((sentences, step))
+        return step
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`, in nats per configuration."""
+        self._average.update()
+        # anew in each step, so that a continued run draws the same numbers
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        begin, end, sentences = self._block_of(index)
+        if index == begin or self._examples is None:
+            self._examples = self._roll_out(sentences)
+        shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
+        # an encoder has to read the sentences of a batch, so it is better for them to be few
+        choose = self._examples.batch_of_sentences if self._contexts else self._examples.batch
+        batch = choose(index - begin, end - begin, shuffled)
+        scores_NA, loss = self._scores(
+            self._examples.tokens[batch],
+            self._examples.labels[batch],
+            self._examples.measures[batch],
+            np.unique(self._examples.sentences[batch]),
+        )
+        legal = torch.from_numpy(self._examples.legal[batch]).long().to(self._device)
+        log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
+        free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
+        free_log_probs = log_probs_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
+        return loss - free_log_probs.logsumexp(1).mean(), len(batch)
+
+    def _block_of(self, index: int) -> tuple[int, int, Ints]:
+        """The first step of the block of a step, the step after its last, and its sentences."""
+        begin = 0
+        for sentences, end in self._blocks:
+            if index < end:
+                return begin, end, sentences
+            begin = end
+        raise IndexError(index)
+
+    def _roll_out(self, sentences: Ints) -> Examples:
+        """What the parser, as it is now, comes through in some sentences."""
+        if self.config.learning.oracle == "static" or not self._oracle.system.dynamic:
+            return self._configurations(sentences)
+        # the tables of a dynamic oracle grow with the square of a sentence
+        is_long = self._arrays.lengths[sentences] > LONGEST_EXPLORED
+        parts = []
+        if is_long.any():
+            parts.append(self._configurations(sentences[is_long]))
+        if not is_long.all():
+            parts.append(self._explored(sentences[~is_long]))
+        return Examples.of(parts)
+
+    def _explored(self, sentences: Ints) -> Examples:
+        tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
+        classifier = Classifier(self.config.model, self._average.arrays())
+        # only the types of these sentences, numbered anew
+        inside = token_rows(tokens, lengths)
+        present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
+        symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
+        classifier.products.extend(*symbols)
+        local = np.zeros(len(self._arrays.types), np.int32)
+        local[inside] = places
+        rows = np.zeros(len(self._arrays.types), np.int32)
+        rows[inside] = np.arange(1, 1 + len(inside))
+        read = TokenArrays(
+            np.append(np.int32(NONE_TYPE), local[inside]),
+            rows[tokens],
+            lengths,
+            self._lm_states(sentences),
+        )
+        scorer = classifier.scorer(local, classifier.in_context(read), rows)
+        return self._configurations(sentences, scorer)
+
+    def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:
+        learning = self.config.learning
+        return roll_out(
+            self._oracle,
+            self.config.model.system,
+            self._data.labels,
+            np.arange(len(self._arrays.types), dtype=np.int32),
+            self._arrays.tokens[sentences],
+            self._arrays.lengths[sentences],
+            self._slots,
+            scorer=scorer,
+            exploration=learning.exploration if self._epoch >= learning.explore_after else 0.0,
+            generator=self._random,
+        )
+
+    def _scores(
+        self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
+    ) -> tuple[Tensor, Tensor]:
+        """The scores of transitions, [N, A], and the loss of what else the encoder is taught."""
+        learning = self.config.learning
+        types_NS = self._arrays.types[tokens_NS[:, : len(self.config.model.slots)]]
+        # what the encoder reads
+        lengths_B = self._lengths[sentences_B] if self._contexts else sentences_B[:0]
+        inside_T = token_rows(sentences_B[: len(lengths_B)], lengths_B)
+        types = np.append(types_NS, self._arrays.types[inside_T])
+        present, places = _present(types, len(self._symbols[0]))
+        places_NS = places[: types_NS.size].reshape(types_NS.shape)
+        lexical_UW, tags_UW = (
+            self._some_unknown(rows[present], chances, unknowns)
+            for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=True)
+        )
+        vectors_UD = self.module.type_vectors(
+            lexical_UW,
+            tags_UW,
+            lambda units: units * self._kept(units, learning.dropout_types),
+        )
+        contexts_NX, loss = None, torch.zeros((), device=self._device)
+        if self._contexts:
+            first_TE, states_TE = self._read(
+                vectors_UD, places[types_NS.size :], sentences_B, lengths_B
+            )
+            if learning.head_weight:
+                loss = learning.head_weight * self._head_loss(states_TE, inside_T, lengths_B)
+            if self._words is not None:
+                words_T = self._words[types[types_NS.size :]]
+                told = self.module.cloze(first_TE, *self._on_device(words_T, lengths_B + 1))
+                loss = loss + learning.cloze_weight * told
+            units_TK = self.module.in_context(
+                states_TE, lambda units: units * self._kept(units, learning.dropout_contexts)
+            )
+            # NONE's row, of zeros, comes first
+            rows = np.zeros(len(self._arrays.types), np.int64)
+            rows[inside_T] = np.arange(1, 1 + len(inside_T))
+            rows_NX = torch.from_numpy(rows[tokens_NS[:, -len(self._contexts) :]])
+            contexts_NX = functional.embedding(
+                rows_NX.to(self._device), functional.pad(units_TK, (0, 0, 1, 0))
+            ).flatten(1)
+        scores_NA: Tensor = self.module(
+            vectors_UD,
+            torch.from_numpy(places_NS).to(self._device),
+            torch.from_numpy(labels_NC).long().to(self._device),
+            torch.from_numpy(measures_NM).long().to(self._device),
+            contexts_NX,
+            lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
+            lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
+        )
+        return scores_NA, loss
+
+    def _head_loss(self, states_TE: Tensor, inside_T: Ints64, lengths_B: Ints) -> Tensor:
+        """The loss of choosing heads by the encoder's states, see `head_choice`."""
+        told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
+        if self._data.right_tags is not None:
+            told.append(self._data.right_tags[inside_T])
+        loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
+        return loss
+
+    def _on_device(self, *arrays: Ints) -> list[Tensor]:
+        return [torch.from_numpy(array).long().to(self._device) for array in arrays]
+
+    def _lm_states(self, sentences: Ints | Ints64) -> list[Halves] | None:
+        """What the language model made of sentences, if there is one."""
+        if self._arrays.lm_states is None:
+            return None
+        return [self._arrays.lm_states[i] for i in sentences.tolist()]
+
+    def _read(
+        self, vectors_UD: Tensor, places_T: Ints64, sentences_B: Ints, lengths_B: Ints
+    ) -> tuple[Tensor, Tensor]:
+        """The states of tokens in the encoder's first layer and in its last one, each [T, 2E].
+
+        Those of the first layer are without the language model, if there is one.
+
+        Args:
+            vectors_UD: of types.
+            places_T: which of them each token is.
+            sentences_B: the row of ROOT in each sentence.
+            lengths_B: words of each.
+        """
+        dropout = self.config.learning.dropout_encoder
+        inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
+        inputs_TD = inputs_TD * self._kept(inputs_TD, dropout)
+        lm_states = self._lm_states(np.searchsorted(self._arrays.tokens, sentences_B))
+        if lm_states is not None:
+            read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
+            read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
+            inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
+        sizes_B = torch.from_numpy(lengths_B + 1)
+        first_TE, last_TE = self.module.encoder.first_and_last(
+            inputs_TD,
+            sizes_B,
+            # the same for all tokens of a sentence (Gal & Ghahramani 2016)
+            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
+        )
+        if lm_states is not None and self._words is not None:
+            alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
+            first_TE = self.module.encoder.first(alone_TD, sizes_B)
+        return first_TE, last_TE * self._kept(last_TE, dropout)
+
+    def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
+        """Symbols of types, the rarer ones now and then unknown, on the device.
+
+        One draw for a type, so that if its form is unknown, all that is rarer is too.
+        """
+        if self.config.learning.dropout_words:
+            drawn = torch.from_numpy(self._random.random((len(symbols), 1), np.float32))
+            symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
+        return symbols.to(self._device)
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        return dropout_mask(values, dropout, self._random)
+
+    def parser(self) -> Parser:
+        """The parser of the averaged weights."""
+        data, arrays = self._data, self._average.arrays()
+        return Parser(self.config, data.types, data.labels, arrays, data.word_states)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
+    def rate_factor(self, index: int) -> float:
+        """Return 1: every batch counts alike."""
+        return 1.0
+
+    def validate(self) -> dict[str, float]:
+        """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
+        dev = self._data.dev
+        trees = self.parser().trees(dev.arrays)
+        num_heads = num_both = 0
+        for (heads, deprels), (gold_heads, gold_deprels) in zip(trees, dev.trees, strict=True):
+            for head, deprel, gold, wanted in zip(
+                heads, deprels, gold_heads, gold_deprels, strict=True
+            ):
+                if head == gold:
+                    num_heads += 1
+                    num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
+        num_words = int(dev.arrays.lengths.sum())
+        return {"dev_uas": 100.0 * num_heads / num_words, self.score: 100.0 * num_both / num_words}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the averages, and the examples of the running block."""
+        carried = self._average.carried()
+        if self._examples is not None:
+            for name, array in vars(self._examples).items():
+                carried[f"examples.{name}"] = torch.from_numpy(array)
+        return carried
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        self._average.restore(tensors)
+        parts = {
+            name.removeprefix("examples."): tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith("examples.")
+        }
+        self._examples = Examples(**parts) if parts else None
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the parser as a model directory."""
+        save_model(
+            directory,
+            self.parser(),
+            scores=scores,
+            data=self.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+
+def _present(types: Ints, num_types: int) -> tuple[Ints64, Ints64]:
+    """The types that occur, ascending and with NONE, and the place of each among them."""
+    occurs = np.zeros(num_types, np.bool_)
+    occurs[[NONE_TYPE, ROOT_TYPE]] = True
+    occurs[types.ravel()] = True
+    places = np.cumsum(occurs, dtype=np.int64) - 1
+    return np.flatnonzero(occurs), places[types]

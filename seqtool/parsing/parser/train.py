@@ -1,0 +1,127 @@
+"""Training of parsers: `train_parser`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.progress import Event
+from seqtool.parsing.encoding.lm_states import open_for_run
+from seqtool.parsing.parser.config import ParserConfig, check_encoder, preset
+from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.model import KIND, model_card
+from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.train import RunRecord, open_record, train_on_treebank, with_precision
+from seqtool.training.run import TrainedModel
+
+
+@dataclass(frozen=True)
+class TrainedParser(TrainedModel):
+    """What `train_parser` returns.
+
+    Attributes:
+        path: the model directory.
+        scores: `dev_las` and `dev_uas` in percent, `train_seconds`, and the
+            `configurations_per_second` of training where a whole epoch was trained.
+        seconds: training time, validation included, over all continuations.
+        num_parameters: trained numbers.
+        epochs: epochs completed.
+        system: the transition system, as chosen.
+    """
+
+    system: str
+
+
+def train_parser(
+    train_files: Sequence[str | Path] | str | Path | None = None,
+    output: str | Path = "runs/parser",
+    config: ParserConfig | None = None,
+    *,
+    dev: str | Path | None = None,
+    embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    skip_invalid: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    on_data: Callable[[TrainingData], None] = lambda data: None,
+    should_stop: Callable[[int], bool] | None = None,
+    command: str = "",
+) -> TrainedParser:
+    """Train a dependency parser.
+
+    Args:
+        train_files: CoNLL-U with trees. A run that is resumed knows its own.
+        output: the model directory.
+        config: all settings, the preset `fast` if not given; those of the run when one is resumed.
+        dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
+            treebank is kept for that.
+        embeddings: a file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
+        resume: continue the run in `output` where it was saved.
+        force: replace a run that is there.
+        skip_invalid: leave out broken sentences.
+        device: auto, cpu, cuda or mps.
+        threads: CPU threads; None leaves the choice to torch.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+        command: what the user typed, for the model card.
+
+    Raises:
+        Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
+        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    output = Path(output)
+    record = open_record(
+        output,
+        KIND,
+        config,
+        from_dict(ParserConfig, preset("fast")),
+        train_files,
+        wanted="a CoNLL-U file with trees",
+        dev=dev,
+        embeddings=embeddings,
+        lm=lm,
+        resume=resume,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
+
+    def prepare(record: RunRecord[ParserConfig], device: str) -> ParserTask:
+        if record.lm is not None:
+            check_encoder(record.config)
+        data = prepare_data(
+            record.train,
+            record.dev,
+            record.config,
+            skip_invalid=record.skip_invalid,
+            embeddings=record.embeddings,
+            word_states=open_for_run(record.lm, output, resume=resume, device=device),
+        )
+        training = with_precision(data.config.training, device)
+        settings = dataclasses.replace(data.config, training=training)
+        on_data(data)
+        return ParserTask(settings, data, device=device, command=record.command)
+
+    trained = train_on_treebank(
+        record,
+        output,
+        prepare,
+        model_card,
+        resume=resume,
+        device=device,
+        on_event=on_event,
+        should_stop=should_stop,
+    )
+    system = checkpoint.read_header(output).config["model"]["system"]
+    return TrainedParser(**vars(trained), system=system)

@@ -1,0 +1,330 @@
+"""The transition systems in compiled code; `states` draws their arrays and numbers.
+
+Transitions that leave no choice are made at once: after each one the configuration is taken on
+until there are two legal ones, or it is final. All functions work on any rows of a batch, so that
+sentences in lockstep, the hypotheses of a beam and the rollouts of training share them.
+
+What is compiled and takes transitions stands in this file and in no other: Numba does not see a
+change of a function that is called from another file. It is imported on use only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from seqtool.core.arrays import Bytes, Ints
+from seqtool.core.compiled import compiled
+from seqtool.parsing.parser.configurations import (
+    ARC_EAGER,
+    ARC_HYBRID,
+    BASE,
+    BUFFER,
+    FRONT,
+    HEAD,
+    LABEL,
+    LEFT,
+    LEFT1,
+    LEFT2,
+    LENGTH,
+    NUM_CONFIG_COLUMNS,
+    NUM_LEFT,
+    NUM_NODE_COLUMNS,
+    NUM_RIGHT,
+    REDUCE,
+    RIGHT,
+    RIGHT1,
+    RIGHT2,
+    ROOT,
+    SHIFT,
+    STACK,
+    STACK_SIZE,
+    SWAPPING,
+    SYSTEMS,
+    TOKENS,
+    UNATTACHED,
+    Labels,
+)
+
+_ints = types.int32[::1]
+_table = types.int32[:, ::1]
+_masks = types.uint8[::1]
+_int = types.int64
+
+
+@compiled(_int(_table, _table, _int, _int))
+def _legal(configs, nodes, config, system):  # type: ignore[no-untyped-def]
+    """The legal actions of a configuration, as bits; none of a final one."""
+    if configs[config, UNATTACHED] == 0:
+        return 0
+    base = configs[config, BASE]
+    size = configs[config, STACK_SIZE]
+    words_left = configs[config, LENGTH] + 1 - configs[config, FRONT]
+    if system == ARC_EAGER:
+        # the last word must find no other word without a head when it takes its own
+        may_leave = words_left > 1 or configs[config, UNATTACHED] == 1
+        bits = 1 << SHIFT if words_left > 1 else 0
+        if size == 1:
+            return bits | 1 << ROOT if may_leave else bits
+        head = nodes[base + nodes[base + size - 1, STACK], HEAD]
+        if may_leave:
+            bits |= 1 << RIGHT
+        if head < 0:
+            bits |= 1 << LEFT
+        elif head > 0:
+            bits |= 1 << REDUCE
+        return bits
+    bits = 1 << SHIFT if words_left > 0 else 0
+    if size == 1:
+        return bits
+    if system == ARC_HYBRID and words_left > 0:
+        bits |= 1 << LEFT
+    if size == 2:
+        # the bottom of the stack is ROOT
+        return bits if words_left > 0 else bits | 1 << ROOT
+    bits |= 1 << RIGHT
+    if system != ARC_HYBRID:
+        bits |= 1 << LEFT
+        below = nodes[base + size - 2, STACK]
+        if system == SWAPPING and below < nodes[base + size - 1, STACK]:
+            bits |= 1 << REDUCE
+    return bits
+
+
+@compiled(types.void(_table, _table, _int, _int, _int, _int))
+def _attach(configs, nodes, config, head, child, label):  # type: ignore[no-untyped-def]
+    base = configs[config, BASE]
+    configs[config, UNATTACHED] -= 1
+    nodes[base + child, HEAD] = head
+    nodes[base + child, LABEL] = label
+    row = base + head
+    if child < head:
+        nodes[row, NUM_LEFT] += 1
+        if nodes[row, LEFT1] == 0 or child < nodes[row, LEFT1]:
+            nodes[row, LEFT2] = nodes[row, LEFT1]
+            nodes[row, LEFT1] = child
+        elif nodes[row, LEFT2] == 0 or child < nodes[row, LEFT2]:
+            nodes[row, LEFT2] = child
+    else:
+        nodes[row, NUM_RIGHT] += 1
+        if child > nodes[row, RIGHT1]:
+            nodes[row, RIGHT2] = nodes[row, RIGHT1]
+            nodes[row, RIGHT1] = child
+        elif child > nodes[row, RIGHT2]:
+            nodes[row, RIGHT2] = child
+
+
+@compiled(types.void(_table, _table, _int, _int, _int, _int))
+def _act(configs, nodes, config, action, label, system):  # type: ignore[no-untyped-def]
+    """Take one legal action; `label` is that of its arc, if it makes one."""
+    base = configs[config, BASE]
+    size = configs[config, STACK_SIZE]
+    front = configs[config, FRONT]
+    top = nodes[base + size - 1, STACK]
+    if action == SHIFT or (system == ARC_EAGER and action in (RIGHT, ROOT)):
+        word = nodes[base + front, BUFFER]
+        if action != SHIFT:
+            _attach(configs, nodes, config, top, word, label)
+        nodes[base + size, STACK] = word
+        configs[config, STACK_SIZE] = size + 1
+        configs[config, FRONT] = front + 1
+        return
+    configs[config, STACK_SIZE] = size - 1
+    if action == REDUCE:
+        if system == SWAPPING:
+            configs[config, FRONT] = front - 1
+            nodes[base + front - 1, BUFFER] = nodes[base + size - 2, STACK]
+            nodes[base + size - 2, STACK] = top
+    elif action != LEFT:
+        _attach(configs, nodes, config, nodes[base + size - 2, STACK], top, label)
+    elif system in (ARC_HYBRID, ARC_EAGER):
+        _attach(configs, nodes, config, nodes[base + front, BUFFER], top, label)
+    else:
+        _attach(configs, nodes, config, top, nodes[base + size - 2, STACK], label)
+        nodes[base + size - 2, STACK] = top
+
+
+@compiled(types.void(_table, _table, _int, _int, _int, _int))
+def _settle(configs, nodes, config, system, num_arcs, num_roots):  # type: ignore[no-untyped-def]
+    """Take transitions as long as there is exactly one."""
+    while True:
+        legal = _legal(configs, nodes, config, system)
+        if legal == 1 << SHIFT:
+            _act(configs, nodes, config, SHIFT, -1, system)
+        elif legal == 1 << REDUCE:
+            _act(configs, nodes, config, REDUCE, -1, system)
+        elif legal == 1 << LEFT and num_arcs == 1:
+            _act(configs, nodes, config, LEFT, 0, system)
+        elif legal == 1 << RIGHT and num_arcs == 1:
+            _act(configs, nodes, config, RIGHT, 0, system)
+        elif legal == 1 << ROOT and num_roots == 1:
+            _act(configs, nodes, config, ROOT, num_arcs, system)
+        else:
+            return
+
+
+@compiled(types.void(_table, _table, _ints, _ints, _ints, _int, _int, _int))
+def _start(  # type: ignore[no-untyped-def]
+    configs, nodes, which, tokens, lengths, system, num_arcs, num_roots
+):
+    for place in range(which.shape[0]):
+        config = which[place]
+        base, length = configs[config, BASE], lengths[place]
+        configs[config, TOKENS] = tokens[place]
+        configs[config, LENGTH] = length
+        configs[config, STACK_SIZE] = 1
+        configs[config, FRONT] = 1
+        configs[config, UNATTACHED] = length
+        for word in range(length + 1):
+            row = base + word
+            nodes[row] = 0
+            nodes[row, HEAD] = -1
+            nodes[row, LABEL] = -1
+            nodes[row, BUFFER] = word
+        _settle(configs, nodes, config, system, num_arcs, num_roots)
+
+
+@compiled(types.void(_table, _table, _ints, _int, _masks))
+def _legal_masks(configs, nodes, which, system, masks):  # type: ignore[no-untyped-def]
+    for place in range(which.shape[0]):
+        masks[place] = _legal(configs, nodes, which[place], system)
+
+
+@compiled(_int(_table, _table, _ints, _ints, _int, _int, _int))
+def _advance(  # type: ignore[no-untyped-def]
+    configs, nodes, which, transitions, system, num_arcs, num_roots
+):
+    """Returns the place of the first transition that is not legal, or -1."""
+    for place in range(which.shape[0]):
+        config, transition = which[place], transitions[place]
+        label = -1
+        if transition < 2:
+            action = transition
+        elif transition < 2 + num_arcs:
+            action, label = LEFT, transition - 2
+        else:
+            label = transition - 2 - num_arcs
+            action = RIGHT if label < num_arcs else ROOT
+        if (
+            transition < 0
+            or label >= num_arcs + num_roots
+            or _legal(configs, nodes, config, system) >> action & 1 == 0
+        ):
+            return place
+        _act(configs, nodes, config, action, label, system)
+        _settle(configs, nodes, config, system, num_arcs, num_roots)
+    return -1
+
+
+@compiled(types.void(_masks, types.float32[:, ::1], _int, _int, _ints))
+def _choose(masks, scores, num_arcs, num_roots, best):  # type: ignore[no-untyped-def]
+    for place in range(masks.shape[0]):
+        best[place] = -1
+        highest = np.float32(-np.inf)
+        begin = 0
+        for action in range(5):
+            num = 1
+            if action == ROOT:
+                num = num_roots
+            elif action >= LEFT:
+                num = num_arcs
+            if masks[place] >> action & 1:
+                for transition in range(begin, begin + num):
+                    score = scores[place, transition]
+                    # the first legal one stands even if every score is NaN or -inf
+                    if score > highest or best[place] < 0:
+                        best[place] = transition
+                        highest = score
+            begin += num
+
+
+@compiled(types.void(_table, _table, _ints, _ints))
+def _copy(configs, nodes, sources, targets):  # type: ignore[no-untyped-def]
+    for place in range(sources.shape[0]):
+        source, target = sources[place], targets[place]
+        base, begin = configs[source, BASE], configs[target, BASE]
+        for column in range(1, configs.shape[1]):
+            configs[target, column] = configs[source, column]
+        for row in range(configs[source, LENGTH] + 1):
+            for column in range(nodes.shape[1]):
+                nodes[begin + row, column] = nodes[base + row, column]
+
+
+@compiled(types.void(_table, _table, _ints, _ints, _ints))
+def _collect(configs, nodes, which, heads, labels):  # type: ignore[no-untyped-def]
+    for place in range(which.shape[0]):
+        config = which[place]
+        base, tokens = configs[config, BASE], configs[config, TOKENS]
+        for word in range(1, configs[config, LENGTH] + 1):
+            heads[tokens + word] = nodes[base + word, HEAD]
+            labels[tokens + word] = nodes[base + word, LABEL]
+
+
+class Configurations:
+    """A batch of configurations of one transition system.
+
+    `configs` and `nodes` are the arrays that `states` describes, for compiled code to read.
+    Arguments named `which` are rows of `configs`, int32.
+
+    Args:
+        system: a name in `SYSTEMS`.
+        labels: the labels of arcs.
+        num_configs: how many configurations.
+        max_words: the length of the longest sentence that any of them can hold.
+    """
+
+    def __init__(self, system: str, labels: Labels, num_configs: int, max_words: int) -> None:
+        self.system = SYSTEMS[system].number
+        self.labels = labels
+        self._counts = (len(labels.arcs), len(labels.roots))
+        self.max_words = max_words
+        self.configs: Ints = np.zeros((num_configs, NUM_CONFIG_COLUMNS), np.int32)
+        self.configs[:, BASE] = np.arange(num_configs) * (max_words + 1)
+        self.nodes: Ints = np.zeros((num_configs * (max_words + 1), NUM_NODE_COLUMNS), np.int32)
+
+    def start(self, which: Ints, tokens: Ints, lengths: Ints) -> None:
+        """Begin sentences: of `lengths` words, ROOT at the rows `tokens` of the token arrays.
+
+        A configuration may be final at once: of no words, or of one with nothing to choose.
+        """
+        if len(lengths) and int(lengths.max()) > self.max_words:
+            raise ValueError(f"a sentence is longer than {self.max_words} words")
+        _start(self.configs, self.nodes, which, tokens, lengths, self.system, *self._counts)
+
+    def unfinished(self, which: Ints) -> Ints:
+        """Those of `which` that are not final."""
+        still: Ints = which[self.configs[which, UNATTACHED] > 0]
+        return still
+
+    def legal(self, which: Ints) -> Bytes:
+        """The legal actions of each: bit a of the mask stands for action a; 0 when it is final."""
+        masks = np.empty(len(which), np.uint8)
+        _legal_masks(self.configs, self.nodes, which, self.system, masks)
+        return masks
+
+    def choose(self, masks: Bytes, scores: npt.NDArray[np.float32]) -> Ints:
+        """The legal transition of the highest score in each row of `scores`; -1 without any."""
+        best = np.empty(len(masks), np.int32)
+        _choose(masks, scores, *self._counts, best)
+        return best
+
+    def advance(self, which: Ints, transitions: Ints) -> None:
+        """Take one transition in each of `which`, then all that leave no choice.
+
+        Raises:
+            ValueError: a transition is not legal; those before it have been taken.
+        """
+        place = _advance(self.configs, self.nodes, which, transitions, self.system, *self._counts)
+        if place >= 0:
+            raise ValueError(
+                f"transition {transitions[place]} is not legal in configuration {which[place]}"
+            )
+
+    def copy(self, sources: Ints, targets: Ints) -> None:
+        """Copy configurations one after another, so no target may be a later source."""
+        _copy(self.configs, self.nodes, sources, targets)
+
+    def collect(self, which: Ints, heads: Ints, labels: Ints) -> None:
+        """Write the trees of `which` into token arrays of heads (0: ROOT) and label ids."""
+        _collect(self.configs, self.nodes, which, heads, labels)

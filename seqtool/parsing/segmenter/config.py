@@ -1,0 +1,124 @@
+"""Settings of a segmenter: what splits raw text into sentences and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.core.config import (
+    Config,
+    combine,
+    from_dict,
+    setting,
+    to_dict,
+)
+from seqtool.training.config import TrainingConfig
+
+KIND = "segmenter"
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """The network over characters, and the one over the tokens that it found."""
+
+    character_size: int = setting(32, "width of a character's vector", minimum=1)
+    character_units: int = setting(
+        64, "units of each direction of the LSTM over characters", minimum=1
+    )
+    character_layers: int = setting(1, "layers of the LSTM over characters", minimum=1)
+    form_size: int = setting(32, "width of a form's vector", minimum=1)
+    token_units: int = setting(96, "units of each direction of the LSTM over tokens", minimum=1)
+    token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1)
+    min_count: int = setting(3, "rarer characters and forms count as unknown", minimum=1)
+    sentence_words: int = setting(
+        300, "a longer sentence is cut, where an end of one is likeliest", minimum=2, maximum=2000
+    )
+
+
+@dataclass(frozen=True)
+class LearningConfig(Config):
+    """How the networks are taught, beside the settings of the training loop."""
+
+    batch_characters: int = setting(4096, "characters per step", minimum=1)
+    min_steps: int = setting(
+        128, "steps per epoch: of a small treebank, a step has fewer characters", minimum=1
+    )
+    window_characters: int = setting(
+        400, "longer paragraphs are cut into pieces of so many characters", minimum=16
+    )
+    dropout_inputs: float = setting(0.2, "dropout on vectors of characters", minimum=0, below=1)
+    dropout_states: float = setting(0.4, "dropout on the states of the LSTMs", minimum=0, below=1)
+    dropout_symbols: float = setting(
+        1.0,
+        "a character or form seen n times is taken for unknown with probability x / (x + n)",
+        minimum=0,
+    )
+    tag_weight: float = setting(
+        0.2,
+        "weight of the loss of part of speech and relation, which are predicted beside",
+        minimum=0,
+    )
+    wrapped: float = setting(
+        0.3, "share of paragraphs that are broken into lines", minimum=0, maximum=1
+    )
+    sentence_lines: float = setting(
+        0.1, "share of paragraphs with one sentence a line", minimum=0, maximum=1
+    )
+    joined: float = setting(
+        0.2, "share of paragraphs that are run on into the next one", minimum=0, below=1
+    )
+
+
+@dataclass(frozen=True)
+class SegmenterConfig(Config):
+    """All settings of a segmenter."""
+
+    model: ModelConfig = setting(ModelConfig, "the networks")
+    learning: LearningConfig = setting(LearningConfig, "how they are taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+DEFAULTS: dict[str, Any] = {
+    "training": {
+        "epochs": 15,
+        "optimiser": "adamw",
+        "learning_rate": 0.004,
+        "beta2": 0.98,
+        "schedule": "cosine",
+        "schedule_warmup": 0.02,
+        "clip_norm": 5.0,
+    }
+}
+
+
+def default_config() -> SegmenterConfig:
+    """Return the settings of a segmenter where none are given."""
+    return from_dict(SegmenterConfig, DEFAULTS)
+
+
+def resolve(
+    file: Path | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> SegmenterConfig:
+    """Combine the defaults (or the settings of a run that is resumed), a file and options.
+
+    Args:
+        file: a YAML file of settings.
+        values: dotted setting -> value, from the options of the command.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown setting, or an impossible value.
+    """
+    base = {section: dict(settings) for section, settings in DEFAULTS.items()}
+    if run is not None:
+        from seqtool.parsing.train import RunRecord
+
+        base = to_dict(RunRecord.read(run, KIND, SegmenterConfig).config)
+    return combine(SegmenterConfig, base, file, values, overrides)

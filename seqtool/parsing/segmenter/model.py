@@ -1,0 +1,322 @@
+"""The segmenter at work, without torch: raw text to sentences; its directory, of kind "segmenter".
+
+Dimensions: C characters, N tokens, S stretches of text, H units of a direction over characters.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from seqtool.core import model_cards
+from seqtool.core.arrays import Bools, CodePoints, Floats
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
+from seqtool.parsing.members import mean
+from seqtool.parsing.model import opening, read_weights, save_network
+from seqtool.parsing.segmenter.assembly import Spans, assemble
+from seqtool.parsing.segmenter.characters import Alphabet, Ints64, seen, space_table, to_text
+from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
+from seqtool.parsing.segmenter.limits import MAX_WORD, may_end, sentence_ends
+from seqtool.parsing.segmenter.multiword import MultiwordSplitter
+from seqtool.parsing.segmenter.reading import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader
+from seqtool.parsing.segmenter.units import Unit
+from seqtool.parsing.segmenter.windows import Windows
+from seqtool.treebank.sentence import Sentence
+
+
+class Segmenter:
+    """A trained segmenter.
+
+    Args:
+        config: all settings.
+        alphabet: of characters.
+        lexicon: folded form -> row of its vector, from 1 on.
+        splitter: of multiword tokens.
+        has_spaces: whether a token may hold whitespace.
+        weights: the arrays of `network.SegmenterNetwork`, by their names there.
+    """
+
+    kind = KIND
+
+    def __init__(
+        self,
+        config: SegmenterConfig,
+        alphabet: Alphabet,
+        lexicon: Mapping[str, int],
+        splitter: MultiwordSplitter,
+        has_spaces: bool,
+        weights: Mapping[str, Floats],
+    ) -> None:
+        self.config, self.alphabet, self.lexicon = config, alphabet, dict(lexicon)
+        self.splitter, self.has_spaces, self.weights = splitter, has_spaces, weights
+        self._readers = [Reader(config.model, alphabet, lexicon, weights)]
+        self._threads = ThreadpoolController()
+
+    def joined(self, others: Sequence[Segmenter]) -> Segmenter:
+        """A segmenter that goes by the mean of the scores of this one and others.
+
+        Args:
+            others: trained on the same data with the same settings, from other seeds.
+
+        Raises:
+            ModelError: one knows other characters, forms or multiword tokens.
+        """
+        for other in others:
+            if self.vocabulary() != other.vocabulary():
+                raise ModelError(
+                    "segmenters of different treebanks or settings cannot work together",
+                    hint="train them on the same files, with settings that differ in the seed only",
+                )
+        segmenter = copy.copy(self)
+        segmenter._readers = [reader for one in (self, *others) for reader in one._readers]
+        return segmenter
+
+    def vocabulary(self) -> dict[str, Any]:
+        """What it knows beside its weights, as JSON holds it."""
+        return {
+            "alphabet": self.alphabet.to_json(),
+            "lexicon": list(self.lexicon),
+            "multiword": self.splitter.to_json(),
+            "has_spaces": self.has_spaces,
+        }
+
+    def segment(
+        self,
+        pieces: Iterable[str],
+        *,
+        unit: Unit = "paragraph",
+        document: str | None = None,
+        first_number: int = 1,
+    ) -> Iterator[Sentence]:
+        """Segment a text; see `assembly.assemble`. With unit "line", a line is a sentence."""
+
+        def split(stretches: Sequence[CodePoints]) -> list[Spans]:
+            return self.split(stretches, whole=unit == "line")
+
+        return assemble(pieces, split, unit=unit, document=document, first_number=first_number)
+
+    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
+        """Find the tokens and sentences of stretches of text, each by itself.
+
+        Args:
+            stretches: of one character or more, without whitespace at their ends.
+            whole: each of them is one sentence.
+        """
+        # on several threads, products as small as these take longer
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._split(stretches, whole)
+
+    def _split(self, stretches: Sequence[CodePoints], whole: bool) -> list[Spans]:
+        if not stretches:
+            return []
+        texts = [seen(codes) for codes in stretches]
+        sizes_S = np.array([len(codes) for codes, _ in texts])
+        origins_S = np.cumsum([0, *map(len, stretches[:-1])])
+        found = self._read_characters(np.concatenate([codes for codes, _ in texts]), sizes_S)
+        # the places in the text itself, not in what is seen of it
+        places_C = np.concatenate(
+            [places + origin for (_, places), origin in zip(texts, origins_S, strict=True)]
+        )
+        begins_N, ends_N = places_C[found.firsts], places_C[found.lasts] + 1
+        text = "".join(map(to_text, stretches))
+        begins, ends = begins_N.tolist(), ends_N.tolist()
+        forms = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        if self.has_spaces:
+            forms = [" ".join(form.split()) for form in forms]
+        counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
+        scores_N2 = mean(
+            [
+                reader.token_scores(states, forms, counts_S)
+                for reader, states in zip(self._readers, found.states, strict=True)
+            ]
+        )
+        all_spans = []
+        first = 0
+        for count, origin, size in zip(
+            counts_S.tolist(), origins_S.tolist(), map(len, stretches), strict=True
+        ):
+            part = slice(first, first + count)
+            local_begins, local_ends = begins_N[part] - origin, ends_N[part] - origin
+            after = np.append(local_begins[1:], size)
+            cuts = [count] if whole else sentence_ends(
+                scores_N2[part, 0], after > local_ends, local_ends,
+                self.config.model.sentence_words,
+            )  # fmt: skip
+            spans = Spans(local_begins.tolist(), local_ends.tolist(), cuts)
+            for place in np.flatnonzero(scores_N2[part, 1] > 0).tolist():
+                words = self.splitter.split(forms[first + place])
+                if words is not None:
+                    spans.words[place] = words
+            all_spans.append(spans)
+            first += count
+        return all_spans
+
+    def _read_characters(self, codes_C: CodePoints, sizes_S: Ints64) -> _Tokens:
+        """Find the tokens of texts as they are seen."""
+        rows = [reader.rows_of(codes_C) for reader in self._readers]
+        is_space = space_table()[codes_C]
+        next_is_space = np.append(is_space[1:], True)
+        is_last = np.zeros(len(codes_C), np.bool_)
+        is_last[np.cumsum(sizes_S) - 1] = True
+        allowed = may_end(codes_C)
+        forced = is_last if self.has_spaces else is_last | (next_is_space & ~is_space)
+        firsts: list[Ints64] = []
+        lasts: list[Ints64] = []
+        of_firsts: list[list[Floats]] = [[] for _ in self._readers]
+        of_lasts: list[list[Floats]] = [[] for _ in self._readers]
+        place, is_new = 0, True  # where the open token begins, and whether it is to be noted
+        for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
+            states = [
+                reader.character_states(rows_C, group)
+                for reader, rows_C in zip(self._readers, rows, strict=True)
+            ]
+            scores_C = mean(
+                [
+                    reader.end_scores(states_CH)
+                    for reader, states_CH in zip(self._readers, states, strict=True)
+                ]
+            )
+            begin, end = int(group.begins[0]), int(group.ends[-1])
+            part = slice(begin, end)
+            is_end = (scores_C > 0) & allowed[part] | forced[part]
+            ends = _with_cuts(np.flatnonzero(is_end) + begin, place, end, is_space)
+            nexts = ends + 1
+            # at the end of a text nothing follows, and the next one begins without whitespace
+            nexts += is_space[np.minimum(nexts, len(is_space) - 1)]
+            begins = np.concatenate(([place], nexts)) if is_new else nexts
+            place = int(begins[-1]) if len(begins) else place
+            is_new = place >= end
+            begins = begins[begins < end]
+            firsts.append(begins)
+            lasts.append(ends)
+            for number, states_CH in enumerate(states):
+                of_firsts[number].append(states_CH[begins - begin])
+                of_lasts[number].append(states_CH[ends - begin])
+        return _Tokens(
+            np.concatenate(firsts),
+            np.concatenate(lasts),
+            [
+                np.hstack((np.concatenate(of_first), np.concatenate(of_last)))
+                for of_first, of_last in zip(of_firsts, of_lasts, strict=True)
+            ],
+        )
+
+
+class _Tokens(NamedTuple):
+    """The first and last place of each token, ascending; each reader's states there, [N, 4H]."""
+
+    firsts: Ints64
+    lasts: Ints64
+    states: list[Floats]
+
+
+def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
+    """The ends of tokens, and more of them where one would be longer than MAX_WORD.
+
+    Args:
+        ends: the last places of tokens, ascending.
+        begin: where the first of them begins.
+        limit: ends are looked for below this place.
+        is_space: of all places; no token ends at whitespace.
+    """
+    bounds = np.concatenate(([begin - 1], ends, [limit]))
+    gaps = np.flatnonzero(np.diff(bounds) > MAX_WORD)
+    if not len(gaps):
+        return ends
+    more = []
+    for last, following in zip(bounds[gaps].tolist(), bounds[gaps + 1].tolist(), strict=True):
+        cuts = range(last + MAX_WORD, following, MAX_WORD)
+        more += [cut - int(is_space[cut]) for cut in cuts]
+    return np.union1d(ends, np.array(more, np.int64))
+
+
+def save_model(
+    directory: Path,
+    segmenter: Segmenter,
+    *,
+    scores: Mapping[str, float],
+    data: Mapping[str, Any],
+    command: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a segmenter as a model directory."""
+    save_network(
+        directory,
+        segmenter,
+        segmenter.vocabulary(),
+        model_card,
+        scores=scores,
+        data=data,
+        command=command,
+        versions=versions,
+    )
+
+
+def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segmenter:
+    """Open the segmenter in a model directory; it works on the CPU, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
+    with opening(directory, header) as vocabulary:
+        config = from_dict(SegmenterConfig, header.config)
+        alphabet = Alphabet.from_json(vocabulary["alphabet"])
+        lexicon = {form: row for row, form in enumerate(vocabulary["lexicon"], start=1)}
+        splitter = MultiwordSplitter.from_json(vocabulary["multiword"])
+        shapes = weight_shapes(config.model, len(alphabet), len(lexicon))
+        weights = read_weights(directory, shapes)
+        has_spaces = bool(vocabulary["has_spaces"])
+        return Segmenter(config, alphabet, lexicon, splitter, has_spaces, weights)
+
+
+def weight_shapes(
+    config: ModelConfig, num_symbols: int, num_forms: int
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of `network.SegmenterNetwork`."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "symbols.weight": (num_symbols, config.character_size),
+        "token_ends.weight": (1, 2 * config.character_units),
+        "token_ends.bias": (1,),
+        "forms.weight": (1 + num_forms, config.form_size),
+        "decisions.weight": (2, 2 * config.token_units),
+        "decisions.bias": (2,),
+    }
+    encoders = (
+        ("characters", config.character_size, config.character_units, config.character_layers),
+        (
+            "tokens",
+            4 * config.character_units + config.form_size,
+            config.token_units,
+            config.token_layers,
+        ),
+    )
+    for encoder, width, units, num_layers in encoders:
+        for layer in range(num_layers):
+            for direction in ("forwards", "backwards"):
+                prefix = f"{encoder}.layers.{layer}.{direction}"
+                shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
+                shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
+                shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+    return shapes
+
+
+def model_card(header: Header) -> str:
+    """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    return model_cards.compose(
+        header,
+        "A segmenter: raw text to sentences and words",
+        f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
+        f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
+        model_cards.scores_table(header),
+        "F1 in percent, on the raw text of the validation part, lines broken after 80 characters.",
+        model_cards.data_table(header),
+        maker="train_segmenter (Python)",
+    )

@@ -1,0 +1,192 @@
+"""Finding the ends of tokens and sentences as a task of the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seqtool.core.arrays import Ints
+from seqtool.parsing.encoding.regularisation import dropout_mask, unknown_chances
+from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
+from seqtool.parsing.segmenter.config import SegmenterConfig
+from seqtool.parsing.segmenter.data import TrainingData
+from seqtool.parsing.segmenter.layouts import lay_out
+from seqtool.parsing.segmenter.model import Segmenter, save_model
+from seqtool.parsing.segmenter.network import SegmenterNetwork
+from seqtool.parsing.segmenter.scores import segmentation_scores
+from seqtool.training import hardware
+
+
+class SegmenterTask:
+    """The ends of tokens and sentences, for `seqtool.training.loop.train`."""
+
+    items = "characters"
+    score = "dev_mean"
+    larger_is_better = True
+
+    def __init__(
+        self,
+        config: SegmenterConfig,
+        data: TrainingData,
+        *,
+        device: str = "cpu",
+        command: str = "",
+    ) -> None:
+        self.config, self._data, self._command = config, data, command
+        self._device = device
+        hardware.seed_everything(config.training.seed)
+        self.module = SegmenterNetwork(
+            config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
+        )
+        self.module.to(device)
+        present, counts = np.unique(data.text.codes, return_counts=True)
+        # newlines and spaces are drawn anew in each epoch
+        present = np.union1d(present, [ord(" "), ord("\n")])
+        self._rows = np.zeros(NUM_CODES, np.int64)
+        self._rows[present] = np.arange(len(present))
+        self._symbols = torch.from_numpy(data.alphabet.symbols(present.tolist())).long()
+        by_code = dict(zip(np.unique(data.text.codes).tolist(), counts.tolist(), strict=True))
+        counts_U = np.array([by_code.get(code, 0) for code in present.tolist()])
+        self._drop_characters = unknown_chances(counts_U, config.learning.dropout_symbols)
+        counts_F = np.bincount(data.text.forms, minlength=1 + len(data.lexicon))
+        self._drop_forms = unknown_chances(counts_F, config.learning.dropout_symbols)
+        self._epoch = 0
+
+    def start_epoch(self, epoch: int) -> int:
+        """Lay the treebank out, and draw an order of its windows; return the number of steps."""
+        self._epoch = epoch
+        random = np.random.default_rng((self.config.training.seed, epoch))
+        learning = self.config.learning
+        self._layout = lay_out(self._data.text, learning, random)
+        begins, ends = self._layout.windows[:-1], self._layout.windows[1:]
+        num_characters = self._layout.lasts[ends - 1] + 1 - self._layout.firsts[begins]
+        # windows of like lengths together, but not always the same
+        order = np.argsort(num_characters * random.uniform(0.9, 1.1, len(begins)), kind="stable")
+        size = min(learning.batch_characters, int(num_characters.sum()) // learning.min_steps)
+        batch = np.cumsum(num_characters[order]) // max(size, 1)
+        batches = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
+        self._batches = [batches[place] for place in random.permutation(len(batches))]
+        return len(self._batches)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`: nats per character that is no whitespace."""
+        # anew in each step, so that a continued run draws the same numbers
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        learning, layout, text = self.config.learning, self._layout, self._data.text
+        windows = self._batches[index]
+        begins, ends = layout.windows[windows], layout.windows[windows + 1]
+        tokens = _ranges(begins, ends)
+        first_places = layout.firsts[begins]
+        lengths = layout.lasts[ends - 1] + 1 - first_places
+        places = _ranges(first_places, first_places + lengths)
+        # of each token, how far its window's characters are from where they stand in the text
+        shift = np.repeat(first_places - (np.cumsum(lengths) - lengths), ends - begins)
+        firsts = torch.from_numpy(layout.firsts[tokens] - shift).long().to(self._device)
+        lasts = torch.from_numpy(layout.lasts[tokens] - shift).long().to(self._device)
+        codes = layout.codes[places]
+
+        symbols_U3 = self._symbols.clone()
+        unknown = self._drawn(self._drop_characters)
+        symbols_U3[unknown, 0] = 0
+        states_CH = self.module.character_states(
+            symbols_U3.to(self._device),
+            torch.from_numpy(self._rows[codes]).to(self._device),
+            torch.from_numpy(lengths),
+            lambda vectors_CD: vectors_CD * self._kept(vectors_CD, learning.dropout_inputs),
+        )
+        states_CH = states_CH * self._kept(states_CH, learning.dropout_states)
+        is_last = torch.zeros(len(codes), device=self._device)
+        is_last[lasts] = 1.0
+        inside = torch.from_numpy(~space_table()[codes]).to(self._device)
+        end_loss = functional.binary_cross_entropy_with_logits(
+            self.module.token_ends(states_CH)[:, 0][inside], is_last[inside], reduction="sum"
+        )
+        forms = torch.from_numpy(text.forms[tokens]).long()
+        forms[self._drawn(self._drop_forms[forms])] = 0
+        states_NG = self.module.token_states(
+            states_CH,
+            firsts,
+            lasts,
+            forms.to(self._device),
+            torch.from_numpy(ends - begins),
+            lambda states: states * self._kept(states, learning.dropout_states),
+        )
+        states_NG = states_NG * self._kept(states_NG, learning.dropout_states)
+        wanted = np.stack((text.ends[tokens], text.multiword[tokens]), axis=1).astype(np.float32)
+        decision_loss = functional.binary_cross_entropy_with_logits(
+            self.module.decisions(states_NG),
+            torch.from_numpy(wanted).to(self._device),
+            reduction="sum",
+        )
+        tag_loss = functional.cross_entropy(
+            self.module.tags(states_NG),
+            torch.from_numpy(text.tags[tokens]).long().to(self._device),
+            reduction="sum",
+        )
+        num_items = int(inside.sum())
+        loss = end_loss + decision_loss + learning.tag_weight * tag_loss
+        return loss / num_items, num_items
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
+    def rate_factor(self, index: int) -> float:
+        """All batches have the same learning rate."""
+        return 1.0
+
+    def _drawn(self, chances: Tensor) -> Tensor:
+        return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        return dropout_mask(values, dropout, self._random)
+
+    def segmenter(self) -> Segmenter:
+        """The segmenter of the weights as they are."""
+        data = self._data
+        return Segmenter(
+            self.config, data.alphabet, data.lexicon, data.splitter, data.has_spaces,
+            self.module.arrays(),
+        )  # fmt: skip
+
+    def validate(self) -> dict[str, float]:
+        """Return F1 of tokens, words and sentences of the validation part's raw text, in percent.
+
+        `dev_mean` is the mean of words and sentences.
+        """
+        predicted = list(self.segmenter().segment([self._data.dev_text]))
+        scores = segmentation_scores(self._data.dev, predicted)
+        mean = (scores["words"] + scores["sentences"]) / 2
+        return {**{f"dev_{name}": score for name, score in scores.items()}, self.score: mean}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Nothing is carried from batch to batch."""
+        return {}
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned: nothing."""
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the segmenter as a model directory."""
+        save_model(
+            directory,
+            self.segmenter(),
+            scores=scores,
+            data=self.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+
+def _ranges(begins: Ints, ends: Ints) -> Ints:
+    """The numbers from each begin to its end, one range after another."""
+    sizes = ends - begins
+    steps = np.arange(int(sizes.sum()), dtype=np.int32)
+    return steps + np.repeat(begins - (np.cumsum(sizes, dtype=np.int32) - sizes), sizes)

@@ -1,0 +1,118 @@
+"""The characters of forms as numbers, and the convolution over them without torch.
+
+    symbols  0 PAD  1 BEGIN  2 END, then classes of unknown characters, then those known
+
+Dimensions: U forms, L characters of the longest with BEGIN and END, C width of a character's
+vector, K characters that a filter sees, F filters.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from seqtool.core.arrays import Floats, Ints
+
+PAD, BEGIN, END = range(3)
+MAX_CHARACTERS = 32  # of a longer form, the first and the last 16 are looked at
+
+# general categories of Unicode: what an unknown character is taken for
+CATEGORIES = (
+    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No"),
+    *("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"),
+    *("Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
+)
+
+
+class Characters:
+    """The characters that are known.
+
+    Args:
+        known: in the order of their numbers.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = "".join(known)
+
+    @classmethod
+    def build(cls, forms: Mapping[str, int], min_count: int) -> Characters:
+        """Those of forms that occur so often, rarer ones left out."""
+        counts: Counter[str] = Counter()
+        for form, count in forms.items():
+            for character in form:
+                counts[character] += count
+        return cls([char for char, count in counts.most_common() if count >= min_count])
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        first = END + 1 + len(CATEGORIES)
+        return {character: number for number, character in enumerate(self.known, first)}
+
+    @cached_property
+    def unknowns(self) -> Ints:
+        """The symbol that each symbol becomes when its character is taken for unknown."""
+        classes = np.arange(self.num_symbols, dtype=np.int32)
+        for character, number in self._ids.items():
+            classes[number] = _class_of(character)
+        return classes
+
+    @property
+    def num_symbols(self) -> int:
+        """How many symbols there are."""
+        return END + 1 + len(CATEGORIES) + len(self.known)
+
+    def rows(self, forms: Iterable[str]) -> tuple[Ints, Ints]:
+        """The symbols of forms one after another, each from BEGIN to END, and their lengths."""
+        symbols: list[int] = []
+        lengths: list[int] = []
+        ids = self._ids
+        for form in forms:
+            if len(form) > MAX_CHARACTERS:
+                form = form[: MAX_CHARACTERS // 2] + form[-MAX_CHARACTERS // 2 :]
+            symbols.append(BEGIN)
+            symbols += [ids.get(character) or _class_of(character) for character in form]
+            symbols.append(END)
+            lengths.append(2 + len(form))
+        return np.asarray(symbols, np.int32), np.asarray(lengths, np.int32)
+
+
+def _class_of(character: str) -> int:
+    return END + 1 + CATEGORIES.index(unicodedata.category(character))
+
+
+def padded(symbols: Ints, lengths: Ints) -> Ints:
+    """Forms one after another as rows of a table, [U, L], PAD at their ends."""
+    table = np.full((len(lengths), int(lengths.max(initial=1))), PAD, np.int32)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = symbols
+    return table
+
+
+class Convolution:
+    """`network.CharacterNetwork` for forms, as sums of rows of a table.
+
+    What a filter makes of K characters is a sum of K products, each of which depends on one
+    character and its place alone.
+
+    Args:
+        embeddings: of characters, [num_symbols, C].
+        weight: of the filters, [F, C, K], K odd.
+        bias: [F].
+    """
+
+    def __init__(self, embeddings: Floats, weight: Floats, bias: Floats) -> None:
+        self._products = np.ascontiguousarray(
+            np.einsum("vc,fck->kvf", embeddings, weight).astype(np.float32)
+        )
+        self._bias = bias
+
+    def vectors(self, symbols: Ints, lengths: Ints) -> Floats:
+        """The vectors of forms, [U, F], of their characters as `Characters.rows` gives them."""
+        from seqtool.parsing.tagger.filters import strongest
+
+        vectors = np.empty((len(lengths), len(self._bias)), np.float32)
+        strongest(self._products, self._bias, symbols, lengths, vectors)
+        return vectors

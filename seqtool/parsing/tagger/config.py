@@ -1,0 +1,157 @@
+"""Settings of a tagger and lemmatizer, and their presets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.core.config import (
+    Config,
+    combine,
+    named_settings,
+    setting,
+    to_dict,
+)
+from seqtool.core.errors import ConfigError
+from seqtool.training.config import TrainingConfig
+
+KIND = "tagger"  # of the model's directory
+SMALLEST_BATCH = 64  # smaller ones take as long
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """What the network is."""
+
+    lexical_size: int = setting(128, "width of the vector of a form and its affixes", minimum=1)
+    character_size: int = setting(32, "width of a character's vector", minimum=1)
+    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1)
+    num_filters: int = setting(128, "filters over the characters of a form", minimum=1)
+    encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1)
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
+    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1)
+    lm_size: int = setting(
+        128, "with --lm: width that the language model's states are projected to", minimum=1
+    )
+    min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
+    min_script_count: int = setting(
+        2, "rarer edit scripts are only for the forms that they were met with", minimum=1
+    )
+
+    def check(self) -> None:
+        """Refuse filters that have no middle."""
+        if self.filter_width % 2 == 0:
+            raise ConfigError(
+                f"filter_width is {self.filter_width}, but must be odd", hint="add or take 1"
+            )
+
+
+@dataclass(frozen=True)
+class LearningConfig(Config):
+    """How the network is taught, beside the settings of the training loop."""
+
+    batch_words: int = setting(512, "words per step, about", minimum=1)
+    min_steps: int = setting(
+        256,
+        "steps per epoch: of a small treebank, a step has fewer words, but no fewer than "
+        f"{SMALLEST_BATCH}",
+        minimum=1,
+    )
+    dropout_words: float = setting(
+        0.5, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
+    )
+    dropout_embeddings: float = setting(
+        0.33, "dropout on what the bilstm reads", minimum=0, below=1
+    )
+    dropout_lm: float = setting(
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+    )
+    dropout_encoder: float = setting(
+        0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
+    )
+    dropout_lemmas: float = setting(
+        0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
+    )
+    lemma_weight: float = setting(
+        0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
+    )
+    cloze_weight: float = setting(
+        0.2, "weight of the loss of telling words by their context alone", minimum=0
+    )
+    averaging: float = setting(
+        0.999,
+        "decay per step of the average that the tagger is made of; 0: the last weights",
+        minimum=0,
+        below=1,
+    )
+
+
+@dataclass(frozen=True)
+class TaggerConfig(Config):
+    """All settings of a tagger."""
+
+    model: ModelConfig = setting(ModelConfig, "the network")
+    learning: LearningConfig = setting(LearningConfig, "how it is taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+_TRAINING = {
+    "epochs": 15,
+    "optimiser": "adamw",
+    "learning_rate": 0.003,
+    "beta2": 0.95,  # 0.999 would move rare words' vectors too far (Dozat & Manning 2017)
+    "schedule": "cosine",
+    "clip_norm": 5.0,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "accurate": {"training": {**_TRAINING, "epochs": 18}},
+    "fast": {
+        "model": {
+            "lexical_size": 64,
+            "num_filters": 64,
+            "encoder_size": 64,
+            "encoder_layers": 1,
+            "lemma_size": 64,
+        },
+        "training": _TRAINING,
+    },
+}
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    return named_settings(PRESETS, name)
+
+
+def resolve(
+    preset_name: str | None,
+    file: Path | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> TaggerConfig:
+    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
+
+    Args:
+        preset_name: a name in `PRESETS`; None for `accurate`.
+        file: a YAML file of settings.
+        values: dotted setting -> value, from the options of the command.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown preset or setting, or an impossible value.
+    """
+    base = preset(preset_name or "accurate")
+    if run is not None and preset_name is None:
+        from seqtool.parsing.train import RunRecord
+
+        base = to_dict(RunRecord.read(run, KIND, TaggerConfig).config)
+    return combine(TaggerConfig, base, file, values, overrides)

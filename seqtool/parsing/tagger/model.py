@@ -1,0 +1,355 @@
+"""The tagger and lemmatizer at work: `Tagger`, without torch; its directory, of kind "tagger"."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from seqtool.core import model_cards
+from seqtool.core.arrays import Floats, Ints
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ModelError, counted
+from seqtool.parsing.encoding.features import SymbolTable
+from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, open_own, project, summarise
+from seqtool.parsing.encoding.recurrence import Recurrence
+from seqtool.parsing.members import mean
+from seqtool.parsing.model import opening, read_weights, save_network
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, values_there
+from seqtool.parsing.tagger.characters import Characters
+from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
+from seqtool.parsing.tagger.filters import best_bundles
+from seqtool.parsing.tagger.forms import Forms
+from seqtool.parsing.tagger.lemmas import Lemmas
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+
+CHUNK_WORDS = 1 << 12  # words read together
+_ENCODER = "encoder."
+
+
+class Reading(NamedTuple):
+    """What a tagger computes of words, those of one sentence after another.
+
+    Attributes:
+        scores: of the columns' values, [T, values of all].
+        states: of the encoder, [T, 2H].
+        vectors: of the distinct forms, [U, D].
+        places: which of them each word has, [T].
+    """
+
+    scores: Floats
+    states: Floats
+    vectors: Floats
+    places: Ints
+
+
+class Tagger:
+    """A trained tagger and lemmatizer.
+
+    Args:
+        config: all settings.
+        symbols: of forms and their affixes.
+        characters: those that are known.
+        bundles: of tags.
+        lemmas: what was learnt of them.
+        weights: the arrays of `network.TaggerNetwork`, by their names there.
+        word_states: the language model that reads sentences, for weights that were trained so.
+    """
+
+    kind = KIND
+
+    def __init__(
+        self,
+        config: TaggerConfig,
+        symbols: SymbolTable,
+        characters: Characters,
+        bundles: Bundles,
+        lemmas: Lemmas,
+        weights: Mapping[str, Floats],
+        word_states: WordStates | None = None,
+    ) -> None:
+        self.word_states = word_states
+        self._members = [self]
+        self.config, self.bundles, self.lemmas, self.weights = config, bundles, lemmas, weights
+        self.forms = Forms(symbols, characters, weights)
+        self._recurrence = Recurrence(
+            {
+                name.removeprefix(_ENCODER): array
+                for name, array in weights.items()
+                if name.startswith(_ENCODER)
+            }
+        )
+        self._threads = ThreadpoolController()
+        # of forms' vectors, and of states
+        split = config.model.lexical_size + config.model.num_filters
+        self._values = _split(weights["values.weight"], split)
+        self._lemma_words = _split(weights["lemma_words.weight"], split)
+        self._scripts = np.ascontiguousarray(weights["scripts.weight"].T)
+
+    def joined(self, others: Sequence[Tagger]) -> Tagger:
+        """A tagger that goes by the mean of the scores of this one and others.
+
+        Args:
+            others: trained on the same data with the same settings, from other seeds.
+
+        Raises:
+            ModelError: one knows other tags or lemmas.
+        """
+        for other in others:
+            if (self.bundles.to_json(), self.lemmas.to_json()) != (
+                other.bundles.to_json(),
+                other.lemmas.to_json(),
+            ):
+                raise ModelError(
+                    "taggers of different treebanks or settings cannot tag together",
+                    hint="train them on the same files, with settings that differ in the seed only",
+                )
+        tagger = copy.copy(self)
+        tagger._members = [member for one in (self, *others) for member in one._members]
+        return tagger
+
+    def read(self, sentences: Sequence[Sentence]) -> Reading:
+        """Compute what is to be known of the words of sentences."""
+        numbers = self.forms.numbers([row[FORM] for item in sentences for row in item.rows])
+        present, inverse = np.unique(numbers, return_inverse=True)
+        places = inverse.astype(np.int32)
+        vectors = self.forms.vectors(present)
+        lengths = np.asarray([len(sentence) for sentence in sentences], np.int32)
+        inputs, rows = vectors, places
+        if self.word_states is not None:
+            read = self.word_states.of([item.column(FORM) for item in sentences])
+            projected = project([states[1:] for states in read], self.weights[WEIGHT])
+            inputs = np.concatenate((vectors[places], projected), axis=1)
+            rows = np.arange(len(places), dtype=np.int32)
+        by_step, words = self._recurrence.states(inputs, rows, lengths)
+        states = np.empty_like(by_step)
+        states[words] = by_step
+        of_vectors, of_states = self._values
+        scores = states @ of_states
+        scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
+        return Reading(scores, states, vectors, places)
+
+    def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
+        """Give the words of sentences UPOS, XPOS, FEATS and lemmas.
+
+        What is there already is kept, and what is predicted agrees with it where it can: see
+        `bundles.values_there`. A word has no lemma if that is `_`.
+
+        Args:
+            sentences: are changed.
+            retag: predict everything, whatever is there.
+        """
+        sentences = [sentence for sentence in sentences if sentence.rows]
+        if not sentences:
+            return
+        rows = [row for sentence in sentences for row in sentence.rows]
+        there = np.full((len(rows), len(COLUMNS)), -1, np.int32)
+        if not retag:
+            values = self.bundles.values
+            there = np.concatenate([values_there(item.rows, values) for item in sentences])
+        # on several threads, products as small as these take longer
+        with self._threads.limit(limits=1, user_api="blas"):
+            readings = [member.read(sentences) for member in self._members]
+            scores = mean([reading.scores for reading in readings])
+            best = np.empty(len(rows), np.int32)
+            best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
+            _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
+            self._write_lemmas(rows, best, readings, retag=retag)
+
+    def _write_lemmas(
+        self, rows: Sequence[list[str]], best: Ints, readings: Sequence[Reading], *, retag: bool
+    ) -> None:
+        open_words: list[int] = []
+        choices: list[Sequence[str]] = []
+        met = self.lemmas.met
+        for word, row in enumerate(rows):
+            if row[LEMMA] != "_" and not retag:
+                continue
+            lemmas = met(row[FORM], row[UPOS])
+            if len(lemmas) == 1:
+                row[LEMMA] = lemmas[0]
+            else:
+                open_words.append(word)
+                choices.append(lemmas)
+        if not open_words:
+            return
+        scores = mean(
+            [
+                member.script_scores(reading, open_words, best[open_words])
+                for member, reading in zip(self._members, readings, strict=True)
+            ]
+        )
+        for place, (word, lemmas) in enumerate(zip(open_words, choices, strict=True)):
+            rows[word][LEMMA] = self.lemmas.choose(rows[word][FORM], lemmas, scores[place])
+
+    def script_scores(self, reading: Reading, words: Sequence[int], bundles: Ints) -> Floats:
+        """The scores of the edit scripts of some words, [W, scripts], by their tags."""
+        of_vectors, of_states = self._lemma_words
+        hidden: Floats = reading.states[words] @ of_states
+        hidden += reading.vectors[reading.places[words]] @ of_vectors
+        hidden += self.weights["lemma_words.bias"]
+        hidden += self.weights["lemma_bundles.weight"][bundles]
+        np.maximum(hidden, 0.0, out=hidden)
+        scores: Floats = hidden @ self._scripts + self.weights["scripts.bias"]
+        return scores
+
+    def tag_stream(
+        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        """Tag sentences in chunks; broken ones pass through in their places."""
+        chunk: list[Sentence | Broken] = []
+        num_words = 0
+        for item in items:
+            chunk.append(item)
+            if isinstance(item, Sentence):
+                num_words += len(item)
+            if num_words >= CHUNK_WORDS:
+                self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
+                yield from chunk
+                chunk, num_words = [], 0
+        self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
+        yield from chunk
+
+
+def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
+    """Weights [O, D + 2H] as [D, O] and [2H, O]."""
+    return (
+        np.ascontiguousarray(weights[:, :width].T),
+        np.ascontiguousarray(weights[:, width:].T),
+    )
+
+
+def _write_tags(
+    sentences: Sequence[Sentence], bundles: Sequence[tuple[str, str, str]], *, retag: bool
+) -> None:
+    """Write the tags of words, but not over those that are there unless `retag`."""
+    begin = 0
+    for sentence in sentences:
+        of_words = bundles[begin : begin + len(sentence)]
+        begin += len(sentence)
+        if retag:
+            for row, bundle in zip(sentence.rows, of_words, strict=True):
+                row[UPOS : FEATS + 1] = bundle
+            continue
+        missing = [column for column in (XPOS, FEATS) if set(sentence.column(column)) == {"_"}]
+        for row, bundle in zip(sentence.rows, of_words, strict=True):
+            if row[UPOS] == "_":
+                row[UPOS] = bundle[0]
+            for column in missing:
+                row[column] = bundle[column - UPOS]
+
+
+def weight_shapes(
+    config: ModelConfig,
+    num_lexical: int,
+    num_characters: int,
+    bundles: Bundles,
+    num_scripts: int,
+    state_size: int = 0,
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
+    units, width = config.encoder_size, config.lexical_size + config.num_filters
+    shapes: dict[str, tuple[int, ...]] = {
+        "lexical.weight": (num_lexical, config.lexical_size),
+        "characters.embedding.weight": (num_characters, config.character_size),
+        "characters.filters.weight": (
+            config.num_filters,
+            config.character_size,
+            config.filter_width,
+        ),
+        "characters.filters.bias": (config.num_filters,),
+        "values.weight": (bundles.num_values, width + 2 * units),
+        "values.bias": (bundles.num_values,),
+        "lemma_words.weight": (config.lemma_size, width + 2 * units),
+        "lemma_words.bias": (config.lemma_size,),
+        "lemma_bundles.weight": (len(bundles), config.lemma_size),
+        "scripts.weight": (num_scripts, config.lemma_size),
+        "scripts.bias": (num_scripts,),
+    }
+    if state_size:
+        shapes[WEIGHT] = (config.lm_size, state_size)
+        width += config.lm_size
+    for layer in range(config.encoder_layers):
+        num_inputs = 2 * units if layer else width
+        for direction in ("forwards", "backwards"):
+            name = f"encoder.layers.{layer}.{direction}"
+            shapes |= {
+                f"{name}.weight_ih_l0": (4 * units, num_inputs),
+                f"{name}.weight_hh_l0": (4 * units, units),
+                f"{name}.bias_ih_l0": (4 * units,),
+                f"{name}.bias_hh_l0": (4 * units,),
+            }
+    return shapes
+
+
+def save_model(
+    directory: Path,
+    tagger: Tagger,
+    *,
+    scores: Mapping[str, float],
+    data: Mapping[str, Any],
+    command: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a tagger as a model directory."""
+    vocabulary = {
+        "lexical": tagger.forms.symbols.to_json(),
+        "characters": tagger.forms.characters.known,
+        "bundles": tagger.bundles.to_json(),
+        "lemmas": tagger.lemmas.to_json(),
+    }
+    save_network(
+        directory,
+        tagger,
+        vocabulary,
+        model_card,
+        scores=scores,
+        data=data,
+        command=command,
+        versions=versions,
+    )
+
+
+def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagger:
+    """Open the tagger in a model directory; it works on the CPU, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
+    with opening(directory, header) as vocabulary:
+        config = from_dict(TaggerConfig, header.config)
+        symbols = SymbolTable.from_json(vocabulary["lexical"])
+        characters = Characters(vocabulary["characters"])
+        bundles = Bundles.from_json(vocabulary["bundles"])
+        lemmas = Lemmas.from_json(vocabulary["lemmas"])
+        sizes = symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
+        word_states = open_own(directory, header.data)
+        shapes = weight_shapes(config.model, *sizes, word_states.size if word_states else 0)
+        weights = read_weights(directory, shapes)
+        return Tagger(config, symbols, characters, bundles, lemmas, weights, word_states)
+
+
+def model_card(header: Header) -> str:
+    """Return the README.md of a tagger: what it is, its scores, its data and its command."""
+    model = header.config["model"]
+    layers = counted(model["encoder_layers"], "layer")
+    return model_cards.compose(
+        header,
+        "A tagger and lemmatizer",
+        f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
+        f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
+        "lemmas by edit scripts.",
+        summarise(header.data),
+        model_cards.scores_table(header),
+        "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
+        "FEATS are all right.",
+        model_cards.data_table(header),
+        maker="train_tagger (Python)",
+        use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
+    )

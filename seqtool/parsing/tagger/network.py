@@ -1,0 +1,141 @@
+"""The network of tags and lemmas, for training.
+
+Dimensions: U forms, L characters of the longest, C width of a character's vector, F filters, S
+lexical symbols of a form, D width of a form's vector, T words, I width of what the encoder reads, H
+units of a direction, O values of all columns together, B bundles, M hidden units of the
+lemmatizer, E edit scripts, P width of a language model's states, R width that they are projected
+to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from seqtool.parsing.encoding.cloze import Cloze, without_lm
+from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
+from seqtool.parsing.tagger.characters import PAD
+from seqtool.parsing.tagger.config import ModelConfig
+
+Noise = Callable[[Tensor], Tensor]
+
+
+class CharacterNetwork(nn.Module):
+    """Filters over the characters of a form, the strongest answer of each (Ma & Hovy 2016).
+
+    Args:
+        config: its sizes.
+        num_symbols: of characters.
+    """
+
+    def __init__(self, config: ModelConfig, num_symbols: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_symbols, config.character_size, padding_idx=PAD)
+        self.filters = nn.Conv1d(
+            config.character_size,
+            config.num_filters,
+            config.filter_width,
+            padding=config.filter_width // 2,
+        )
+
+    def forward(self, symbols_UL: Tensor) -> Tensor:
+        """Return the vectors of forms, [U, F]."""
+        answers_UFL = self.filters(self.embedding(symbols_UL).transpose(1, 2))
+        beyond_U1L = (symbols_UL == PAD).unsqueeze(1)
+        strongest_UF: Tensor = answers_UFL.masked_fill(beyond_U1L, -torch.inf).amax(2)
+        return strongest_UF.relu()
+
+
+class TaggerNetwork(nn.Module):
+    """A bidirectional LSTM over vectors of forms, with two readers of its states.
+
+    The scores of a column's values are linear in the states and in the form's own vector; the
+    score of a bundle is the sum of its values' scores. The lemmatizer has one hidden layer, which
+    looks at the bundle too. The names of the weights are those of the model's file.
+
+    Args:
+        config: its sizes.
+        num_lexical, num_characters: symbols of forms.
+        num_values: of all columns together.
+        num_bundles: how many.
+        num_scripts: edit scripts.
+        state_size: P; 0 without a language model.
+        num_words: that `cloze` tells apart, whose weights are no part of the model; 0: none.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_lexical: int,
+        num_characters: int,
+        num_values: int,
+        num_bundles: int,
+        num_scripts: int,
+        state_size: int = 0,
+        *,
+        num_words: int = 0,
+    ) -> None:
+        super().__init__()
+        self.lexical = nn.EmbeddingBag(
+            num_lexical, config.lexical_size, mode="sum", padding_idx=NO_SYMBOL
+        )
+        self.characters = CharacterNetwork(config, num_characters)
+        width = config.lexical_size + config.num_filters
+        num_inputs = width
+        if state_size:
+            self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+            num_inputs += config.lm_size
+        self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+        self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
+        self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
+        self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
+        self.scripts = nn.Linear(config.lemma_size, num_scripts)
+        self.num_words = num_words
+        if num_words:
+            self.cloze = Cloze(config.encoder_size, num_words)
+        nn.init.normal_(self.lexical.weight, std=0.03)
+        nn.init.normal_(self.characters.embedding.weight, std=0.2)
+        nn.init.normal_(self.lemma_bundles.weight, std=0.2)
+        with torch.no_grad():
+            self.lexical.weight[NO_SYMBOL] = 0.0
+            self.characters.embedding.weight[PAD] = 0.0
+
+    def vectors(self, lexical_US: Tensor, characters_UL: Tensor) -> Tensor:
+        """Return the vectors of forms, [U, D]."""
+        return torch.cat((self.lexical(lexical_US), self.characters(characters_UL)), 1)
+
+    def states(
+        self,
+        inputs_TD: Tensor,
+        lengths: Tensor,
+        between: Noise,
+        after: Noise,
+        lm_TP: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
+
+        The states of the first layer without the language model, [T, 2H], come second.
+
+        Args:
+            inputs_TD: the vectors of words, one sentence after another.
+            lengths: words of each sentence.
+            between: is applied to what the layers after the first one read.
+            after: is applied to the states.
+            lm_TP: the language model's states after the words, which the encoder reads too.
+        """
+        read_TI = inputs_TD
+        if lm_TP is not None:
+            read_TI = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
+        first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between)
+        if lm_TP is not None and self.num_words:
+            first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
+        return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
+
+    def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:
+        """Return the scores of edit scripts, [T, E], of words with these bundles."""
+        hidden_TM = (self.lemma_words(states_TX) + self.lemma_bundles(bundles_T)).relu()
+        scores_TE: Tensor = self.scripts(noise(hidden_TM))
+        return scores_TE

@@ -1,0 +1,231 @@
+"""Tags and lemmas as a task of the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seqtool.core.arrays import Halves, Ints
+from seqtool.parsing.encoding.cloze import num_words, word_numbers
+from seqtool.parsing.encoding.regularisation import AveragedWeights, dropout_mask, unknown_chances
+from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
+from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
+from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.network import TaggerNetwork
+from seqtool.training import hardware
+from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
+
+POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
+
+
+class TaggerTask:
+    """The choice of tags and edit scripts, for `seqtool.training.loop.train`.
+
+    Args:
+        config: all settings.
+        data: what is learnt from.
+        device: torch device of the network.
+        command: what the user typed, for the model card.
+    """
+
+    items = "words"
+    score = "dev_tags"
+    larger_is_better = True
+
+    def __init__(
+        self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
+    ) -> None:
+        self.config, self._data, self._device, self._command = config, data, device, command
+        hardware.seed_everything(config.training.seed)
+        bundles = data.bundles
+        self._words: Ints | None = None  # of each distinct word, the number of its word
+        if config.learning.cloze_weight:
+            self._words = word_numbers(data.symbols, data.lexical)
+        self.module = TaggerNetwork(
+            config.model,
+            data.symbols.num_symbols,
+            data.characters.num_symbols,
+            bundles.num_values,
+            len(bundles),
+            len(data.lemmas.scripts),
+            0 if data.word_states is None else data.word_states.size,
+            num_words=num_words(self._words),
+        )
+        if data.vectors is not None:
+            places, rows = data.vectors.initial(data.symbols)
+            with torch.no_grad():
+                self.module.lexical.weight[places] = torch.from_numpy(rows)
+        self.module.to(device)
+        self._lexical, self._spelling = (
+            torch.from_numpy(array).long() for array in (data.lexical, data.spelling)
+        )
+        self._num_characters = torch.from_numpy((data.spelling > 0).sum(1))
+        counts, unknowns = data.symbol_counts
+        self._chances = unknown_chances(counts, config.learning.dropout_words)
+        self._unknowns = torch.from_numpy(unknowns).long()
+        # [B, 3]: which of all values those of a bundle are
+        members = torch.from_numpy(bundles.table + bundles.starts).long()
+        self._members = members.to(device)
+        self._lm_states: list[Halves] | None = None
+        if data.word_states is not None:
+            forms = list(data.forms(data.words.tolist(), data.lengths.tolist()))
+            # without the state before the first word
+            self._lm_states = [states[1:] for states in data.word_states.of(forms)]
+        self._begins = np.cumsum(data.lengths) - data.lengths
+        self._average = AveragedWeights(self.module, config.learning.averaging)
+        self._batches: list[npt.NDArray[np.int64]] = []
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw batches of sentences of like lengths; return their number."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(len(self._data.lengths))
+        learning = self.config.learning
+        fewer = max(SMALLEST_BATCH, int(self._data.lengths.sum()) // learning.min_steps)
+        size = min(learning.batch_words, fewer)
+        batches: list[npt.NDArray[np.int64]] = []
+        for pool in _cut(order, self._data.lengths, POOL_BATCHES * size):
+            by_length = pool[np.argsort(self._data.lengths[pool], kind="stable")]
+            batches += _cut(by_length, self._data.lengths, size)
+        self._batches = [batches[i] for i in generator.permutation(len(batches))]
+        return len(batches)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
+        self._average.update()
+        # anew in each step, so that a continued run draws the same numbers
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        learning = self.config.learning
+        sentences = self._batches[index]
+        lengths = self._data.lengths[sentences]
+        ends = np.cumsum(lengths)
+        inside = np.repeat(self._begins[sentences] - ends + lengths, lengths) + np.arange(ends[-1])
+        words, places = np.unique(self._data.words[inside], return_inverse=True)
+        vectors_UD = self._vectors(torch.from_numpy(words))
+        inputs_TD = functional.embedding(torch.from_numpy(places).to(self._device), vectors_UD)
+        lengths_B = torch.from_numpy(lengths)
+        states_TX, first_TH = self.module.states(
+            inputs_TD * self._kept(inputs_TD, learning.dropout_embeddings),
+            lengths_B,
+            # the same for all words of a sentence (Gal & Ghahramani 2016)
+            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
+            lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
+            self._read_by_lm(sentences),
+        )
+        bundles_T, scripts_T = (
+            torch.from_numpy(ids[words][places]).long().to(self._device)
+            for ids in (self._data.bundle_ids, self._data.script_ids)
+        )
+        values_TO = self.module.values(states_TX).float()
+        scores_TB = values_TO[:, self._members].sum(2)
+        loss = functional.cross_entropy(scores_TB, bundles_T)
+        if learning.lemma_weight and bool((scripts_T != NO_SCRIPT).any()):
+            scores_TE = self.module.lemma_scores(
+                states_TX,
+                bundles_T,
+                lambda hidden: hidden * self._kept(hidden, learning.dropout_lemmas),
+            )
+            loss = loss + learning.lemma_weight * functional.cross_entropy(
+                scores_TE.float(), scripts_T, ignore_index=NO_SCRIPT
+            )
+        if self._words is not None:
+            words_T = torch.from_numpy(self._words[words][places]).long().to(self._device)
+            told = self.module.cloze(first_TH, words_T, lengths_B.to(self._device))
+            loss = loss + learning.cloze_weight * told
+        return loss, len(inside)
+
+    def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
+        """The language model's states after the words of sentences, [T, P], if there is one."""
+        if self._lm_states is None:
+            return None
+        states = np.concatenate([self._lm_states[i] for i in sentences.tolist()])
+        states_TP = torch.from_numpy(states).to(self._device).float()
+        return states_TP * self._kept(states_TP, self.config.learning.dropout_lm)
+
+    def _vectors(self, words_U: Tensor) -> Tensor:
+        """The vectors of forms, the rarer symbols of which are now and then unknown."""
+        lexical_US = self._lexical[words_U]
+        if self.config.learning.dropout_words:
+            drawn = torch.from_numpy(self._random.random(lexical_US.shape, np.float32))
+            lexical_US = torch.where(
+                drawn < self._chances[lexical_US], self._unknowns[lexical_US], lexical_US
+            )
+        longest = int(self._num_characters[words_U].max())
+        spelling_UL = self._spelling[words_U, :longest]
+        return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        return dropout_mask(values, dropout, self._random)
+
+    def tagger(self) -> Tagger:
+        """The tagger of the averaged weights."""
+        arrays, data = self._average.arrays(), self._data
+        return Tagger(
+            self.config,
+            data.symbols,
+            data.characters,
+            data.bundles,
+            data.lemmas,
+            arrays,
+            data.word_states,
+        )
+
+    def validate(self) -> dict[str, float]:
+        """Return how many words of the validation part are right, in percent."""
+        data = self._data
+        sentences = data.untagged_dev()
+        for _ in self.tagger().tag_stream(sentences):
+            pass
+        rows = [row for sentence in sentences for row in sentence.rows]
+        right = dict.fromkeys(("upos", "xpos", "feats", "tags", "lemmas"), 0)
+        for row, word in zip(rows, data.dev.words, strict=True):
+            _, lemma, *gold = data.distinct[word]
+            found = [row[column] for column in (UPOS, XPOS, FEATS)]
+            for name, value, wanted in zip(right, found, gold, strict=False):
+                right[name] += value == wanted
+            right["tags"] += found == gold
+            right["lemmas"] += row[LEMMA] == lemma
+        return {f"dev_{name}": 100.0 * count / len(rows) for name, count in right.items()}
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What tells its data from others."""
+        return self._data.summary
+
+    def rate_factor(self, index: int) -> float:
+        """Return 1: every batch counts alike."""
+        return 1.0
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the averages."""
+        return self._average.carried()
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        self._average.restore(tensors)
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the tagger as a model directory."""
+        save_model(
+            directory,
+            self.tagger(),
+            scores=scores,
+            data=self.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+
+def _cut(
+    sentences: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], num_words: int
+) -> list[npt.NDArray[np.int64]]:
+    """Sentences in runs of about so many words, the last one shorter."""
+    ends = np.cumsum(lengths[sentences])
+    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)

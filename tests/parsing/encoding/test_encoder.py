@@ -1,0 +1,335 @@
+"""The contextual encoder: torch's against `nn.LSTM`, NumPy's against torch's, and its parsers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing.parser.test_model import network_of
+from parsing.parser.test_train import config, trained
+from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
+from safetensors.numpy import load_file
+from torch import Tensor, nn
+
+from seqtool.core import checkpoint
+from seqtool.core.arrays import Floats, Ints
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.parsing.encoding import recurrence
+from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.features import token_rows
+from seqtool.parsing.encoding.recurrence import Recurrence
+from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.configurations import SYSTEMS
+from seqtool.parsing.parser.hidden_layer import SCALE, extract
+from seqtool.parsing.parser.rollouts import Examples
+from seqtool.parsing.parser.search import search
+from seqtool.parsing.parser.slots import compile_slots
+from seqtool.parsing.parser.transitions import Configurations
+from seqtool.treebank.conllu import read_conllu, write_conllu
+
+WIDTH, SIZE = 5, 6
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=7)
+BILSTM: dict[str, Any] = {
+    "encoder": "bilstm",
+    "encoder_size": 4,
+    "context_units": 16,
+    "context_slots": ["s0", "b0", "s0.l1"],
+}
+
+
+def encoder_of(num_layers: int) -> ContextEncoder:
+    """An encoder whose biases are not zero either."""
+    torch.manual_seed(num_layers)
+    encoder = ContextEncoder(WIDTH, SIZE, num_layers)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return encoder
+
+
+def reference_of(encoder: ContextEncoder) -> nn.LSTM:
+    """Torch's own bidirectional LSTM of the same weights."""
+    lstm = nn.LSTM(WIDTH, SIZE, len(encoder.layers), bidirectional=True)
+    weights = {}
+    for name, value in encoder.state_dict().items():
+        _, layer, direction, weight = name.split(".")
+        suffix = "_reverse" if direction == "backwards" else ""
+        weights[weight.replace("_l0", f"_l{layer}{suffix}")] = value
+    lstm.load_state_dict(weights)
+    return lstm
+
+
+def one_by_one(lstm: nn.LSTM, inputs_TD: Tensor, lengths: list[int]) -> Tensor:
+    """The states of sentences, each read alone."""
+    return torch.cat([lstm(part[:, None])[0][:, 0] for part in torch.split(inputs_TD, lengths)])
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@settings(max_examples=20)
+@given(lengths=LENGTHS)
+def test_states_and_gradients_are_those_of_torch(num_layers: int, lengths: list[int]) -> None:
+    encoder = encoder_of(num_layers).double()
+    lstm = reference_of(encoder).double()
+    generator = torch.Generator().manual_seed(sum(lengths))
+    inputs_TD = torch.randn(sum(lengths), WIDTH, generator=generator, dtype=torch.float64)
+    weights_TD = torch.randn(sum(lengths), 2 * SIZE, generator=generator, dtype=torch.float64)
+    results = []
+    for states_of in (
+        lambda inputs: encoder(inputs, torch.tensor(lengths)),
+        lambda inputs: one_by_one(lstm, inputs, lengths),
+    ):
+        given_TD = inputs_TD.clone().requires_grad_()
+        states_TD = states_of(given_TD)
+        (states_TD * weights_TD).sum().backward()
+        assert given_TD.grad is not None
+        results.append((states_TD.detach(), given_TD.grad))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_dropout_is_for_what_later_layers_read() -> None:
+    """With everything dropped between them, the second layer reads zeros whatever comes in."""
+    encoder = encoder_of(2)
+    lengths = torch.tensor([3, 1])
+    first, second = (
+        encoder(torch.randn(4, WIDTH), lengths, lambda states_LBD: 0.0 * states_LBD)
+        for _ in range(2)
+    )
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def read(encoder: ContextEncoder, lengths: list[int], order: list[int]) -> list[Floats]:
+    """NumPy's states of some sentences, each read as torch reads it alone.
+
+    The inputs of token t of sentence i are row 3 i + t % 3 of a table.
+    """
+    inputs = np.random.default_rng(0).normal(size=(3 * len(lengths), WIDTH)).astype(np.float32)
+    places = np.asarray([3 * i + t % 3 for i in order for t in range(lengths[i])], np.int32)
+    sizes = [lengths[i] for i in order]
+    weights = {name: value.numpy() for name, value in encoder.state_dict().items()}
+    rows, tokens = Recurrence(weights).states(inputs, places, np.asarray(sizes, np.int32))
+    states = np.empty_like(rows)
+    states[tokens] = rows
+    with torch.no_grad():
+        expected = one_by_one(reference_of(encoder), torch.from_numpy(inputs[places]), sizes)
+    np.testing.assert_allclose(states, expected.numpy(), rtol=0, atol=1e-5)
+    return np.split(states, np.cumsum(sizes)[:-1])
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@settings(max_examples=20)
+@given(lengths=LENGTHS, data=st.data())
+def test_numpy_reads_as_torch_whatever_is_beside(
+    num_layers: int, lengths: list[int], data: st.DataObject
+) -> None:
+    encoder = encoder_of(num_layers)
+    order = data.draw(st.permutations(range(len(lengths))))
+    for i, states in zip(order, read(encoder, lengths, order), strict=True):
+        (alone,) = read(encoder, lengths, [i])
+        np.testing.assert_allclose(states, alone, rtol=0, atol=1e-6)
+
+
+def test_large_numbers_are_bounded() -> None:
+    """Gates far outside the range in which tanh is anything but 1."""
+    encoder = encoder_of(1)
+    with torch.no_grad():
+        encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
+    assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))
+
+
+def test_no_sentences() -> None:
+    weights = {name: value.numpy() for name, value in encoder_of(2).state_dict().items()}
+    none = np.zeros(0, np.int32)
+    states, tokens = Recurrence(weights).states(np.zeros((1, WIDTH), np.float32), none, none)
+    assert states.shape == (0, 2 * SIZE)
+    assert tokens.shape == (0,)
+
+
+def test_rows_of_tokens() -> None:
+    # ROOT at 7 of a sentence of two words, ROOT at 1 of one of one word
+    rows = token_rows(np.asarray([7, 1], np.int32), np.asarray([2, 1], np.int32))
+    assert rows.tolist() == [7, 8, 9, 1, 2]
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
+    parser = random_parser(tiny_config(system, **BILSTM))
+    model = parser.config.model
+    network = network_of(parser).double()
+    arrays = parser.encode(random_sentences(12, 9))
+    parser.prepare()
+    in_context = parser.classifier.in_context(arrays)
+    scorer = parser.classifier.scorer(arrays.types, in_context)
+    symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
+    vectors = network.type_vectors(*symbols)
+    # sentences lie one after another behind NONE
+    states = network.encoder(vectors[arrays.types[1:]], torch.from_numpy(arrays.lengths + 1))
+    units = nn.functional.pad(network.in_context(states), (0, 0, 1, 0))
+    slots = compile_slots((*model.slots, *model.contexts), model.label_slots, model.measures)
+    rows = np.arange(len(arrays.types), dtype=np.int32)
+    compared, share = 0, 0.0
+
+    def check(batch: Configurations, which: Ints, scores: Any) -> None:
+        nonlocal compared, share
+        scorer(batch, which, scores)
+        tokens, labels, measures = extract(batch, which, rows, slots)
+        types, contexts = np.split(tokens, [len(model.slots)], axis=1)
+        with torch.no_grad():
+            expected = network(
+                vectors,
+                *(torch.from_numpy(a).long() for a in (arrays.types[types], labels, measures)),
+                units[torch.from_numpy(contexts)].flatten(1),
+            ).numpy()
+        # each of at most 46 rows is off by half a step of its table, times the output weights
+        slack = 0.5 / SCALE * 46 * np.abs(parser.weights["output.weight"]).sum(axis=1)
+        assert (np.abs(scores - expected) <= slack).all()
+        # which is little beside the encoder's share of the scores
+        plain = network(
+            vectors, *(torch.from_numpy(a).long() for a in (arrays.types[types], labels, measures))
+        )
+        share = max(share, float(np.abs(plain.detach().numpy() - expected).max() / slack.max()))
+        compared += len(which)
+
+    search(system, LABELS, arrays.tokens, arrays.lengths, len(arrays.types), check)
+    assert compared > 50
+    assert share > 5.0
+
+
+def test_tokens_may_be_numbered_otherwise() -> None:
+    """As in training, where only the sentences of a block are read."""
+    parser = random_parser(tiny_config(**BILSTM))
+    arrays = parser.encode(random_sentences(6, 9))
+    parser.prepare()
+    in_context = parser.classifier.in_context(arrays)
+    by_itself = parser.classifier.scorer(arrays.types, in_context)
+    # the same tokens, behind 100 others
+    shift = np.concatenate([np.zeros(100, np.int32), np.arange(len(arrays.types), dtype=np.int32)])
+    shifted = parser.classifier.scorer(arrays.types[shift], in_context, shift)
+    trees = [
+        search("swap", LABELS, arrays.tokens + more, arrays.lengths, len(arrays.types) + more, s)
+        for s, more in ((by_itself, 0), (shifted, 100))
+    ]
+    for plain, moved in zip(*trees, strict=True):
+        np.testing.assert_array_equal(plain[1:], moved[101:])
+
+
+def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = random_parser(tiny_config(**BILSTM))
+    arrays = parser.encode(random_sentences(20, 9))
+    parser.prepare()
+    whole = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
+    monkeypatch.setattr(recurrence, "GROUP_TOKENS", 12)
+    monkeypatch.setattr(recurrence, "BLOCK", 5)
+    parts = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
+    # a sum in another order may be rounded to the next whole number; row 0 is of no token
+    assert np.abs(whole[1:].astype(int) - parts[1:]).max() <= 1
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_sentence_is_parsed_the_same_in_any_company(beam: int) -> None:
+    sentences = random_sentences(20, 9)
+    random_parser(tiny_config(**BILSTM)).parse(sentences, beam=beam)
+    for sentence in sentences:
+        text = sentence.to_conllu()
+        random_parser(tiny_config(**BILSTM)).parse([sentence], beam=beam)
+        assert sentence.to_conllu() == text
+
+
+def test_batches_hold_few_sentences_and_every_example_once() -> None:
+    """Of ten sentences with 1 to 10 examples each, in 5 batches of 11."""
+    sentences = np.repeat(np.arange(10, dtype=np.int32) * 20, np.arange(1, 11))
+    shuffled = np.random.default_rng(0).permutation(sentences)
+    none = np.zeros((55, 0), np.int32)
+    examples = Examples(none, none, none, np.zeros(55, np.uint8), none, shuffled)
+    batches = [
+        examples.batch_of_sentences(i, 5, np.random.default_rng(3)).tolist() for i in range(5)
+    ]
+    assert sorted(place for batch in batches for place in batch) == list(range(55))
+    assert {len(batch) for batch in batches} == {11}
+    # only a cut between two batches can split a sentence
+    assert sum(len(set(shuffled[batch])) for batch in batches) <= 10 + 4
+    others = examples.batch_of_sentences(0, 5, np.random.default_rng(4)).tolist()
+    assert others != batches[0]
+
+
+def trained_config(epochs: int = 6, **rest: Any) -> ParserConfig:
+    """Of a contextual parser so small that every unit is needed."""
+    model = {f"model__{name}": value for name, value in BILSTM.items()}
+    # so few units have no room for more than the trees
+    nothing_else = dict.fromkeys(("dropout_encoder", "dropout_contexts", "cloze_weight"), 0.0)
+    learning = {f"learning__{name}": value for name, value in nothing_else.items()}
+    settings: ParserConfig = config(epochs, **model, **learning, **rest)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def far_treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Words that only differ by what stands at the other end of the sentence.
+
+    In `x a a a a y` all words depend on the first one, in `x a a a a z` on the last one; a
+    classifier that looks at s0, s1 and b0 alone cannot tell these from one another in time.
+    """
+    folder = tmp_path_factory.mktemp("far")
+    generator = np.random.default_rng(0)
+    for name, num in (("train", 120), ("dev", 30)):
+        sentences = []
+        for _ in range(num):
+            middle = int(generator.integers(2, 6))
+            first = bool(generator.integers(2))
+            words = [("x", "X"), *[("a", "A")] * middle, ("y" if first else "z", "Y")]
+            root = 1 if first else len(words)
+            heads = [0 if i == root else root for i in range(1, len(words) + 1)]
+            sentences.append(make_sentence(words, heads))
+        write_conllu(sentences, folder / f"{name}.conllu")
+    return folder
+
+
+@pytest.mark.parametrize("system", ["arc-standard", "swap"])
+def test_what_is_far_away_is_learnt(system: str, far_treebank: Path, tmp_path: Path) -> None:
+    narrow = {
+        "model__system": system,
+        "model__slots": ["s0", "s1", "b0"],
+        "model__label_slots": [],
+        "model__measures": [],
+    }
+    scores = trained(far_treebank, tmp_path / "p", trained_config(10, **narrow)).scores
+    assert scores["dev_las"] == 100.0
+    plain = trained(far_treebank, tmp_path / "plain", config(10, **narrow)).scores
+    assert plain["dev_las"] < 100.0
+    parser = checkpoint.load(tmp_path / "p")
+    sentences = list(read_conllu(far_treebank / "dev.conllu"))
+    gold = [sentence.to_conllu() for sentence in sentences]
+    parser.parse(sentences)
+    assert [sentence.to_conllu() for sentence in sentences] == gold
+    assert "bidirectional LSTM" in (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_resumed_run_ends_with_the_same_weights(far_treebank: Path, tmp_path: Path) -> None:
+    short = trained_config(3)
+    trained(far_treebank, tmp_path / "whole", short)
+    with pytest.raises(Interrupted):
+        trained(far_treebank, tmp_path / "cut", short, should_stop=lambda step: step == 14)
+    trained(far_treebank, tmp_path / "cut", short, resume=True)
+    whole, cut = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "cut"))
+    assert whole.keys() == cut.keys()
+    assert {"encoder.layers.1.backwards.weight_hh_l0", "contexts.weight"} <= whole.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(array, cut[name])
+
+
+def test_the_preset() -> None:
+    model = from_dict(ParserConfig, preset("accurate")).model
+    assert model.encoder == "bilstm"
+    assert model.contexts == model.context_slots
+    assert from_dict(ParserConfig, preset("fast")).model.contexts == ()
+
+
+def test_an_encoder_is_looked_at() -> None:
+    with pytest.raises(ConfigError, match="context_slots is empty"):
+        tiny_config(encoder="bilstm", context_slots=[])

@@ -1,0 +1,204 @@
+"""Fields, symbols, types and slots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtool.core.errors import ConfigError
+from seqtool.parsing.encoding.features import (
+    NONE,
+    NONE_TYPE,
+    PAD,
+    ROOT,
+    ROOT_TYPE,
+    SymbolTable,
+    Types,
+    columns_of,
+    encode,
+    shape,
+)
+from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fields
+from seqtool.parsing.parser.configurations import Labels
+from seqtool.parsing.parser.hidden_layer import extract
+from seqtool.parsing.parser.slots import compile_slots
+from seqtool.parsing.parser.transitions import Configurations
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
+
+WORDS = st.lists(
+    st.tuples(st.text("abA1", min_size=1, max_size=4), st.sampled_from(["NOUN", "VERB"])),
+    min_size=1,
+    max_size=8,
+)
+
+
+def sentence(*words: tuple[str, str, str, str]) -> Sentence:
+    """Of (form, lemma, upos, feats)."""
+    rows = [
+        [str(i), form, lemma, upos, "_", feats, "_", "_", "_", "_"]
+        for i, (form, lemma, upos, feats) in enumerate(words, 1)
+    ]
+    return Sentence([], rows, [])
+
+
+def tables(counts: dict[tuple[str, ...], int], fields: tuple[str, ...], **rest: int) -> SymbolTable:
+    return SymbolTable.build(counts.items(), fields, rest.get("min_count", 1), columns_of(fields))
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("Ab-1950s", "Aa-11a"), ("USA", "AA"), ("hello", "aa"), ("서울", "cc"), (":-)", ":-)")],
+)
+def test_the_shape_of_a_form(form: str, expected: str) -> None:
+    assert shape(form) == expected
+
+
+def test_symbols_are_numbered_by_group_and_frequency() -> None:
+    # 0 PAD 1 NONE 2 ROOT | 3 unknown form, 4 "The", 5 "dog" | 6 unknown, 7 "the", 8 "dog"
+    table = tables({("dog",): 2, ("The",): 3}, ("form",))
+    assert table.groups == {"form": ("The", "dog"), "lower": ("the", "dog")}
+    assert table.num_symbols == 9
+    assert table.row(("The",)) == [4, 7]
+    assert table.row(("THE",)) == [3, 7]
+    assert table.row(("cat",)) == [3, 6]
+
+
+def test_rare_symbols_are_unknown_but_not_those_of_tags() -> None:
+    # cats once, dogs twice: -s three times, -gs and -ogs twice
+    table = tables({("cats",): 1, ("dogs",): 2}, ("form", "suffix"), min_count=2)
+    assert table.groups["form"] == ("dogs",)
+    assert table.groups["suffix1"] == ("s",)
+    assert table.groups["suffix3"] == ("ogs",)
+    assert tables({("X",): 1}, ("upos",), min_count=2).groups["upos"] == ("X",)
+
+
+def test_every_feature_is_a_symbol_beside_the_whole() -> None:
+    table = tables({("Case=Nom|Number=Sing",): 1}, ("feats",))
+    assert table.groups == {
+        "feats": ("Case=Nom|Number=Sing",),
+        "feature": ("Case=Nom", "Number=Sing"),
+    }
+    # 3 unknown, 4 the whole; 5 unknown, 6 and 7 the features
+    row = table.row(("Case=Nom|Number=Plur",))
+    assert row[:3] == [3, 6, 5]
+    assert set(row[3:]) == {PAD}
+    assert len(row) == table.width
+
+
+def test_counts_of_symbols_that_training_drops() -> None:
+    counts = {("dog", "dog"): 2, ("Dog", "dog"): 3}
+    table = SymbolTable.build(counts.items(), ["form", "lemma", "shape"], 1, (FORM, LEMMA))
+    numbers, unknowns = table.counted(counts.items())
+    by_symbol = {}
+    for group, symbols in table.groups.items():
+        for symbol in symbols:
+            by_symbol[group, symbol] = numbers[table.ids_of(group)[symbol]]
+    assert by_symbol == {
+        ("form", "Dog"): 3, ("form", "dog"): 2, ("lower", "dog"): 5, ("lemma", "dog"): 5,
+        ("shape", "Aaa"): 3, ("shape", "aa"): 2,
+    }  # fmt: skip
+    # of each group, the unknown symbol stands before the others: form, lower, lemma, shape
+    assert [unknowns[table.ids_of(group)[symbol]] for group, symbol in by_symbol] == [
+        3, 3, 6, 8, 10, 10,
+    ]  # fmt: skip
+    assert numbers[:4].tolist() == [0, 0, 0, 0]
+    assert unknowns[:4].tolist() == [0, 1, 2, 3]
+
+
+@given(WORDS)
+def test_tables_survive_json(words: list[tuple[str, str]]) -> None:
+    counts = {(form, form, upos, "_"): 1 for form, upos in words}
+    table = SymbolTable.build(counts.items(), ["form", "upos"], 1, (FORM, LEMMA, UPOS, FEATS))
+    again = SymbolTable.from_json(table.to_json())
+    assert again == table
+    assert [again.row(key) for key in counts] == [table.row(key) for key in counts]
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4))
+def test_words_share_a_type_if_and_only_if_their_columns_are_the_same(
+    texts: list[list[tuple[str, str]]],
+) -> None:
+    counts = {(form, upos): 1 for text in texts for form, upos in text}
+    columns = (FORM, UPOS)
+    types = Types(
+        SymbolTable.build(counts.items(), ["form"], 1, columns),
+        SymbolTable.build(counts.items(), ["upos"], 1, columns),
+    )
+    sentences = [sentence(*((f, f"lemma{i}", u, "_") for i, (f, u) in enumerate(t))) for t in texts]
+    arrays = encode(sentences, types)
+    assert arrays.lengths.tolist() == [len(text) for text in texts]
+    assert arrays.types[0] == NONE_TYPE
+    keys: dict[tuple[str, str], int] = {}
+    for begin, text in zip(arrays.tokens.tolist(), texts, strict=True):
+        assert arrays.types[begin] == ROOT_TYPE
+        for i, key in enumerate(text, 1):
+            assert arrays.types[begin + i] == keys.setdefault(key, int(arrays.types[begin + i]))
+    assert len(set(keys.values())) == len(keys)
+    assert len(types) == 2 + len(keys)
+    lexical, tags = types.arrays()
+    for (form, upos), number in keys.items():
+        assert lexical[number].tolist() == types.lexical.row((form, upos))
+        assert tags[number].tolist() == types.tags.row((form, upos))
+    assert lexical[NONE_TYPE, 0] == tags[NONE_TYPE, 0] == NONE
+    assert lexical[ROOT_TYPE, 0] == tags[ROOT_TYPE, 0] == ROOT
+
+
+@pytest.mark.parametrize(
+    ("address", "part"),
+    [("q0", "'q0'"), ("s0.l3", "'l3'"), ("s", "'s'"), ("s0..l1", "''"), ("s10", "'s10'")],
+)
+def test_a_bad_address_is_quoted(address: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        compile_slots([address], [], [])
+
+
+@pytest.mark.parametrize("measure", ["s0", "s0.l1", "s0.middles", "s0-q"])
+def test_a_bad_measure_is_refused(measure: str) -> None:
+    with pytest.raises(ConfigError, match=r"measure|place"):
+        compile_slots([], [], [measure])
+
+
+def test_what_stands_in_the_slots() -> None:
+    """Of "a b c d e" after SH SH SH LEFT(l0) SH: stack ROOT a c d, buffer e; b depends on c."""
+    labels = Labels(("x", "y"), ("root",))
+    batch = Configurations("arc-standard", labels, 1, 5)
+    which = np.zeros(1, np.int32)
+    # types 11..15 for a..e, 10 for ROOT
+    token_types = np.asarray([0, 10, 11, 12, 13, 14, 15], np.int32)
+    batch.start(which, np.ones(1, np.int32), np.asarray([5], np.int32))  # shifts a and b itself
+    for transition in (0, 3, 0):  # SHIFT c, LEFT with y, SHIFT d
+        batch.advance(which, np.asarray([transition], np.int32))
+    words = ["s0", "s1", "s2", "s3", "s4", "b0", "b1", "s1.l1", "s1.l1.l1", "s1.l2", "s1.r1"]
+    words += ["s0.prev", "s0.next", "s1.prev", "b0.next", "s3.prev", "s1.l1.next"]
+    slots = compile_slots(
+        words, ["s1.l1", "s0.l1", "s1"], ["s1.lefts", "s1.rights", "s0.lefts", "s2-s0", "s1-b1"]
+    )
+    found, found_labels, measures = extract(batch, which, token_types, slots)
+    named = dict(zip(words, found[0].tolist(), strict=True))
+    assert named == {
+        "s0": 14, "s1": 13, "s2": 11, "s3": 10, "s4": 0, "b0": 15, "b1": 0,
+        "s1.l1": 12, "s1.l1.l1": 0, "s1.l2": 0, "s1.r1": 0,
+        "s0.prev": 13, "s0.next": 15, "s1.prev": 12, "b0.next": 0, "s3.prev": 0, "s1.l1.next": 13,
+    }  # fmt: skip
+    assert found_labels[0].tolist() == [2, 0, 0]  # label y is 1, and one more
+    # one left child: 2; none: 1; s2-s0 is 3 words: 4; b1 is not there: 0
+    assert measures[0].tolist() == [2, 1, 1, 4, 0]
+
+
+def test_the_slots_of_chen_and_manning() -> None:
+    # 18 words: s0-s2, b0-b2, first and second children on either side of s0 and s1, and theirs
+    assert len(CHEN_MANNING) == len(set(CHEN_MANNING)) == 18
+    assert set(CHEN_MANNING) < set(RICH)
+    compile_slots(RICH, CHEN_MANNING, MEASURES)
+
+
+def test_fields_are_named_or_left_out() -> None:
+    assert parse_fields("form, upos") == ["form", "upos"]
+    assert "lemma" not in parse_fields("-lemma")
+    assert len(parse_fields("-lemma,-xpos")) == 6
+    with pytest.raises(ConfigError, match="'formm'"):
+        parse_fields("formm")
+    with pytest.raises(ConfigError, match="leaves some out"):
+        parse_fields("form,-lemma")

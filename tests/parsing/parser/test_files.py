@@ -1,0 +1,239 @@
+"""The compiled way from CoNLL-U to CoNLL-U against the one by sentences, byte for byte."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
+from strategies import sentence_texts
+
+from seqtool.core.errors import DataError
+from seqtool.parsing.parser import files, model
+from seqtool.parsing.parser.configurations import Labels
+from seqtool.parsing.parser.files import parse_files
+from seqtool.parsing.parser.model import Parser
+from seqtool.text.sample import sample_treebank
+from seqtool.treebank import scanner
+from seqtool.treebank.columns import Analyses
+from seqtool.treebank.conllu import (
+    Broken,
+    read_conllu,
+    read_items,
+    read_stretches,
+    write_conllu,
+)
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.scanner import PlainSentences
+
+GOLDEN = Path(__file__).parents[2] / "treebank" / "golden" / "everything.conllu"
+
+# some labels ask for others that no arc of the parser has
+LIFTING = Labels(("obj", f"det{LIFTED}obj", f"acl{LIFTED}root"), ("root",))
+PARSERS = [random_parser(tiny_config(), labels, seed=2) for labels in (LABELS, LIFTING)]
+
+Result = tuple[bytes, tuple[Any, ...]]
+
+
+def result_of(write: Callable[[], bytes]) -> Result:
+    """What is written, or what is wrong."""
+    try:
+        return write(), ()
+    except DataError as error:
+        return b"", (error.message, error.hint, error.path, error.line)
+
+
+def by_sentences(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
+    read = read_items if skip_invalid else read_conllu
+    stream = io.BytesIO()
+    write_conllu(parser.parse_stream(read(path, check="columns"), beam=beam), stream)
+    return stream.getvalue()
+
+
+def bytes_of(items: Iterator[bytes | Broken]) -> bytes:
+    return b"".join(
+        item if isinstance(item, bytes) else item.to_conllu().encode() for item in items
+    )
+
+
+def by_bytes(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
+    return bytes_of(parse_files(parser, [str(path)], beam=beam, skip_invalid=skip_invalid))
+
+
+# what a file that somebody edited may have in the wrong place
+ODD = ["\t", "\n", "\r", "\r\n", "\n\n", "#", "-", ".", "0", "1", "2-3", " ", "_", "\xa0", "é", ""]
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> str:
+    """A sentence that is mostly as it should be, or not quite."""
+    text = draw(sentence_texts(trees=False))
+    for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):
+        begin = draw(st.integers(0, len(text)))
+        end = begin + draw(st.integers(0, 2))
+        text = text[:begin] + draw(st.sampled_from(ODD)) + text[end:]
+    return text
+
+
+def row(identity: str, form: str = "a") -> str:
+    return "\t".join((identity, form, *"bcdefgh", "i"))
+
+
+def block(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+@settings(max_examples=60)
+@given(
+    texts=st.lists(edited(), min_size=1, max_size=4),
+    between=st.sampled_from(("\n", "\n", "\n\n", "\n\n\n")),
+    line_end=st.sampled_from(("\n", "\n", "\r\n", "\r")),
+    start=st.sampled_from(("", "", "\ufeff", "\n", "\n\n")),
+    cut=st.integers(0, 2),
+    block_size=st.integers(1, 400),
+    chunk_words=st.integers(1, 12),
+    which=st.integers(0, 1),
+)
+@example([block(row("1")), "#\n", block(row("1"))], "\n", "\n", "", 0, 99, 9, 0)
+@example([block(row("1")), block("#", row("1", "\u2003x"))], "\n", "\n", "", 1, 400, 9, 0)
+@example([block(row("1-1"), row("1"), row("1.1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("0.1"), row("1-2"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1-3"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1-2"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1-2"), row("0.1"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1"), row("2-1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1"), row("2-2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("01"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1"), row("2-1000000002"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1"), row("2", "\x85"))], "\n", "\n", "", 0, 400, 9, 0)
+@example(["1\t\n"], "\n", "\n", "", 0, 400, 9, 0)
+@example(["1-\n"], "\n", "\n", "", 0, 400, 9, 0)
+def test_the_same_bytes_and_the_same_errors(
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[str],
+    between: str,
+    line_end: str,
+    start: str,
+    cut: int,
+    block_size: int,
+    chunk_words: int,
+    which: int,
+) -> None:
+    path = tmp_path_factory.mktemp("files") / "a.conllu"
+    text = start + between.join(texts) + "\n"
+    path.write_bytes(text[: len(text) - cut].replace("\n", line_end).encode())
+    parser = PARSERS[which]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "CHUNK_WORDS", chunk_words)
+        patch.setattr(files, "CHUNK_WORDS", chunk_words)
+        patch.setattr(files, "read_stretches", partial(read_stretches, block_size=block_size))
+        for skip_invalid in (False, True):
+            found, expected = (
+                result_of(partial(parse, parser, path, skip_invalid=skip_invalid))
+                for parse in (by_bytes, by_sentences)
+            )
+            assert found == expected
+
+
+@pytest.mark.parametrize("path", [sample_treebank("en", "test"), sample_treebank("ko", "test")])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_treebank_is_parsed_without_its_sentences(
+    path: Path, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = random_parser(tiny_config("swap"))
+    expected = by_sentences(parser, path, beam=beam)
+    monkeypatch.delattr(files, "read_item")
+    assert by_bytes(parser, path, beam=beam) == expected
+
+
+def test_multiword_tokens_and_empty_nodes_need_no_sentences_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = by_sentences(PARSERS[0], GOLDEN)
+    monkeypatch.delattr(files, "read_item")
+    assert by_bytes(PARSERS[0], GOLDEN) == expected
+
+
+def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than the room that there is at first, and more bytes than are held."""
+    for number, longest in enumerate((7, 5000, 7)):
+        text = "".join(s.to_conllu() for s in random_sentences(3, longest, seed=number))
+        (tmp_path / f"{number}.conllu").write_text(text)
+    expected = by_sentences(PARSERS[0], tmp_path)
+    assert by_bytes(PARSERS[0], tmp_path) == expected
+    monkeypatch.setattr(files, "HELD_BYTES", 100)
+    monkeypatch.setattr(files, "TABLE_BYTES", 1)
+    assert by_bytes(PARSERS[0], tmp_path) == expected
+
+
+def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = by_sentences(PARSERS[0], GOLDEN.parent)
+    monkeypatch.setattr(files, "CHUNK_WORDS", 2)
+    parser = random_parser(tiny_config(), LABELS, seed=2)
+    pieces = []
+    for item in parse_files(parser, [str(GOLDEN.parent)]):
+        pieces.append(item)
+        # as if the parser met too much when it parsed something else meanwhile
+        parser.types.clear()
+        parser.classifier.products.clear()
+    assert bytes_of(iter(pieces)) == expected
+    monkeypatch.setattr(model, "TABLE_BYTES", 1)
+    assert by_bytes(parser, GOLDEN.parent) == expected
+
+
+def test_blanks_are_those_of_unicode() -> None:
+    for code in range(0x3100):
+        data = np.frombuffer(chr(code).encode() + b"\n", np.uint8)
+        assert scanner._begins_blank(data, 0) == chr(code).isspace()
+    assert not any(map(str.isspace, map(chr, range(0x3100, 0x110000))))
+
+
+def places_of(texts: list[str]) -> tuple[Any, Any]:
+    """Words with these columns FORM to FEATS as they are found in a file."""
+    lines = [f"{number}\t{text}\th\td\t_\t_\n" for number, text in enumerate(texts, 1)]
+    data = np.frombuffer("".join(lines).encode(), np.uint8)
+    found = PlainSentences()
+    assert found.find(data, 0, len(texts)) == (len(data), False)
+    return data, found.words
+
+
+analyses = st.tuples(*[st.text("abé", min_size=1, max_size=9)] * 5).map("\t".join)
+
+
+@settings(max_examples=40)
+@given(st.lists(analyses, min_size=1, max_size=30), st.lists(analyses, min_size=1, max_size=30))
+def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[str]) -> None:
+    table, numbers = Analyses(), dict[str, int]()
+    for texts in (first, second, first):
+        expected = [numbers.setdefault(text, len(numbers)) for text in texts]
+        assert table.numbers(*places_of(texts)).tolist() == expected
+    assert [table.text(number) for number in range(len(table))] == list(numbers)
+
+
+def test_the_table_grows() -> None:
+    texts = [f"{number}\t{'x' * (number % 40 + 1)}\tc\td\te" for number in range(30_000)]
+    table = Analyses()
+    for begin in (0, 5_000, 0):
+        numbers = table.numbers(*places_of(texts[begin : begin + 25_000]))
+        assert numbers.tolist() == list(range(begin, begin + 25_000))
+    assert table.text(29_999) == texts[-1]
+
+
+def test_texts_of_the_same_hash_are_told_apart() -> None:
+    one, other = "one\tb\tc\td\te", "two\tb\tc\td\te"
+    table, forged = Analyses(), Analyses()
+    table.numbers(*places_of([other]))
+    forged.numbers(*places_of([one]))
+    # the slot in which the other text would be looked up says that the first one is there
+    slot = table._slots.nonzero()[0][0]
+    forged._slots[slot] = table._slots[slot]
+    assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
+    assert forged.text(1) == other

@@ -1,0 +1,208 @@
+"""The search: against exhaustive search, and against a plain greedy parser."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from parsing.parser.references import is_tree
+from parsing.parser.tiny import LABELS
+
+from seqtool.core.arrays import Ints
+from seqtool.parsing.parser.configurations import (
+    BASE,
+    FRONT,
+    HEAD,
+    LABEL,
+    NUM_ACTIONS,
+    STACK_SIZE,
+    SYSTEMS,
+    TOKENS,
+    UNATTACHED,
+)
+from seqtool.parsing.parser.search import search
+from seqtool.parsing.parser.transitions import Configurations
+
+ALL = list(SYSTEMS)
+SEGMENTS = LABELS.segments.tolist()
+
+
+def position(batch: Configurations, row: int) -> tuple[int, ...]:
+    """A configuration as a key: its sentence, stack, buffer and arcs so far."""
+    config = batch.configs[row]
+    length = batch.configs[row, 2]
+    nodes = batch.nodes[config[BASE] : config[BASE] + length + 1]
+    stack = nodes[: config[STACK_SIZE], 8]
+    buffer = nodes[config[FRONT] :, 9]
+    arcs = nodes[:, [HEAD, LABEL]]
+    end = np.asarray([-1], np.int32)
+    parts = np.concatenate([config[[TOKENS]], stack, end, buffer, end, arcs.ravel()])
+    return tuple(parts.tolist())
+
+
+def random_scores(batch: Configurations, which: Ints, scores: Any) -> None:
+    """Scores that depend on the whole configuration, as a classifier's might."""
+    for place, row in enumerate(which):
+        seed = abs(hash(position(batch, row))) % 2**32
+        scores[place] = np.random.default_rng(seed).normal(0.0, 2.0, scores.shape[1])
+
+
+def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
+    which = np.asarray([row], np.int32)
+    mask = int(batch.legal(which)[0])
+    scores = np.empty((1, LABELS.num_transitions), np.float32)
+    random_scores(batch, which, scores)
+    legal = [
+        t for a in range(NUM_ACTIONS) if mask >> a & 1 for t in range(SEGMENTS[a], SEGMENTS[a + 1])
+    ]
+    values = scores[0, legal].astype(float) / temperature
+    total = math.log(np.exp(values).sum())
+    return {t: float(value) - total for t, value in zip(legal, values, strict=True)}
+
+
+def exhaustive(
+    system: str, length: int, temperature: float = 1.0
+) -> tuple[float, list[int], list[int]]:
+    """The best derivation's score and tree, by trying them all, each in a batch of its own."""
+    batch = Configurations(system, LABELS, 64, length)
+    best: tuple[float, list[int], list[int]] = (-math.inf, [], [])
+
+    def explore(depth: int, score: float) -> None:
+        nonlocal best
+        if batch.configs[depth, UNATTACHED] == 0:
+            if score > best[0]:
+                begin = batch.configs[depth, BASE]
+                words = batch.nodes[begin + 1 : begin + 1 + length]
+                best = (score, words[:, HEAD].tolist(), words[:, LABEL].tolist())
+            return
+        for transition, log_prob in legal_log_probs(batch, depth, temperature).items():
+            here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
+            batch.copy(here, below)
+            batch.advance(below, np.asarray([transition], np.int32))
+            explore(depth + 1, score + log_prob)
+
+    zero = np.zeros(1, np.int32)
+    batch.start(zero, np.ones(1, np.int32), np.asarray([length], np.int32))
+    explore(0, 0.0)
+    return best
+
+
+def parsed(system: str, lengths: list[int], **options: Any) -> list[tuple[list[int], list[int]]]:
+    sizes = np.asarray(lengths, np.int32)
+    tokens = (1 + np.cumsum(sizes + 1) - sizes - 1).astype(np.int32)
+    num_rows = 1 + int((sizes + 1).sum())
+    heads, labels = search(system, LABELS, tokens, sizes, num_rows, random_scores, **options)
+    words = [slice(t + 1, t + 1 + n) for t, n in zip(tokens, sizes, strict=True)]
+    return [(heads[w].tolist(), labels[w].tolist()) for w in words]
+
+
+@pytest.mark.parametrize("system", ALL)
+@pytest.mark.parametrize("length", [2, 3])
+def test_an_unbounded_beam_is_exhaustive_search(system: str, length: int) -> None:
+    score, heads, labels = exhaustive(system, length)
+    assert math.isfinite(score)
+    assert parsed(system, [length], beam=4096, margin=math.inf) == [(heads, labels)]
+
+
+def test_longer_sentences_too() -> None:
+    _, heads, labels = exhaustive("arc-hybrid", 4)
+    assert parsed("arc-hybrid", [4], beam=1 << 15, margin=math.inf) == [(heads, labels)]
+
+
+def test_a_temperature_divides_the_scores() -> None:
+    found = []
+    for temperature in (0.5, 3.0, 50.0):
+        _, heads, labels = exhaustive("arc-eager", 3, temperature)
+        options = {"margin": math.inf, "temperature": temperature}
+        assert parsed("arc-eager", [3], beam=4096, **options) == [(heads, labels)]
+        assert parsed("arc-eager", [3], **options) == parsed("arc-eager", [3])
+        found.append((heads, labels))
+    assert found[0] != found[2]
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_a_beam_of_one_takes_the_best_transition_each_time(system: str) -> None:
+    length = 9
+    batch = Configurations(system, LABELS, 1, length)
+    which = np.zeros(1, np.int32)
+    batch.start(which, np.ones(1, np.int32), np.asarray([length], np.int32))
+    while batch.configs[0, UNATTACHED]:
+        log_probs = legal_log_probs(batch, 0)
+        batch.advance(which, np.asarray([max(log_probs, key=log_probs.__getitem__)], np.int32))
+    expected = batch.nodes[1 : length + 1]
+    assert parsed(system, [length]) == [(expected[:, HEAD].tolist(), expected[:, LABEL].tolist())]
+
+
+@pytest.mark.parametrize("system", ALL)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sentences_do_not_depend_on_their_neighbours(
+    system: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [1, 7, 2, 12, 5, 1, 3, 9, 4, 6]
+    together = parsed(system, lengths, beam=beam)
+    # so few rows that most sentences wait for a lane
+    monkeypatch.setattr("seqtool.parsing.parser.search.LANE_ROWS", 2 * beam)
+    assert parsed(system, lengths, beam=beam) == together
+    for length, (heads, labels) in zip(lengths, together, strict=True):
+        assert is_tree(tuple(heads))
+        roots = [label for head, label in zip(heads, labels, strict=True) if head == 0]
+        assert roots == [len(LABELS.arcs)]
+        assert len(heads) == length
+
+
+def score_of(system: str, length: int, beam: int) -> float:
+    """The score that the search gives its best derivation, followed step by step."""
+    seen: dict[tuple[int, ...], float] = {}
+
+    def recording(batch: Configurations, which: Ints, scores: Any) -> None:
+        random_scores(batch, which, scores)
+        for row in which:
+            seen[position(batch, row)] = 0.0
+
+    sizes = np.asarray([length], np.int32)
+    search(system, LABELS, np.ones(1, np.int32), sizes, length + 2, recording, beam=beam)
+    return len(seen)
+
+
+def test_a_wider_beam_looks_at_more() -> None:
+    looked = [score_of("arc-standard", 6, beam) for beam in (1, 2, 4)]
+    assert looked == sorted(set(looked))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("system", ALL)
+def test_whatever_the_scores_a_tree_comes_out(system: str, beam: int, bad: float) -> None:
+    def scorer(batch: Configurations, which: Ints, scores: Any) -> None:
+        scores[:] = bad
+
+    sizes = np.asarray([6, 2], np.int32)
+    tokens = np.asarray([1, 8], np.int32)
+    heads, _ = search(system, LABELS, tokens, sizes, 11, scorer, beam=beam)
+    assert is_tree(tuple(heads[2:8].tolist()))
+    assert is_tree(tuple(heads[9:11].tolist()))
+
+
+def test_hypotheses_far_behind_are_given_up() -> None:
+    counts = []
+
+    def counting(batch: Configurations, which: Ints, scores: Any) -> None:
+        counts.append(len(which))
+        random_scores(batch, which, scores)
+
+    for margin in (0.01, math.inf):
+        counts.append(-1)
+        sizes = np.asarray([8], np.int32)
+        search(
+            "arc-standard", LABELS, np.ones(1, np.int32), sizes, 10, counting, beam=8, margin=margin
+        )
+    cut = counts.index(-1, 1)
+    assert max(counts[1:cut]) < 4 < max(counts[cut + 1 :]) == 8
+
+
+def test_nothing_to_parse() -> None:
+    none = np.zeros(0, np.int32)
+    heads, labels = search("swap", LABELS, none, none, 1, random_scores)
+    assert (heads.tolist(), labels.tolist()) == ([-1], [-1])

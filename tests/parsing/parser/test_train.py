@@ -1,0 +1,298 @@
+"""Training of parsers: what is learnt, what is recorded, and that a resumed run ends the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from parsing.parser.tiny import make_sentence, write_treebank
+from safetensors.numpy import load_file
+
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
+from seqtool.core.progress import EpochDone, Event
+from seqtool.parsing.parser import task as task_module
+from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.configurations import SYSTEMS
+from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.parser.train import TrainedParser, train_parser
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.sentence import DEPREL
+
+SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
+
+
+def config(epochs: int = 6, **rest: Any) -> ParserConfig:
+    """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
+    base = preset("fast")
+    base["model"] = dict(SMALL)
+    base["learning"] = {"batch_size": 64, "averaging": 0.9}
+    base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
+    for name, value in rest.items():
+        section, _, key = name.partition("__")
+        base[section][key] = value
+    return from_dict(ParserConfig, base)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    write_treebank(folder / "train.conllu", 60)
+    write_treebank(folder / "dev.conllu", 20, seed=1)
+    write_treebank(folder / "crossing.conllu", 60, crossing=0.5)
+    write_treebank(folder / "crossing-dev.conllu", 20, seed=1, crossing=0.5)
+    return folder
+
+
+def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> TrainedParser:
+    name = rest.pop("name", "")
+    return train_parser(
+        folder / f"{name or 'train'}.conllu",
+        output,
+        settings,
+        dev=folder / (f"{name}-dev.conllu" if name else "dev.conllu"),
+        device="cpu",
+        **rest,
+    )
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+@pytest.mark.parametrize("oracle", ["static", "dynamic"])
+def test_a_rule_is_learnt(system: str, oracle: str, treebank: Path, tmp_path: Path) -> None:
+    settings = config(model__system=system, learning__oracle=oracle)
+    events: list[Event] = []
+    result = trained(treebank, tmp_path / "p", settings, on_event=events.append)
+    assert result.scores["dev_las"] == 100.0
+    assert result.system == system
+    epochs = [event for event in events if isinstance(event, EpochDone)]
+    assert len(epochs) == result.epochs == 6
+    assert epochs[-1].loss < 0.5 * epochs[0].loss
+    # the model that is opened parses as the one that was measured
+    parser = checkpoint.load(tmp_path / "p")
+    sentences = list(read_conllu(treebank / "dev.conllu"))
+    gold = [sentence.to_conllu() for sentence in sentences]
+    parser.parse(sentences)
+    assert [sentence.to_conllu() for sentence in sentences] == gold
+
+
+@pytest.mark.parametrize(
+    ("system", "mark", "expected"),
+    [("swap", True, 100.0), ("arc-standard", True, 100.0), ("arc-standard", False, None)],
+)
+def test_crossing_arcs(
+    system: str, mark: bool, expected: float | None, treebank: Path, tmp_path: Path
+) -> None:
+    settings = config(10, model__system=system, learning__mark_lifted=mark)
+    scores = trained(treebank, tmp_path / "p", settings, name="crossing").scores
+    if expected is not None:
+        assert scores["dev_las"] == expected
+    else:
+        # arcs are lifted for good: in each such sentence of six words, the last one is wrong
+        dev = list(read_conllu(treebank / "crossing-dev.conllu"))
+        wrong = sum(sentence.heads()[-1] == 2 and len(sentence) == 6 for sentence in dev)
+        words = sum(map(len, dev))
+        assert scores["dev_uas"] == pytest.approx(100.0 * (words - wrong) / words)
+
+
+def test_auto_looks_at_the_share_of_crossing_trees(treebank: Path) -> None:
+    for name, system in (("train", "arc-standard"), ("crossing", "swap")):
+        data = prepare_data([str(treebank / f"{name}.conllu")], None, config())
+        assert data.config.model.system == system
+
+
+def test_lifted_labels_are_labels(treebank: Path) -> None:
+    path = str(treebank / "crossing.conllu")
+    data = prepare_data([path], None, config(model__system="arc-hybrid"))
+    assert f"obj{LIFTED}nsubj" in data.labels.arcs
+    assert data.summary["non_projective_sentences"] > 10
+    plain = prepare_data(
+        [path], None, config(model__system="arc-hybrid", learning__mark_lifted=False)
+    )
+    assert not [label for label in plain.labels.names if LIFTED in label]
+
+
+def test_every_tenth_sentence_is_held_out(treebank: Path) -> None:
+    data = prepare_data([str(treebank / "train.conllu")], None, config())
+    sentences = list(read_conllu(treebank / "train.conllu"))
+    trees = [(s.heads(), s.column(DEPREL)) for s in sentences]
+    assert data.dev.trees == trees[9::10]
+    assert data.train.trees == [tree for i, tree in enumerate(trees) if i % 10 != 9]
+    assert (data.summary["sentences"], data.summary["dev_sentences"]) == (54, 6)
+
+
+def test_a_treebank_of_one_sentence(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path / "one.conllu", 1)
+    result = train_parser(path, tmp_path / "p", config(30, learning__oracle="static"), device="cpu")
+    assert result.scores["dev_las"] == 100.0
+
+
+def weights(path: Path) -> dict[str, Any]:
+    return load_file(path / "weights.safetensors")
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 13])
+def test_a_resumed_run_ends_with_the_same_weights(
+    stop_at: int, treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_module, "BLOCK_STEPS", 3)  # stops amid a block and at its end
+    settings = config(4)
+    trained(treebank, tmp_path / "whole", settings)
+    with pytest.raises(Interrupted, match=f"step {stop_at}"):
+        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
+    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    for name, array in whole.items():
+        assert np.array_equal(array, parts[name]), name
+
+
+def test_another_treebank_is_not_the_run_s(treebank: Path, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        trained(treebank, tmp_path / "p", config(), should_stop=lambda step: step == 2)
+    with pytest.raises(ModelError, match="treebank"):
+        train_parser(treebank / "crossing.conllu", tmp_path / "p", resume=True, device="cpu")
+
+
+def test_seeds_differ_and_repeat(treebank: Path, tmp_path: Path) -> None:
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        trained(treebank, tmp_path / name, config(1, training__seed=seed))
+        found.append(weights(tmp_path / name)["first.weight"])
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
+def test_the_average_is_what_is_saved(treebank: Path) -> None:
+    for decay in (0.0, 0.9):
+        data = prepare_data(
+            [str(treebank / "train.conllu")], None, config(learning__averaging=decay)
+        )
+        task = ParserTask(data.config, data)
+        now = task.module.first.weight.detach().numpy().copy()
+        task.start_epoch(0)
+        task.loss(0)
+        with_noise = task.module.first.weight
+        with_noise.data += 1.0
+        saved = task.parser().weights["first.weight"]
+        expected = with_noise.detach().numpy() if not decay else now
+        np.testing.assert_allclose(saved, expected, atol=1e-6)
+
+
+def test_embeddings_are_what_forms_begin_with(treebank: Path, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("3 2\ndog 1 0\nzebra 0 1\ncat -1 0.5\n")
+    settings = config(model__fields=["form", "upos"])
+    data = prepare_data([str(treebank / "train.conllu")], None, settings, embeddings=str(path))
+    task = ParserTask(data.config, data)
+    ids = data.types.lexical.ids_of("form")
+    rows = task.module.lexical.weight.detach().numpy()[[ids[w] for w in ("dog", "zebra", "cat")]]
+    # the width is 8: six numbers more, and one scale for all
+    assert not rows[:, 2:].any()
+    scale = rows[0, 0]
+    np.testing.assert_allclose(
+        rows[:, :2], scale * np.array([[1, 0], [0, 1], [-1, 0.5]]), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("a 1 2\nb 1\n", "1 numbers, the others 2", 2),
+        ("a 1 x\n", "no number", 1),
+        ("1 2\n", "no word vectors", None),
+    ],
+)
+def test_bad_embeddings(
+    text: str, message: str, line: int | None, treebank: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        prepare_data([str(treebank / "train.conllu")], None, config(), embeddings=str(path))
+    assert caught.value.line == line
+
+
+def test_embeddings_need_forms(treebank: Path, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("a 1 2\n")
+    with pytest.raises(ConfigError, match="forms"):
+        prepare_data(
+            [str(treebank / "train.conllu")],
+            None,
+            config(model__fields=["upos"]),
+            embeddings=str(path),
+        )
+
+
+def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None:
+    single = tmp_path / "single.conllu"
+    single.write_text(make_sentence([("hi", "X")], [0]).to_conllu())
+    with pytest.raises(DataError, match="more than one word"):
+        train_parser(single, tmp_path / "p", config(), device="cpu")
+    bare = tmp_path / "bare.conllu"
+    bare.write_text(make_sentence([("hi", "X"), ("you", "X")]).to_conllu())
+    with pytest.raises(DataError, match="head '_'"):
+        train_parser(bare, tmp_path / "p", config(), device="cpu")
+    assert not (tmp_path / "p").exists()
+    with pytest.raises(ConfigError, match="no treebank"):
+        train_parser(None, tmp_path / "p", config(), device="cpu")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "thesis.tex").write_text("")
+    with pytest.raises(OutputError, match=r"thesis\.tex"):
+        trained(treebank, tmp_path / "p", config(), force=True)
+
+
+def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broken.conllu"
+    text = (treebank / "train.conllu").read_text()
+    broken = make_sentence([("x", "X"), ("y", "X")], [2, 1]).to_conllu()
+    path.write_text(broken + text)
+    with pytest.raises(DataError, match="no root") as caught:
+        prepare_data([str(path)], None, config())
+    assert caught.value.line == 1
+    data = prepare_data([str(path)], None, config(), skip_invalid=True)
+    assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
+
+
+def test_long_sentences_follow_the_static_oracle(
+    treebank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_module, "LONGEST_EXPLORED", 5)
+    data = prepare_data([str(treebank / "train.conllu")], None, config())
+    task = ParserTask(data.config, data)
+    task.start_epoch(3)
+    task.loss(0)
+    examples = task._examples
+    assert examples is not None
+    lengths = dict(
+        zip(data.train.arrays.tokens.tolist(), data.train.arrays.lengths.tolist(), strict=True)
+    )
+    is_long = np.asarray([lengths[sentence] > 5 for sentence in examples.sentences.tolist()])
+    num_free = (examples.free >= 0).sum(axis=1)
+    assert is_long.any()
+    assert (num_free[is_long] == 1).all()
+    assert num_free[~is_long].max() > 1
+
+
+def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
+    num_steps = {}
+    for batch_size, min_steps in ((80, 1), (512, 1), (512, 4), (512, 10**6), (5, 10**6)):
+        settings = config(learning__batch_size=batch_size, learning__min_steps=min_steps)
+        data = prepare_data([str(treebank / "train.conllu")], None, settings)
+        num_steps[batch_size, min_steps] = ParserTask(data.config, data).start_epoch(1)
+    lengths = data.train.arrays.lengths
+    num_choices = int((2 * lengths[lengths > 1] - 3).sum())
+    assert 256 < num_choices < 512
+    # as many as asked for, a step of 64 configurations being the smallest, if not asked for
+    assert num_steps == {
+        (80, 1): round(num_choices / 80),
+        (512, 1): 1,
+        (512, 4): 4,
+        (512, 10**6): round(num_choices / 64),
+        (5, 10**6): round(num_choices / 5),
+    }

@@ -1,0 +1,245 @@
+"""The compiled transition systems against those of the textbook, by brute force."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+from parsing.parser.references import (
+    Heads,
+    all_configurations,
+    forced,
+    initial,
+    int32,
+    is_tree,
+    legal,
+    load,
+    projective_trees,
+    reachable,
+    snapshot,
+)
+from parsing.parser.references import trees as all_trees
+
+from seqtool.core.arrays import Ints
+from seqtool.parsing.parser.configurations import (
+    BASE,
+    HEAD,
+    LABEL,
+    LEFT,
+    NUM_ACTIONS,
+    ROOT,
+    SYSTEMS,
+    Labels,
+)
+from seqtool.parsing.parser.transitions import Configurations
+
+ALL = list(SYSTEMS)
+LABELS = Labels(("nsubj", "obj", "det"), ("root", "root:x"))
+LONGEST = {system: 5 if SYSTEMS[system].projective else 4 for system in ALL}
+
+
+def start(system: str, lengths: list[int], labels: Labels = LABELS) -> tuple[Configurations, Ints]:
+    batch = Configurations(system, labels, len(lengths), max(lengths))
+    which = np.arange(len(lengths), dtype=np.int32)
+    tokens = 1 + np.concatenate([[0], np.cumsum(np.array(lengths) + 1)[:-1]])
+    batch.start(which, int32(tokens), int32(lengths))
+    return batch, which
+
+
+def trees(batch: Configurations, which: Ints, lengths: list[int]) -> list[tuple[Heads, Heads]]:
+    """Heads and label ids of final configurations."""
+    heads = np.full(1 + sum(lengths) + len(lengths), -7, np.int32)
+    labels = heads.copy()
+    batch.collect(which, heads, labels)
+    found, begin = [], 2
+    for length in lengths:
+        words = slice(begin, begin + length)
+        found.append((tuple(heads[words].tolist()), tuple(labels[words].tolist())))
+        begin += length + 1
+    return found
+
+
+def run(batch: Configurations, which: Ints, choose: Any) -> int:
+    """Go on to the end with the transitions of choose(masks); returns the number of steps."""
+    steps = 0
+    active = batch.unfinished(which)
+    while len(active):
+        batch.advance(active, choose(batch.legal(active)))
+        active = batch.unfinished(active)
+        steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_legal_is_whatever_can_still_end_in_a_tree_with_one_root(system: str) -> None:
+    for length in range(1, LONGEST[system] + 1):
+        batch = Configurations(system, LABELS, 1, length)
+        for config in all_configurations(system, length):
+            load(batch, 0, config)
+            assert batch.legal(int32([0])) == sum(1 << action for action in legal(system, config))
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_each_action_does_what_the_textbook_says(system: str) -> None:
+    """All columns of all configurations; then on while there is nothing to choose."""
+    for length in range(1, LONGEST[system] + 1):
+        batch, expected = (Configurations(system, LABELS, 2, length) for _ in range(2))
+        for config in all_configurations(system, length):
+            for action, following in legal(system, config).items():
+                load(batch, 1, config)
+                batch.advance(int32([1]), LABELS.segments[action : action + 1])
+                load(expected, 1, forced(system, following))
+                np.testing.assert_array_equal(*(snapshot(each, 1) for each in (batch, expected)))
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_a_sentence_begins_with_what_leaves_no_choice(system: str) -> None:
+    for length in range(1, 6):
+        batch, which = start(system, [3, length])
+        expected = Configurations(system, LABELS, 2, max(3, length))
+        load(expected, 1, forced(system, initial(length)), tokens=5)
+        np.testing.assert_array_equal(*(snapshot(each, 1) for each in (batch, expected)))
+        base = batch.configs[1, BASE]
+        assert (batch.nodes[base : base + length + 1, LABEL] == -1).all()
+        assert which.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_no_choice_is_left_of_one_word_and_one_label(system: str) -> None:
+    batch, which = start(system, [1, 0, 1], Labels(("dep",), ("root",)))
+    assert not len(batch.unfinished(which))
+    assert batch.legal(which).tolist() == [0, 0, 0]
+    assert trees(batch, which, [1, 0, 1]) == [((0,), (1,)), ((), ()), ((0,), (1,))]
+
+
+@pytest.mark.parametrize("system", ALL)
+@given(
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    seed=st.integers(0, 2**32 - 1),
+    odd=st.sampled_from([0.0, np.nan, np.inf, -np.inf]),
+)
+def test_any_scores_end_in_a_tree(system: str, lengths: list[int], seed: int, odd: float) -> None:
+    rng = np.random.default_rng(seed)
+
+    def choose(masks: Any) -> Ints:
+        scores = rng.standard_normal((len(masks), LABELS.num_transitions)).astype(np.float32)
+        scores[rng.random(scores.shape) < 0.3] = odd
+        return batch.choose(masks, scores)
+
+    batch, which = start(system, lengths)
+    steps = run(batch, which, choose)
+    longest = max(lengths)
+    # arc-eager pushes n words and pops what has been pushed; swap may also swap each pair once
+    assert steps <= 2 * longest + (longest * (longest - 1) if system == "swap" else 0)
+    for length, (heads, labels) in zip(lengths, trees(batch, which, lengths), strict=True):
+        assert length == 0 or is_tree(heads)
+        for head, label in zip(heads, labels, strict=True):
+            assert label in ((3, 4) if head == 0 else (0, 1, 2))
+
+
+@given(
+    masks=st_numpy.arrays(np.uint8, 5, elements=st.integers(0, 31)),
+    scores=st_numpy.arrays(
+        np.float32, (5, LABELS.num_transitions), elements=st.sampled_from([-2.0, 0.5, 3.0])
+    ),
+)
+def test_the_best_legal_transition_is_chosen(masks: Any, scores: Any) -> None:
+    batch = Configurations("swap", LABELS, 1, 1)
+    for mask, row, best in zip(masks, scores, batch.choose(masks, scores), strict=True):
+        allowed = [
+            transition
+            for action in range(NUM_ACTIONS)
+            for transition in range(LABELS.segments[action], LABELS.segments[action + 1])
+            if mask >> action & 1
+        ]
+        assert best == max(allowed, key=lambda transition: row[transition], default=-1)
+
+
+def test_labels_and_sides() -> None:
+    """Of w1 <- w2 -> w3 in arc-standard: numbers by the table in `states`, with A = 3."""
+    batch, which = start("arc-standard", [3])
+    # begins at [ROOT w1 w2] w3, as up to there there is nothing to choose but to shift
+    assert batch.legal(which) == 0b1101
+    batch.advance(which, int32([2 + 1]))  # w1 <- w2, obj; then SHIFT is the only one
+    assert batch.legal(which) == 0b1100
+    batch.advance(which, int32([2 + 3 + 2]))  # w2 -> w3, det
+    assert batch.legal(which) == 1 << ROOT
+    batch.advance(which, int32([2 + 3 + 3 + 1]))  # ROOT -> w2, root:x
+    assert trees(batch, which, [3]) == [((2, 0, 2), (1, 4, 2))]
+
+
+def test_what_is_not_legal_is_refused() -> None:
+    batch, which = start("arc-hybrid", [4, 4])
+    first = batch.legal(which)
+    for transition in (-1, 1, LABELS.segments[ROOT], LABELS.num_transitions, 1000):
+        with pytest.raises(ValueError, match=rf"transition {transition} is not legal in .* 1$"):
+            batch.advance(which[1:], int32([transition]))
+    assert (batch.legal(which) == first).all()
+    with pytest.raises(ValueError, match="longer than 4 words"):
+        batch.start(which, int32([1, 6]), int32([4, 5]))
+
+
+def test_copies_go_their_own_way() -> None:
+    batch, which = start("arc-eager", [5, 3, 5])
+    batch.advance(which[:1], LABELS.segments[ROOT : ROOT + 1])
+    batch.copy(int32([0]), int32([2]))
+    np.testing.assert_array_equal(snapshot(batch, 0), snapshot(batch, 2))
+    before = snapshot(batch, 0)
+    run(batch, which[2:], lambda masks: batch.choose(masks, np.ones((1, 10), np.float32)))
+    np.testing.assert_array_equal(snapshot(batch, 0), before)
+    assert batch.configs[:, BASE].tolist() == [0, 6, 12]
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_two_thousand_words(system: str) -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random((1, LABELS.num_transitions), np.float32)
+    scores[0, LEFT] = 2.0
+    batch, which = start(system, [2000])
+    run(batch, which, lambda masks: batch.choose(masks, scores))
+    [(heads, _)] = trees(batch, which, [2000])
+    assert heads.count(0) == 1
+    assert (batch.nodes[1:, HEAD] >= 0).all()
+
+
+def test_labels_of_a_treebank() -> None:
+    trees = [
+        ([2, 0, 2], ["det", "root", "obj"]),
+        ([0, 1, 1], ["root:x", "obj", "obj"]),
+        ([2, 0], ["root", "dep"]),  # wrong twice, by Universal Dependencies
+        ([2, 0], ["det", "root"]),
+    ]
+    labels = Labels.of(trees)
+    assert labels == Labels(("obj", "det"), ("root", "root:x"))
+    assert labels.names == ("obj", "det", "root", "root:x")
+    assert len(labels) == 4
+    # SHIFT, REDUCE, two LEFT, two RIGHT, two from ROOT
+    assert labels.num_transitions == 8
+    assert labels.segments.tolist() == [0, 1, 2, 4, 6, 8]
+    assert labels.ids(*trees[1]) == [3, 0, 0]
+    assert labels.ids(*trees[2]) == [0, 2]
+
+
+def test_labels_of_a_treebank_with_other_names() -> None:
+    """Where no arc from ROOT bears `root`, a label may stand on both kinds of arcs."""
+    labels = Labels.of([([0, 1], ["PRED", "PRED"]), ([2, 0], ["SB", "PRED"])])
+    assert labels == Labels(("PRED", "SB"), ("PRED",))
+    assert labels.ids([0, 1], ["PRED", "PRED"]) == [2, 0]
+    assert Labels.of([]) == Labels(("dep",), ("root",))
+
+
+def test_the_reference_finds_the_known_numbers_of_trees() -> None:
+    """Of n words: (3n - 2 choose n - 1) / n projective ones with one root, n^(n - 1) in all."""
+    for length in range(1, 7):
+        projective = math.comb(3 * length - 2, length - 1) // length
+        assert len(projective_trees(length)) == projective
+        assert len(all_trees(length)) == length ** (length - 1)
+        for system in ALL:
+            if length <= LONGEST[system]:
+                known = projective_trees if SYSTEMS[system].projective else all_trees
+                assert reachable(system, initial(length)) == set(known(length))

@@ -1,0 +1,171 @@
+"""What is taken from a treebank, and the raw text that is laid out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
+
+from seqtool.core.errors import DataError
+from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
+from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
+from seqtool.parsing.segmenter.data import prepare_data
+from seqtool.parsing.segmenter.layouts import lay_out
+from seqtool.parsing.segmenter.scores import segmentation_scores
+from seqtool.parsing.segmenter.surface import fold, gold_text, raw_text, surface_tokens
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS
+
+SENTENCES = [
+    sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]),
+    sentence_of([("!", (), True)]),
+    sentence_of([("Oui", (), True)], ["# newpar id = 2"]),
+    sentence_of([("Non", (), True)], ["# newdoc"]),
+]
+
+
+def test_tokens_and_raw_text() -> None:
+    tokens = [(t.form, t.words, t.spaced) for t in surface_tokens(SENTENCES[0])]
+    assert tokens == [("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]
+    assert raw_text(SENTENCES) == "Viens du 10 000!\n\nOui\n\nNon\n"
+    # a line holds as many words as fit
+    words = sentence_of([(form, (), True) for form in ("aaaa", "bbbb", "cc", "dddddddddd", "e")])
+    assert raw_text([words], width=9) == "aaaa bbbb\ncc\ndddddddddd\ne\n"
+    gold = gold_text(SENTENCES, {"du": 1, "0 0": 2, "!": 3})
+    assert to_text(gold.codes) == "Viensdu10 000!OuiNon"
+    assert gold.forms.tolist() == [0, 1, 0, 3, 0, 0]
+    assert gold.multiword.tolist() == [False, True, False, False, False, False]
+    assert gold.ends.tolist() == [False, False, True, True, True, True]
+    assert gold.breaks.tolist() == [False, False, False, True, True, True]
+
+
+def test_a_tag_is_part_of_speech_and_relation_of_each_word() -> None:
+    words = sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("bar", (), False)])
+    labels = [("VERB", "root"), ("ADP", "case"), ("DET", "det"), ("NOUN", "obl:arg")]
+    for row, (part_of_speech, relation) in zip(words.rows, labels, strict=True):
+        row[UPOS], row[DEPREL] = part_of_speech, relation
+    tokens = list(surface_tokens(words))
+    assert [t.tag for t in tokens] == ["VERB/root", "ADP/case+DET/det", "NOUN/obl"]
+    gold = gold_text([words], {})
+    # numbered in the order of their names
+    assert gold.tags.tolist() == [2, 0, 1]
+    assert gold.num_tags == 3
+
+
+def test_the_text_of_a_treebank_is_that_of_its_comments(shared_data: Path) -> None:
+    sentences = list(read_conllu(shared_data / "ewt" / "en_ewt-ud-dev.conllu"))
+    shown = [
+        comment.removeprefix("# text = ")
+        for sentence in sentences
+        for comment in sentence.comments
+        if comment.startswith("# text = ")
+    ]
+    text = raw_text(sentences)
+    assert text.split() == " ".join(
+        inner + (" " if "SpaceAfter=No" not in sentence.rows[-1][MISC] else "")
+        for inner, sentence in zip(shown, sentences, strict=True)
+    ).split() or "".join(text.split()) == "".join("".join(shown).split())
+    assert max(map(len, text.split("\n"))) <= 80 or any(" " not in x for x in text.split("\n"))
+
+
+def test_layouts_hold_the_tokens() -> None:
+    folder_sentences = SENTENCES * 20
+    gold = gold_text(folder_sentences, {})
+    forms = [token.form for s in folder_sentences for token in surface_tokens(s)]
+    shapes = set()
+    for seed in range(12):
+        learning = LearningConfig(window_characters=16, wrapped=0.3, sentence_lines=0.3, joined=0.4)
+        layout = lay_out(gold, learning, np.random.default_rng(seed))
+        text = to_text(layout.codes)
+        shapes.add(text)
+        found = [
+            text[first : last + 1]
+            for first, last in zip(layout.firsts.tolist(), layout.lasts.tolist(), strict=True)
+        ]
+        assert found == forms
+        # between tokens there is nothing, or one space or newline; only where the treebank has it
+        gaps = layout.firsts[1:] - layout.lasts[:-1] - 1
+        assert set(gaps.tolist()) <= {0, 1}
+        assert not gaps[~(gold.spaced | gold.breaks)[:-1]].any()
+        assert layout.windows[0] == 0
+        assert layout.windows[-1] == len(forms)
+        assert (np.diff(layout.windows) > 0).all()
+        begins, ends = layout.windows[:-1], layout.windows[1:]
+        # no window is longer than was asked for, but by a token
+        longest = (layout.lasts[ends - 1] + 1 - layout.firsts[begins]).max()
+        assert longest <= 16 + 8
+    assert len(shapes) == 12
+
+
+def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
+    gold = gold_text(SENTENCES, {})
+    learning = LearningConfig(wrapped=0.0, sentence_lines=0.0, joined=0.0)
+    layout = lay_out(gold, learning, np.random.default_rng(0))
+    assert to_text(layout.codes) == "Viens du 10 000!OuiNon"
+    assert layout.windows.tolist() == [0, 4, 5, 6]
+    lines = LearningConfig(wrapped=0.0, sentence_lines=1.0, joined=0.0)
+    sentences = [sentence_of([("a", (), True), ("b", (), True)]), sentence_of([("c", (), True)])]
+    layout = lay_out(gold_text(sentences, {}), lines, np.random.default_rng(0))
+    assert to_text(layout.codes) == "a b\nc"
+
+
+def test_whitespace_is_seen_in_runs() -> None:
+    codes, places = seen(code_points("a \t b\r\n c\u00a0d\x85e"))
+    assert to_text(codes) == "a b\nc d\ne"
+    assert places.tolist() == [0, 1, 4, 5, 8, 9, 10, 11, 12]
+
+
+def test_unknown_characters_have_their_category_and_script() -> None:
+    alphabet = Alphabet.learn(code_points("aab\u03b1"), min_count=2)
+    assert alphabet.characters == ("\n", " ", "a")
+    assert alphabet.scripts == ("GREEK", "LATIN")
+    a, b, e_acute, alpha, beta, zhe = alphabet.symbols(map(ord, "ab\u00e9\u03b1\u03b2\u0436"))
+    assert a[0] > 0
+    assert b[0] == e_acute[0] == alpha[0] == 0
+    assert (b == e_acute).all()  # a small Latin letter
+    assert (alpha == beta).all()  # a small Greek one
+    assert zhe[2] == 0  # of a script that was not learnt
+    again = Alphabet.from_json(alphabet.to_json())
+    assert (again.symbols([97]) == a).all()
+    assert len(again) == len(alphabet)
+
+
+def test_forms_are_folded() -> None:
+    assert [fold(form) for form in ("The", "the", "2nd", "\u0660", "\u0130")] == [
+        "the", "the", "0nd", "0", "i\u0307",
+    ]  # fmt: skip
+
+
+def test_scores_count_spans() -> None:
+    gold = [
+        sentence_of([("a", (), True), ("du", ("de", "le"), True), ("b", (), False)]),
+        sentence_of([(".", (), True)]),
+    ]
+    assert segmentation_scores(gold, gold) == {
+        "tokens": 100.0, "words": 100.0, "multiword": 100.0, "sentences": 100.0,
+    }  # fmt: skip
+    other = [sentence_of([("a", (), True), ("du", (), True), ("b.", (), True)])]
+    # tokens a, du of 4 and of 3; words a of 5 and of 3; no sentence of 2 and 1
+    assert segmentation_scores(gold, other) == {
+        "tokens": 200 * 2 / 7, "words": 200 * 1 / 8, "multiword": 0.0, "sentences": 0.0,
+    }  # fmt: skip
+    # case does not matter, as in the official scorer
+    upper = [sentence_of([("DU", ("DE", "le"), True)])], [sentence_of([("DU", ("DE", "LE"), True)])]
+    assert set(segmentation_scores(*upper).values()) == {100.0}
+
+
+def test_a_tenth_is_held_out(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path / "t.conllu", 200)
+    data = prepare_data([path], None, SegmenterConfig())
+    assert len(data.dev) == 20
+    assert data.summary["sentences"] == 180
+    assert data.splitter.split("du") == ("de", "le")
+    assert not data.has_spaces
+    assert "".join(data.dev_text.split()) == "".join(
+        token.form for sentence in data.dev for token in surface_tokens(sentence)
+    )
+    assert data.dev[0].column(FORM)[-1] == "."
+    with pytest.raises(DataError, match="too few"):
+        prepare_data([write_treebank(tmp_path / "u.conllu", 15)], None, SegmenterConfig())

@@ -1,0 +1,89 @@
+"""Cutting a text into stretches: by hand, and in whatever pieces it comes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing.segmenter.tiny_segmenter import random_segmenter
+
+from seqtool.parsing.segmenter import assembly, units
+from seqtool.parsing.segmenter.characters import to_text
+from seqtool.parsing.segmenter.rules import split_by_rules
+from seqtool.parsing.segmenter.spaces import rebuild
+from seqtool.parsing.segmenter.units import Unit, UnitReader
+
+
+def stretches(pieces: list[str], unit: Unit = "paragraph") -> list[tuple[str, str, bool]]:
+    reader = UnitReader(pieces, unit)
+    found = []
+    while (stretch := reader.take()) is not None:
+        found.append((stretch.before, to_text(stretch.codes), stretch.begins_paragraph))
+    return [*found, (reader.spaces, "", False)]
+
+
+def test_paragraphs_and_lines() -> None:
+    text = " a b\nc\r\n \r\nd \n\x0b e\n"
+    assert stretches([text]) == [
+        (" ", "a b\nc", True),
+        ("\r\n \r\n", "d", True),
+        (" \n\x0b ", "e", True),
+        ("\n", "", False),
+    ]
+    assert stretches([text], "line") == [
+        (" ", "a b", True),
+        ("\n", "c", False),
+        ("\r\n \r\n", "d", True),
+        (" \n\x0b ", "e", True),
+        ("\n", "", False),
+    ]
+
+
+def test_a_text_of_whitespace_has_no_stretch() -> None:
+    assert stretches([]) == [("", "", False)]
+    assert stretches([" ", "\n\n"]) == [(" \n\n", "", False)]
+
+
+TEXTS = st.text(st.sampled_from("ab. \n\r"), max_size=60)
+
+
+@given(TEXTS, st.lists(st.integers(0, 60), max_size=4), st.sampled_from(["paragraph", "line"]))
+def test_the_pieces_do_not_matter(text: str, cuts: list[int], unit: Unit) -> None:
+    bounds = [0, *sorted(cuts), len(text)]
+    pieces = [text[begin:end] for begin, end in pairwise(bounds)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(units, "READ", 1)
+        whole = stretches([text], unit)
+        assert stretches(pieces, unit) == whole
+    assert "".join(before + inner for before, inner, _ in whole) == text
+    # by an independent rule: what stands between breaks
+    line = r"[ ]*[\n\r]"
+    rule = rf"{line}{line}\s*" if unit == "paragraph" else rf"{line}\s*"
+    expected = [part.strip() for part in re.split(rule, text.replace("\r\n", "\n"))]
+    found = [inner.replace("\r\n", "\n") for _, inner, _ in whole[:-1]]
+    assert found == [part for part in expected if part]
+
+
+@given(
+    st.lists(st.text(st.sampled_from("abc .\n"), max_size=50), min_size=1, max_size=6),
+    st.integers(1, 3),
+)
+@settings(max_examples=20)
+def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -> None:
+    """Its sentences are whole: none ends because a stretch did."""
+    text = "".join(pieces)
+    for split in (split_by_rules, random_segmenter(seed, sentence_words=4).split):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(units, "READ", 7)
+            patch.setattr(units, "MAX_STRETCH", 96)
+            patch.setattr(assembly, "SURE", 24)
+            in_pieces = list(assembly.assemble(pieces, split))
+            at_once = list(assembly.assemble([text], split))
+        assert [s.to_conllu() for s in in_pieces] == [s.to_conllu() for s in at_once]
+        assert rebuild(at_once) == (text if text.strip() else "")
+        if split is split_by_rules:
+            plain = list(assembly.assemble([text], split))
+            assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]

@@ -1,0 +1,335 @@
+"""The tagger at work: torch's numbers, agreement, what is kept, its directory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of, tiny_config
+
+from seqtool.core import checkpoint
+from seqtool.core.errors import ModelError
+from seqtool.parsing.model import VOCABULARY
+from seqtool.parsing.tagger import forms as forms_module
+from seqtool.parsing.tagger import model as model_module
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles
+from seqtool.parsing.tagger.characters import (
+    BEGIN,
+    END,
+    MAX_CHARACTERS,
+    Characters,
+    Convolution,
+    padded,
+)
+from seqtool.parsing.tagger.filters import best_bundles
+from seqtool.parsing.tagger.lemmas import Lemmas
+from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
+from seqtool.parsing.tagger.scripts import edit_script
+from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
+
+FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40)
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["the", "dogs", "Ann", "walks", "unseen", "Łódź", "🙂"]) | FORMS,
+             min_size=1, max_size=6),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@cache
+def network_of(tagger: Tagger) -> TaggerNetwork:
+    network = TaggerNetwork(
+        tagger.config.model,
+        tagger.forms.symbols.num_symbols,
+        tagger.forms.characters.num_symbols,
+        tagger.bundles.num_values,
+        len(tagger.bundles),
+        len(tagger.lemmas.scripts),
+    )
+    weights = {name: torch.from_numpy(array) for name, array in tagger.weights.items()}
+    network.load_state_dict(weights)
+    return network.double()
+
+
+def scores_by_torch(tagger: Tagger, forms: list[str], bundles: list[int]) -> tuple[Any, Any]:
+    """The scores of values and of scripts of one sentence, each word's vector made anew."""
+    network = network_of(tagger)
+    lexical = [tagger.forms.symbols.row((form,)) for form in forms]
+    spelling = padded(*tagger.forms.characters.rows(forms))
+    with torch.no_grad():
+        vectors = network.vectors(torch.tensor(lexical), torch.from_numpy(spelling).long())
+        states, _ = network.states(vectors, torch.tensor([len(forms)]), lambda x: x, lambda x: x)
+        scripts = network.lemma_scores(states, torch.tensor(bundles), lambda x: x)
+        return network.values(states).numpy(), scripts.numpy()
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return random_tagger()
+
+
+@settings(max_examples=20)
+@given(texts=TEXTS)
+def test_scores_are_those_of_torch(tagger: Tagger, texts: list[list[str]]) -> None:
+    scores = tagger.read([bare(text) for text in texts]).scores
+    expected = [scores_by_torch(tagger, text, [0] * len(text))[0] for text in texts]
+    np.testing.assert_allclose(scores, np.concatenate(expected), rtol=0, atol=2e-4)
+
+
+def test_joined_taggers_go_by_the_mean_of_their_scores(tagger: Tagger) -> None:
+    """Scores are linear in the last layers: where only these differ, their means give the mean."""
+    names = ("values.weight", "scripts.weight")
+    generator = np.random.default_rng(5)
+    outputs = [
+        {
+            name: generator.normal(0.0, 9.0, tagger.weights[name].shape).astype(np.float32)
+            for name in names
+        }
+        for _ in range(3)
+    ]
+
+    def tagged(by: Tagger) -> list[list[str]]:
+        sentences = [bare(["the", "dogs", "jumped", f"unseen{number}"]) for number in range(20)]
+        by.tag(sentences)
+        return [row for sentence in sentences for row in sentence.rows]
+
+    def with_outputs(arrays: dict[str, Any]) -> Tagger:
+        return Tagger(
+            tagger.config, tagger.forms.symbols, tagger.forms.characters, tagger.bundles,
+            tagger.lemmas, {**tagger.weights, **arrays},
+        )  # fmt: skip
+
+    members = [with_outputs(arrays) for arrays in outputs]
+    means = {name: np.mean([arrays[name] for arrays in outputs], axis=0) for name in names}
+    together = tagged(members[0].joined(members[1:]))
+    assert together == tagged(with_outputs(means))
+    assert all(together != tagged(member) for member in members)
+    for column in (UPOS, LEMMA):
+        assert any([row[column] for row in together] != [row[column] for row in tagged(member)]
+                   for member in members)  # fmt: skip
+
+
+def test_taggers_of_other_tags_are_not_joined(tagger: Tagger) -> None:
+    other = random_tagger()
+    others = Bundles.from_json([*other.bundles.to_json()][::-1])
+    changed = Tagger(
+        other.config, other.forms.symbols, other.forms.characters, others, other.lemmas,
+        other.weights,
+    )  # fmt: skip
+    with pytest.raises(ModelError, match="different treebanks or settings"):
+        tagger.joined([changed])
+
+
+def test_one_layer_too() -> None:
+    tagger = random_tagger(tiny_config(model__encoder_layers=1, model__filter_width=5))
+    forms = ["the", "dogs", "jumped", "unseen"]
+    expected = scores_by_torch(tagger, forms, [0] * 4)[0]
+    np.testing.assert_allclose(tagger.read([bare(forms)]).scores, expected, rtol=0, atol=2e-4)
+
+
+@settings(max_examples=20)
+@given(text=st.lists(FORMS, min_size=1, max_size=6))
+def test_lemmas_are_those_of_torch(tagger: Tagger, text: list[str]) -> None:
+    """Of forms that were not met: by the best script that the form is long enough for."""
+    sentence = bare(text)
+    tagger.tag([sentence])
+    bundles = [tagger.bundles.ids[row[UPOS], row[XPOS], row[FEATS]] for row in sentence.rows]
+    scores = scores_by_torch(tagger, text, bundles)[1]
+    for row, form, of_word in zip(sentence.rows, text, scores, strict=True):
+        met = tagger.lemmas.met(form, row[UPOS])
+        ranked = np.argsort(-of_word)
+        made = [tagger.lemmas.scripts[i].apply(form) for i in ranked]
+        able = [(of_word[i], lemma) for i, lemma in zip(ranked, made, strict=True) if lemma]
+        # scores so near each other may be rounded to another order
+        near = [lemma for score, lemma in able if score > able[0][0] - 1e-3]
+        assert row[LEMMA] in (met or near)
+
+
+@settings(max_examples=30)
+@given(texts=TEXTS)
+def test_every_bundle_was_met(tagger: Tagger, texts: list[list[str]]) -> None:
+    sentences = [bare(text) for text in texts]
+    tagger.tag(sentences)
+    for sentence in sentences:
+        for row in sentence.rows:
+            assert (row[UPOS], row[XPOS], row[FEATS]) in tagger.bundles.ids
+            assert row[LEMMA]
+            assert row[LEMMA] != "_"
+
+
+def test_the_best_bundle_is_that_of_all_combinations() -> None:
+    """By brute force, and of as few kept values as can be others are chosen."""
+    generator = np.random.default_rng(0)
+    names = [(u, x, f) for u, x, f in itertools.product("abc", "de", "fgh") if (u, f) != ("a", "g")]
+    bundles = Bundles(names[::-1])
+    scores = generator.normal(size=(200, bundles.num_values)).astype(np.float32)
+    kept = np.where(
+        generator.random((200, 3)) < 0.4, generator.integers(0, (3, 2, 3), (200, 3)), -1
+    ).astype(np.int32)
+    best = np.empty(200, np.int32)
+    best_bundles(scores, bundles.table, bundles.starts, kept, best)
+    for word in range(200):
+        ranking = {}
+        for name in bundles.names:
+            values = [bundles.values[column][name[column]] for column in range(3)]
+            differing = sum(k not in (-1, v) for k, v in zip(kept[word], values, strict=True))
+            total = sum(
+                float(scores[word, bundles.starts[column] + values[column]]) for column in range(3)
+            )
+            ranking[name] = (-differing, total)
+        assert bundles.names[best[word]] == max(ranking, key=lambda name: ranking[name])
+
+
+def test_what_is_there_is_kept_and_agreed_with(tagger: Tagger) -> None:
+    for bundle in tagger.bundles.names:
+        sentence = bare(["the", "dogs", "sleep"])
+        sentence.rows[1][UPOS] = bundle[0]
+        tagger.tag([sentence])
+        row = sentence.rows[1]
+        assert row[UPOS] == bundle[0]
+        assert (row[UPOS], row[XPOS], row[FEATS]) in tagger.bundles.ids
+
+
+def test_columns_of_which_a_sentence_has_some(tagger: Tagger) -> None:
+    """FEATS that one word has are there for all: the others have none."""
+    words = [("the", "_", "DET", "_", "_"), ("dogs", "DOG", "_", "_", "Number=Odd")]
+    sentence = sentence_of(words)
+    tagger.tag([sentence])
+    assert sentence.column(FEATS) == ["_", "Number=Odd"]
+    assert sentence.rows[0][UPOS] == "DET"
+    assert sentence.rows[1][LEMMA] == "DOG"
+    assert "_" not in sentence.column(UPOS) + sentence.column(XPOS) + sentence.column(LEMMA)
+    expected = bare(["the", "dogs"])
+    tagger.tag([expected])
+    tagger.tag([sentence], retag=True)
+    assert sentence.to_conllu() == expected.to_conllu()
+
+
+def test_a_tagged_sentence_stays_as_it_is(tagger: Tagger) -> None:
+    for sentence in random_treebank(20):
+        before = sentence.to_conllu()
+        tagger.tag([sentence])
+        assert sentence.to_conllu() == before
+
+
+def tagged(tagger: Tagger, sentences: list[Sentence]) -> list[str]:
+    return [item.to_conllu() for item in tagger.tag_stream(sentences, retag=True)]
+
+
+def test_company_and_chunks_change_nothing(tagger: Tagger, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = tagged(tagger, random_treebank(40))
+    assert [tagged(tagger, [item])[0] for item in random_treebank(40)] == expected
+    monkeypatch.setattr(model_module, "CHUNK_WORDS", 7)
+    monkeypatch.setattr(forms_module, "MAX_FORMS", 5)
+    assert tagged(tagger, random_treebank(40)) == expected
+
+
+def test_nothing_to_tag(tagger: Tagger) -> None:
+    tagger.tag([])
+    assert list(tagger.tag_stream([])) == []
+
+
+@pytest.mark.parametrize("width", [1, 3, 5])
+@settings(max_examples=20)
+@given(forms=st.lists(FORMS, min_size=1, max_size=6))
+def test_filters_are_those_of_torch(width: int, forms: list[str]) -> None:
+    torch.manual_seed(width)
+    model = tiny_config(model__filter_width=width).model
+    characters = Characters.build({"abcdefg": 2, "ÄÖ": 2}, 2)
+    network = CharacterNetwork(model, characters.num_symbols)
+    symbols, lengths = characters.rows(forms)
+    arrays = {name: value.numpy() for name, value in network.state_dict().items()}
+    found = Convolution(
+        arrays["embedding.weight"], arrays["filters.weight"], arrays["filters.bias"]
+    ).vectors(symbols, lengths)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(padded(symbols, lengths)).long()).numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def test_characters_by_hand() -> None:
+    characters = Characters.build({"ab": 3, "ac": 1}, 2)
+    assert characters.known == "ab"
+    symbols, lengths = characters.rows(["ba", "B"])
+    known = characters.num_symbols - 2
+    # a capital that is not known is one of its class, the first after END
+    assert symbols.tolist() == [BEGIN, known + 1, known, END, BEGIN, END + 1, END]
+    assert lengths.tolist() == [4, 3]
+    long = "".join(map(chr, range(0x100, 0x100 + 2 * MAX_CHARACTERS)))
+    known_all = Characters(long)
+    ends = known_all.rows([long[: MAX_CHARACTERS // 2] + long[-MAX_CHARACTERS // 2 :]])[0]
+    assert known_all.rows([long])[0].tolist() == ends.tolist()
+
+
+def test_lemmas_by_hand() -> None:
+    counts = {
+        ("saw", "VERB", "see"): 5,
+        ("saw", "VERB", "saw"): 2,
+        ("saw", "NOUN", "saw"): 1,
+        ("dogs", "NOUN", "dog"): 3,
+        ("went", "VERB", "go"): 1,
+    }
+    lemmas = Lemmas.build(counts, 2)
+    pairs = (("saw", "see"), ("dogs", "dog"), ("saw", "saw"))
+    see, strip, same = (lemmas.ids[edit_script(*pair)] for pair in pairs)
+    assert sorted([see, strip, same]) == [0, 1, 2]
+    assert len(lemmas.scripts) == 3
+    assert list(lemmas.met("saw", "VERB")) == ["see", "saw"]
+    assert list(lemmas.met("Dogs", "NOUN")) == ["dog"]
+    assert list(lemmas.met("dogs", "VERB")) == []
+    scores = np.zeros(len(lemmas.scripts), np.float32)
+    scores[strip] = 2.0
+    # of those that were met, though another script is better
+    scores[same] = 1.0
+    assert lemmas.choose("saw", ["see", "saw"], scores) == "saw"
+    assert lemmas.choose("cats", [], scores) == "cat"
+    # too short for the best one
+    assert lemmas.choose("s", [], scores) == "s"
+    # a lemma of a script that is not learnt
+    assert lemmas.choose("went", ["go", "wend"], scores) == "go"
+
+
+def test_the_directory_gives_the_same_tagger_back(tagger: Tagger, tmp_path: Path) -> None:
+    save_model(tmp_path / "t", tagger, scores={"dev_upos": 1.0}, data={"words": 3})
+    expected = tagged(tagger, random_treebank(30))
+    assert tagged(checkpoint.load(tmp_path / "t"), random_treebank(30)) == expected
+    card = (tmp_path / "t" / "README.md").read_text()
+    assert "seqtool tag" in card
+    assert "| dev upos | 1.00 |" in card
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bundles", [["A", "B"]]),
+        ("bundles", []),
+        ("lemmas", {"scripts": [], "table": {}}),
+        ("lemmas", {"scripts": [["keep", 0, "", 0, ""]], "table": {"X": {"a": "b"}}}),
+        ("characters", 3),
+        ("characters", "abc"),
+    ],
+)
+def test_a_damaged_vocabulary(key: str, value: Any, tagger: Tagger, tmp_path: Path) -> None:
+    """One that fits its sum in the header, but not the weights."""
+    save_model(tmp_path / "t", tagger, scores={}, data={})
+    path = tmp_path / "t" / VOCABULARY
+    content = json.loads(path.read_text())
+    content[key] = value
+    path.write_text(json.dumps(content))
+    header = checkpoint.read_header(tmp_path / "t")
+    header.files.clear()
+    with pytest.raises(ModelError, match="does not fit") as caught:
+        model_module.load_model(tmp_path / "t", header)
+    assert caught.value.hint == "train it again"
+
+
+def test_the_columns_are_neighbours() -> None:
+    assert COLUMNS == (UPOS, XPOS, FEATS) == (UPOS, UPOS + 1, UPOS + 2)
