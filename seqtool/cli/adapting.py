@@ -10,7 +10,7 @@ from seqtool.cli.options import note
 
 if TYPE_CHECKING:
     from seqtool.cli.adapting_options import Adapting
-    from seqtool.lm.neural.dynamic_tuning import DynamicTuning
+    from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LanguageModel
 
@@ -60,7 +60,7 @@ def _learning(
     model: Any, path: Path, adapting: Adapting, *, tune: str | None, field: str | None
 ) -> tuple[LanguageModel, DynamicTuning | None]:
     from seqtool.core.progress import progress_bar
-    from seqtool.lm.neural import dynamic, dynamic_tuning
+    from seqtool.lm.neural import dynamic
 
     given = adapting.dynamic or {}
     config = dynamic.DynamicConfig(**given)
@@ -73,7 +73,7 @@ def _learning(
     if tune is None:
         return learning, None
     names = [name for name in ("rate", "decay") if name not in given]
-    tuning = dynamic_tuning.tune_dynamic(
+    tuning = dynamic.tune_dynamic(
         learning,
         tune,
         names=names,

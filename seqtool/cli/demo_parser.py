@@ -13,7 +13,7 @@ from seqtool.cli.options import note
 
 if TYPE_CHECKING:
     from seqtool.treebank.conllu import Sentence
-    from seqtool.treebank.scores import ParserEvaluation
+    from seqtool.treebank.evaluation import ParserEvaluation
 
 # the sample's grammar is soon learnt, and the Korean part is a third of the English one
 EPOCHS = {"en": 2, "ko": 4}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.parser.model import Parser
     from seqtool.treebank.alignment import Annotation
     from seqtool.treebank.conllu import Sentence
-    from seqtool.treebank.scores import ParserEvaluation, Score
+    from seqtool.treebank.evaluation import ParserEvaluation, Score
     from seqtool.treebank.significance import Significance
 
 COMMONEST = 20  # confusions that are shown

@@ -16,7 +16,7 @@ from seqtool.cli.options import default_model
 if TYPE_CHECKING:
     from seqtool.cli.adapting_options import Adapting
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic_tuning import DynamicTuning
+    from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.protocol import LanguageModel, LMEvaluation
 
 ModelsOption = Annotated[

@@ -19,7 +19,7 @@ from seqtool.cli.options import JsonOption, ThreadsOption, emit, note, show_tabl
 
 if TYPE_CHECKING:
     from seqtool.core.vocabulary import Vocabulary
-    from seqtool.lm.ngram.listing import Listing
+    from seqtool.lm.ngram.counts import Listing
 
 LISTED = 20  # n-grams that are shown when nothing is said
 
@@ -83,7 +83,7 @@ def counts(
             threads=threads,
             on_progress=on_progress,
         )
-    from seqtool.lm.ngram.listing import list_ngrams
+    from seqtool.lm.ngram.counts import list_ngrams
 
     if top is None:
         top = LISTED if output is None else 0

@@ -191,8 +191,7 @@ def _train(
     from contextlib import ExitStack
 
     from seqtool.core.errors import counted
-    from seqtool.core.progress import Display, Event, RunStarted
-    from seqtool.core.tensorboard import TensorBoard
+    from seqtool.core.progress import Display, Event, RunStarted, TensorBoard
     from seqtool.lm.neural.train import train_lm as train
 
     should_stop = stop_after(max_minutes)

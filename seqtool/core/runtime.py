@@ -7,9 +7,12 @@ LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No t
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from types import FrameType
 
 from seqtool.core.errors import ConfigError
 
@@ -108,3 +111,29 @@ def let_speak(speaks: bool) -> None:
     """Decide what `speaks` returns."""
     global _speaks
     _speaks = speaks
+
+
+class Interruption:
+    """Set by Ctrl-C or SIGTERM; the loop then saves and stops. A second Ctrl-C stops at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to signals while the block runs; outside the main thread nothing is heard."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, self._handle) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)

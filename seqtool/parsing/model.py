@@ -7,7 +7,7 @@ weights.safetensors     the arrays of its network, by their names there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,3 +111,13 @@ def read_weights(directory: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
     return weights
+
+
+def mean(scores: Sequence[Floats]) -> Floats:
+    """The mean of arrays; the first one is changed."""
+    total, *others = scores
+    for more in others:
+        total += more
+    if others:
+        total /= len(scores)
+    return total

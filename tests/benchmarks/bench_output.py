@@ -16,8 +16,8 @@ import report
 import torch
 from torch import Tensor, nn
 
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
-from seqtool.lm.neural.output_config import OutputConfig
 
 NUM_TOKENS, HIDDEN, VOCABULARY = 700, 200, 33_278
 

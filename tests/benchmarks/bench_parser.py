@@ -35,9 +35,8 @@ from seqtool.parsing.parser.files import CHUNK_WORDS, parse_files
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.text.sample import sample_treebank
-from seqtool.treebank.columns import Analyses
 from seqtool.treebank.conllu import read_conllu, read_stretches, write_pieces
-from seqtool.treebank.scanner import PlainSentences
+from seqtool.treebank.scanner import Analyses, PlainSentences
 from seqtool.treebank.sentence import DEPREL
 
 LEAST_WORDS = 200_000  # the test file is repeated until it has them

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.lm.neural.softmax import FullSoftmax
+from seqtool.lm.neural.output import FullSoftmax
 
 NUM_TOKENS, HIDDEN = 700, 200
 

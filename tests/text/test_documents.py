@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
-from seqtool.text.documents import read_documents
+from seqtool.parsing.segmenter.documents import read_documents
 
 
 def read(*paths: Path, block_size: int = 3) -> list[tuple[str, str]]:

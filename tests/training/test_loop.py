@@ -21,8 +21,7 @@ from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.training import loop
 from seqtool.training.config import TrainingConfig
-from seqtool.training.loop import train
-from seqtool.training.step_losses import LOSS_LIMIT
+from seqtool.training.loop import LOSS_LIMIT, train
 
 EPOCHS = 3
 TOTAL = EPOCHS * NUM_STEPS

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import align_words, read_annotation
 from seqtool.treebank.conllu import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, read_conllu
-from seqtool.treebank.evaluation import compare, compare_evaluations, evaluate_parser
-from seqtool.treebank.scores import Confusion, ParserEvaluation, Score
+from seqtool.treebank.evaluation import (
+    Confusion,
+    ParserEvaluation,
+    Score,
+    compare,
+    compare_evaluations,
+    evaluate_parser,
+)
 from seqtool.treebank.sentence import parse_sentence
 from seqtool.treebank.significance import paired_bootstrap
 

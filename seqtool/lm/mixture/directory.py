@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtool.core import checkpoint, model_cards, storage
+from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError
 from seqtool.lm.mixture.cache import CacheModel, source_of
@@ -184,13 +184,13 @@ def _card(header: checkpoint.Header) -> str:
         (_shown_part(part), part["kind"], f"{part['weight']:.4f}")
         for part in header.config["parts"].values()
     ]
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         "Mixture of language models",
         f"The probabilities of {len(parts)} models, interpolated. They stay where they are: "
         "keep them there.",
-        model_cards.table(("part", "kind", "weight"), parts),
-        model_cards.scores_table(header),
+        checkpoint.table(("part", "kind", "weight"), parts),
+        checkpoint.scores_table(header),
         maker="the Python library",
         use=(
             "seqtool eval-ppl TEXT -m THIS_DIRECTORY",

@@ -28,9 +28,9 @@ from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural import cross_entropy
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import OutputLayer, Surroundings
-from seqtool.lm.neural.output_config import OutputConfig
 from seqtool.lm.neural.workspace import Workspace
 
 DIV_VALUE = 4.0

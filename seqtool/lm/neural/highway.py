@@ -1,4 +1,4 @@
-"""The recurrent highway cell; its loops over time: `features_first.py` and `highway_loops.py`.
+"""The recurrent highway cell, and its loop over time for every device; the CPU's is `highway_cpu`.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
 depth, G gates (G x H columns).
@@ -6,21 +6,137 @@ depth, G gates (G x H columns).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from seqtool.lm.neural.cells import Cell, State
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.highway_graphs import RecordedLoops
-from seqtool.lm.neural.highway_loops import StreamsFirst
 from seqtool.lm.neural.products import numpy_is_fast
 from seqtool.lm.neural.workspace import Workspace
 
+
+class StreamsFirst(torch.autograd.Function):
+    """The loop on any device: state (B, H), gates (B, G), the inputs' products made before."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        projected_TBG: Tensor,
+        state_BH: Tensor,
+        weight_DHG: Tensor,
+        bias_EG: Tensor,
+        mask_BH: Tensor | None,
+    ) -> Tensor:
+        """Return the outputs (T, B, H); E = D - 1 biases, the first one is in `projected`."""
+        with torch.autocast(projected_TBG.device.type, enabled=False):
+            return _torch_forward(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of all inputs but the mask."""
+        with torch.autocast(grad_TBH.device.type, enabled=False):
+            return _torch_backward(ctx, grad_TBH)
+
+
+def _torch_forward(
+    ctx: Any,
+    projected_TBG: Tensor,
+    state_BH: Tensor,
+    weight_DHG: Tensor,
+    bias_EG: Tensor,
+    mask_BH: Tensor | None,
+) -> Tensor:
+    """Return the outputs (T, B, H) of `StreamsFirst`, and save in `ctx` what its gradient needs."""
+    num_steps, batch, width = projected_TBG.shape
+    depth, size, _ = weight_DHG.shape
+    gates_DTBG = projected_TBG.new_empty(depth, num_steps, batch, width)
+    # states[d, t]: what enters micro-step d of step t; states[0, T]: the state after the window
+    states_DTBH = projected_TBG.new_empty(depth, num_steps + 1, batch, size)
+    states_DTBH[0, 0] = state_BH
+    # views are made once: indexing inside the loop costs as much as the small products
+    gates = [list(part.unbind(0)) for part in gates_DTBG.unbind(0)]
+    states = [list(part.unbind(0)) for part in states_DTBH.unbind(0)]
+    weights = weight_DHG.unbind(0)
+    addends = [projected_TBG.unbind(0), *([bias_G] * num_steps for bias_G in bias_EG.unbind(0))]
+    for t in range(num_steps):
+        for d in range(depth):
+            source = states[d][t]
+            entering = source if mask_BH is None else source * mask_BH
+            gates_BG = torch.addmm(addends[d][t], entering, weights[d], out=gates[d][t])
+            candidate_BH = gates_BG[:, :size].tanh_()
+            squashed = gates_BG[:, size:].sigmoid_()
+            target = states[d + 1][t] if d + 1 < depth else states[0][t + 1]
+            if width == 2 * size:
+                torch.lerp(source, candidate_BH, squashed, out=target)
+            else:
+                torch.mul(source, squashed[:, size:], out=target)
+                target.addcmul_(candidate_BH, squashed[:, :size])
+    ctx.save_for_backward(gates_DTBG, states_DTBH, weight_DHG, mask_BH)
+    return states_DTBH[0, 1:].clone()
+
+
+def _torch_backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the arguments of `_torch_forward`, none of the mask."""
+    gates_DTBG, states_DTBH, weight_DHG, mask_BH = ctx.saved_tensors
+    depth, num_steps, batch, width = gates_DTBG.shape
+    size = states_DTBH.shape[-1]
+    entering_DTBH = states_DTBH[:, :-1]
+    grads_DTBG = torch.empty_like(gates_DTBG)  # gradients of the pre-activations
+    shape = (depth, num_steps, batch, width // size, size)
+    gates_views = gates_DTBG.view(shape).unbind(1)
+    grads_views = grads_DTBG.view(shape).unbind(1)
+    flat_views = [part.unbind(0) for part in grads_DTBG.unbind(1)]
+    # a product with a transposed view can be several times slower than with a copy of it
+    weight_DGH = weight_DHG.transpose(1, 2).contiguous().unbind(0)
+    running_BH = torch.zeros_like(states_DTBH[0, 0])
+    running_B1H = running_BH[:, None]
+    for t in range(num_steps - 1, -1, -1):
+        # what is elementwise is done for all micro-steps at once, and small enough to stay near
+        carry_DBH = _torch_slopes(gates_views[t], entering_DTBH[:, t], grads_views[t])
+        running_BH += grad_TBH[t]
+        for grads_B2H, grads_BG, weight_GH, carry_BH in reversed(
+            list(zip(grads_views[t], flat_views[t], weight_DGH, carry_DBH, strict=True))
+        ):
+            grads_B2H *= running_B1H
+            running_BH *= carry_BH
+            if mask_BH is None:
+                running_BH.addmm_(grads_BG, weight_GH)
+            else:
+                running_BH.addcmul_(grads_BG @ weight_GH, mask_BH)
+    grads_DNG = grads_DTBG.view(depth, num_steps * batch, width)
+    masked = entering_DTBH if mask_BH is None else entering_DTBH * mask_BH
+    grad_weight_DHG = masked.reshape(depth, -1, size).transpose(1, 2) @ grads_DNG
+    return grads_DTBG[0], running_BH, grad_weight_DHG, grads_DNG[1:].sum(dim=1), None
+
+
+def _torch_slopes(gates_DBXH: Tensor, entering_DBH: Tensor, slopes_DBXH: Tensor) -> Tensor:
+    """Write d target / d pre-activation of each of the X gates; return the carry gates."""
+    candidate_DBH, transform_DBH, *carries = gates_DBXH.unbind(2)
+    torch.addcmul(
+        transform_DBH,
+        transform_DBH * candidate_DBH,
+        candidate_DBH,
+        value=-1,
+        out=slopes_DBXH[:, :, 0],
+    )  # t (1 - h^2)
+    closed_DBH = 1 - transform_DBH
+    opened_DBH = transform_DBH * closed_DBH
+    if not carries:
+        torch.mul(opened_DBH, candidate_DBH - entering_DBH, out=slopes_DBXH[:, :, 1])
+        return closed_DBH
+    carry_DBH = carries[0]
+    torch.mul(opened_DBH, candidate_DBH, out=slopes_DBXH[:, :, 1])
+    torch.mul(carry_DBH * (1 - carry_DBH), entering_DBH, out=slopes_DBXH[:, :, 2])
+    return carry_DBH
+
+
 # below this many steps, laying out the weights costs more than the faster loop saves
 FEWEST_STEPS = 4
-# devices whose loops are recorded as graphs of kernels
-RECORDED_ON = ("cuda",)
 
 
 class RecurrentHighwayCell(Cell):
@@ -34,8 +150,7 @@ class RecurrentHighwayCell(Cell):
         weight_state   (D, H, G x H)   used as `state @ weight`
         bias           (D, G x H)
 
-    Under autocast, the loop of the CPU and the Triton kernels make products in bfloat16, sums and
-    the state in float32.
+    Under autocast, the loop of the CPU makes products in bfloat16, sums and the state in float32.
     """
 
     half_pays = True
@@ -49,7 +164,6 @@ class RecurrentHighwayCell(Cell):
         self.weight_state = nn.Parameter(torch.empty(config.depth, hidden_size, width))
         self.bias = nn.Parameter(torch.empty(config.depth, width))
         self._workspace = Workspace()
-        self.recorded = RecordedLoops()
 
     def forward(
         self,
@@ -68,7 +182,7 @@ class RecurrentHighwayCell(Cell):
             return outputs_TBH, (outputs_TBH[-1],)
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
         if is_fast and len(inputs_TBI) >= FEWEST_STEPS:
-            from seqtool.lm.neural.feature_major import FeaturesFirst
+            from seqtool.lm.neural.highway_cpu import FeaturesFirst
 
             outputs_TBH = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
                 inputs_TBI.to(state_BH.dtype),
@@ -85,10 +199,7 @@ class RecurrentHighwayCell(Cell):
         # the product with the inputs of all steps at once, out of the time loop
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
         arguments = projected_TBG.to(state_BH.dtype), state_BH, weight_DHG, self.bias[1:], mask_BP
-        if inputs_TBI.device.type in RECORDED_ON:
-            outputs_TBH = self.recorded(*arguments)
-        else:
-            outputs_TBH = StreamsFirst.apply(*arguments)  # type: ignore[no-untyped-call]
+        outputs_TBH = StreamsFirst.apply(*arguments)  # type: ignore[no-untyped-call]
         return outputs_TBH, (outputs_TBH[-1],)
 
     def _loop_with_updates(

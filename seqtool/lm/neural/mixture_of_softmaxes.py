@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.lm.neural import cross_entropy, softmax_chunks
+from seqtool.lm.neural import cross_entropy
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import OutputLayer, Surroundings
-from seqtool.lm.neural.output_config import OutputConfig
 from seqtool.lm.neural.products import one_blas_thread, product
 from seqtool.lm.neural.workspace import Workspace
 
@@ -170,7 +170,7 @@ class _FusedMixture(torch.autograd.Function):
             grad_weight = workspace.tensor("grad weight", weight_VE.shape, dtype)
             if not len(latent_ME):
                 grad_weight.zero_()
-        for chunk, probs_RV in softmax_chunks.in_chunks(
+        for chunk, probs_RV in cross_entropy.in_chunks(
             len(latent_ME), len(weight_VE), factor, workspace, group=num_mixtures
         ):
             product(factor_ME[chunk], factor_VE.t(), probs_RV)
@@ -178,7 +178,7 @@ class _FusedMixture(torch.autograd.Function):
             def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
                 rows = slice(start + near.start, start + near.start + len(probs_R1))
                 log_probs_R = probs_R1[:, 0].log()
-                softmax_chunks.make_exact(
+                cross_entropy.make_exact(
                     log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows]
                 )
                 joint_R = log_prior_M[rows] + log_probs_R
@@ -186,7 +186,7 @@ class _FusedMixture(torch.autograd.Function):
                 shares_M1[rows, 0] = gamma_R * kept_M[rows]
                 return shares_M1[rows]
 
-            log_probs_M[chunk] = softmax_chunks.softmax_(
+            log_probs_M[chunk] = cross_entropy.softmax_(
                 probs_RV,
                 bias_V,
                 targets_M[chunk],
@@ -199,14 +199,14 @@ class _FusedMixture(torch.autograd.Function):
                 continue
             grads_RV = probs_RV  # they are p - onehot(target) now
             grad_latent[chunk] = product(grads_RV, factor_VE, torch.empty_like(factor_ME[chunk]))
-            softmax_chunks.add_weight_gradient(
+            cross_entropy.add_weight_gradient(
                 grads_RV,
                 (latent_ME[chunk] * shares_M1[chunk]).to(factor),
                 grad_weight,
                 workspace,
                 is_first=chunk.start == 0,
             )
-        softmax_chunks.make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
+        cross_entropy.make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
         if needs_grad:
             grad_latent *= shares_M1
             grad_prior = -shares_M1.view_as(log_prior_NK)

@@ -26,9 +26,38 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
-from seqtool.lm.neural.sentence_states import sentence_states
 from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+
+WINDOW = 256  # steps at a time, so that one long sentence needs little memory on the way
+
+
+@torch.inference_mode()
+def sentence_states(network: NeuralNetwork, sentences: Sequence[Ids]) -> list[Reals]:
+    """Return what the softmax reads before each token of sentences and after the last, [1 + N, H].
+
+    Sentences are padded at their ends, and what is read later changes no state before it.
+
+    Args:
+        network: in evaluation mode.
+        sentences: ids of each, without `</s>`; those of like lengths waste the least.
+    """
+    if not sentences:
+        return []
+    longest = max(map(len, sentences))
+    ids_TB = np.full((1 + longest, len(sentences)), EOS_ID, np.int64)
+    for column, ids in enumerate(sentences):
+        ids_TB[1 : 1 + len(ids), column] = ids
+    state = network.initial_state(len(sentences))
+    device = network.embedding.weight.device
+    parts = []
+    for start in range(0, 1 + longest, WINDOW):
+        window_TB = torch.from_numpy(ids_TB[start : start + WINDOW]).to(device)
+        states_TBH, state = network(window_TB, state)
+        parts.append(states_TBH.cpu().numpy())
+    states_TBH = np.concatenate(parts)
+    return [states_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
+
 
 SCORE_WINDOW = 256
 RESET_BATCH = 64

@@ -17,10 +17,9 @@ from torch.nn import functional
 
 from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import Surroundings
-from seqtool.lm.neural.output_config import OutputConfig
-from seqtool.lm.neural.softmax import FullSoftmax
+from seqtool.lm.neural.output import FullSoftmax, Surroundings
 
 # the largest logarithm of a sample's probability
 NEARLY_ONE = -1e-6

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
-from seqtool.core import checkpoint, model_cards
+from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
@@ -19,9 +19,8 @@ from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
 from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
-from seqtool.lm.neural.regularisation import activation_penalties
 from seqtool.lm.perplexity import perplexity_of
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
@@ -193,14 +192,14 @@ def model_card(header: checkpoint.Header) -> str:
         (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
         for name, split in header.data.get("splits", {}).items()
     ]
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         f"{_TITLES[model['cell']]} language model",
         f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
         f"over {header.tokenizer['unit']} units.",
-        model_cards.scores_table(header),
+        checkpoint.scores_table(header),
         "Perplexity counts every token and the sentence end; unknown words are included.",
-        model_cards.table(("data", "sentences", "tokens with `</s>`"), splits),
+        checkpoint.table(("data", "sentences", "tokens with `</s>`"), splits),
         maker="train_lm (Python)",
         use=(
             "seqtool eval-ppl TEXT -m THIS_DIRECTORY",

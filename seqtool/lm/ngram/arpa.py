@@ -204,12 +204,12 @@ class _Writer:
     """Makes the lines of any range of n-grams."""
 
     def __init__(self, table: BackoffTable, vocabulary: Vocabulary) -> None:
-        from seqtool.lm.ngram import arpa_writing
+        from seqtool.lm.ngram import arpa_lines
 
-        self._lines = arpa_writing
+        self._lines = arpa_lines
         self._table = table
         words = chain(vocabulary.symbols, [BOS])
-        self._starts, self._words = joined(words, arpa_writing.STEP)
+        self._starts, self._words = joined(words, arpa_lines.STEP)
         self._unigrams: Int32 = np.arange(len(vocabulary) + 1, dtype=np.int32)
 
     def rows(self, order: int, first: int, last: int) -> memoryview:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from seqtool.core.errors import DataError, ModelError
 from seqtool.core.reading import read_blocks
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
-from seqtool.lm.ngram import arpa_parsing
+from seqtool.lm.ngram import arpa_lines
 from seqtool.lm.ngram.arpa import joined
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
@@ -243,7 +243,7 @@ class _Reader:
         rows: Int32 = columns[0].copy()
         for n in range(1, order - 1):
             level = self._levels[n]
-            arpa_parsing.descend(level.begins, level.words, columns[n], rows)
+            arpa_lines.descend(level.begins, level.words, columns[n], rows)
         odd = (columns[1:] == len(self._symbols)).any(axis=0) | (columns[:-1] == EOS_ID).any(axis=0)
         rows[odd] = len(self._levels[order - 2])
         missing = np.flatnonzero(rows < 0)
@@ -265,7 +265,7 @@ class _Words:
     def __init__(self, words: Sequence[str] = ()) -> None:
         self.starts, self.text = joined(words, 1)
         self.slots = np.zeros(1 << (2 * len(words) + 1).bit_length(), np.uint64)
-        arpa_parsing.fill_slots(self.slots, self.starts, self.text)
+        arpa_lines.fill_slots(self.slots, self.starts, self.text)
         self._known = words
 
     def __contains__(self, word: str) -> bool:
@@ -310,8 +310,8 @@ class _Section:
             DataError: a line that is no n-gram, or another number of them than was said.
         """
         lines = self._lines
-        num_rows, status = 0, arpa_parsing.DONE
-        while status == arpa_parsing.DONE and lines.fill():
+        num_rows, status = 0, arpa_lines.DONE
+        while status == arpa_lines.DONE and lines.fill():
             # the shortest line is one character a column, each with what parts it from the next
             most = (len(lines.block) - lines.position) // (2 * self._order + 2) + 1
             is_first = self._order == 1
@@ -319,9 +319,9 @@ class _Section:
             text = np.empty(len(lines.block) if is_first else 0, np.uint8)
             log_probs, backoffs = np.empty(most, np.float32), np.empty(most, np.float32)
             state = np.array([lines.position, 0, 0], np.int64)
-            status = arpa_parsing.BLANK
-            while status == arpa_parsing.BLANK:
-                status = arpa_parsing.take_rows(
+            status = arpa_lines.BLANK
+            while status == arpa_lines.BLANK:
+                status = arpa_lines.take_rows(
                     lines.data,
                     state,
                     words.slots,
@@ -331,7 +331,7 @@ class _Section:
                     log_probs,
                     backoffs,
                 )
-                if status == arpa_parsing.BLANK:
+                if status == arpa_lines.BLANK:
                     self._blanks.append(num_rows + int(state[1]))
             lines.position, size, used = state.tolist()
             num_rows += size
@@ -341,7 +341,7 @@ class _Section:
                     f"more {self._order}-grams than the {self._size:,} that \\data\\ gives",
                     line=self.line_of(self._size),
                 )
-            if status == arpa_parsing.BAD:
+            if status == arpa_lines.BAD:
                 self._refuse_line(words)
             yield _Piece(
                 columns[:, :size],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core import checkpoint, model_cards
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
@@ -218,13 +218,13 @@ def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
     ]
     smoothing = header.config.get("smoothing", "imported")
     orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         f"{len(sizes)}-gram language model",
         f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} units.",
-        model_cards.table(("order", "n-grams"), orders),
-        model_cards.scores_table(header),
-        model_cards.table(("data", "number"), numbers),
+        checkpoint.table(("order", "n-grams"), orders),
+        checkpoint.scores_table(header),
+        checkpoint.table(("data", "number"), numbers),
         "Perplexity counts every token and the sentence end; unknown words are included.",
         maker="train_ngram (Python)",
         use=(

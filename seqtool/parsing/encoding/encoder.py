@@ -6,10 +6,18 @@ H units of a direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtool.core.arrays import Ints
+from seqtool.parsing.encoding import encoder
+from seqtool.parsing.encoding.features import SymbolTable
 
 
 class BidirectionalLayer(nn.Module):
@@ -126,3 +134,238 @@ def _in_a_row(values_LBD: Tensor, inside_LB: Tensor) -> Tensor:
 
 def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:
     return values_LBD.gather(0, reversal_LB[:, :, None].expand_as(values_LBD))
+
+
+PREFIX = "cloze."  # of its weights in a network, which are no part of a model
+NUM_WORDS = (
+    3000  # V at most: the commonest ones in lower case, the first of which stands for all others
+)
+SIZE = 64  # K
+NONE = -1  # word of a token that is none
+_GROUP = "lower"
+
+
+class Cloze(nn.Module):
+    """Words by the states of an encoder's first layer on both sides of them.
+
+    Args:
+        size: H.
+        num_words: V.
+    """
+
+    def __init__(self, size: int, num_words: int) -> None:
+        super().__init__()
+        self.before = nn.Linear(size, SIZE, bias=False)
+        self.behind = nn.Linear(size, SIZE, bias=False)
+        self.words = nn.Linear(SIZE, num_words)
+
+    def forward(self, states_TH: Tensor, words_T: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the mean loss of words, in nats.
+
+        Args:
+            states_TH: of the first layer, both directions, [T, 2H], one sentence after another.
+            words_T: the number of each token's word, or NONE.
+            lengths_B: tokens of each sentence, none of which is empty.
+        """
+        ends_B = lengths_B.cumsum(0)
+        forward_TH, backward_TH = states_TH.chunk(2, dim=1)
+        before_TK = self.before(forward_TH).roll(1, 0)
+        behind_TK = self.behind(backward_TH).roll(-1, 0)
+        # nothing is beyond a sentence
+        before_TK = before_TK.index_fill(0, ends_B - lengths_B, 0.0)
+        behind_TK = behind_TK.index_fill(0, ends_B - 1, 0.0)
+        is_word_T = words_T != NONE
+        if not bool(is_word_T.any()):
+            return states_TH.new_zeros(())
+        context_NK = torch.tanh((before_TK + behind_TK)[is_word_T])
+        loss: Tensor = functional.cross_entropy(self.words(context_NK).float(), words_T[is_word_T])
+        return loss
+
+
+def without_lm(inputs_TI: Tensor, num: int) -> Tensor:
+    """Inputs whose columns from `num` on, a language model's states, are zeros.
+
+    These have seen the words, so where an encoder reads them too, `Cloze` needs states without.
+    """
+    return functional.pad(inputs_TI[:, :num], (0, inputs_TI.shape[1] - num))
+
+
+def num_words(numbers: Ints | None) -> int:
+    """How many words are told apart, of what `word_numbers` gave; 0 for none."""
+    return 0 if numbers is None else 1 + max(0, int(numbers.max(initial=0)))
+
+
+def word_numbers(symbols: SymbolTable, rows: Ints) -> Ints | None:
+    """Number words for `Cloze`, the commonest first; None for symbols without forms.
+
+    Args:
+        symbols: of lexical fields.
+        rows: the symbols of words, [N, width].
+
+    Returns:
+        [N], below `NUM_WORDS`; 0 for unknown and rarer words, NONE for rows that are no word.
+    """
+    if _GROUP not in symbols.groups:
+        return None
+    first, last = symbols.range_of(_GROUP)
+    is_word = (first <= rows) & (rows <= last)  # one of a row at most
+    numbers: Ints = np.where(is_word, rows - first, 0).sum(1, dtype=np.int32)
+    numbers[numbers >= NUM_WORDS] = 0
+    numbers[~is_word.any(1)] = NONE
+    return numbers
+
+
+PREFIX = "head_choice."  # of its weights in a network, which are no part of a model
+SIZE = 96  # K
+LONGEST = 400  # tokens of a sentence that is learnt from: the scores grow with the square
+NONE = -1  # head, label and tags of a token that has none
+TAG_SHARE = 0.5  # weight of the tags' loss beside that of heads and that of labels
+
+
+class HeadChoice(nn.Module):
+    """Heads by the products of states (Zhang, Cheng & Lapata 2017), labels by the word's own.
+
+    Args:
+        state_size: E.
+        num_labels: labels of arcs.
+        num_tags: the right tags that words may have; 0 where none are told.
+    """
+
+    def __init__(self, state_size: int, num_labels: int, num_tags: int = 0) -> None:
+        super().__init__()
+        self.dependents = nn.Linear(state_size, SIZE)
+        self.heads = nn.Linear(state_size, SIZE)
+        self.labels = nn.Linear(state_size, num_labels)
+        if num_tags:
+            self.tags = nn.Linear(state_size, num_tags)
+
+    def scores(self, states_TE: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores of heads, [B, L, L], and which token each row is, [B, L].
+
+        Those of padding are -inf; the row of padding is that of token 0, and means nothing.
+
+        Args:
+            states_TE: of tokens, one sentence after another.
+            lengths_B: tokens of each sentence.
+        """
+        places_L = torch.arange(int(lengths_B.max()), device=lengths_B.device)
+        inside_BL = places_L < lengths_B[:, None]
+        begins_B = lengths_B.cumsum(0) - lengths_B
+        tokens_BL = torch.where(inside_BL, begins_B[:, None] + places_L, 0)
+        dependents_BLK, heads_BLK = (
+            functional.embedding(tokens_BL, layer(states_TE))
+            for layer in (self.dependents, self.heads)
+        )
+        scores_BLL = (dependents_BLK @ heads_BLK.transpose(1, 2)).float()
+        return scores_BLL.masked_fill(~inside_BL[:, None], -torch.inf), tokens_BL
+
+    def forward(
+        self,
+        states_TE: Tensor,
+        lengths_B: Tensor,
+        heads_T: Tensor,
+        labels_T: Tensor,
+        tags_T: Tensor | None = None,
+    ) -> Tensor:
+        """Return the mean losses of heads, labels and tags, added, in nats per word.
+
+        Args:
+            states_TE: of tokens, one sentence after another.
+            lengths_B: tokens of each sentence.
+            heads_T: the place of each token's head in its sentence; NONE for ROOT.
+            labels_T: the label of each token; NONE for ROOT.
+            tags_T: the right tags of each token; NONE for ROOT. Their loss has weight `TAG_SHARE`.
+        """
+        kept_B = lengths_B <= LONGEST
+        kept_T = kept_B.repeat_interleave(lengths_B)
+        states_TE, heads_T, labels_T = states_TE[kept_T], heads_T[kept_T], labels_T[kept_T]
+        lengths_B = lengths_B[kept_B]
+        if not bool((heads_T != NONE).any()):
+            return states_TE.new_zeros(())
+        scores_BLL, tokens_BL = self.scores(states_TE, lengths_B)
+        # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
+        of_heads = functional.cross_entropy(
+            scores_BLL.flatten(0, 1), heads_T[tokens_BL].flatten(), ignore_index=NONE
+        )
+        of_labels = functional.cross_entropy(
+            self.labels(states_TE).float(), labels_T, ignore_index=NONE
+        )
+        loss: Tensor = of_heads + of_labels
+        if tags_T is not None and bool(((tags_T := tags_T[kept_T]) != NONE).any()):
+            scores_TG = self.tags(states_TE).float()
+            loss = loss + TAG_SHARE * functional.cross_entropy(scores_TG, tags_T, ignore_index=NONE)
+        return loss
+
+
+TRAINING_ONLY = (encoder.PREFIX, encoder.PREFIX)  # weights that are no part of a model
+AVERAGE_EVERY = 4  # steps between updates of the average
+
+
+def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator) -> Tensor | float:
+    """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
+    if not dropout:
+        return 1.0
+    share = round(256 * dropout)
+    drawn = generator.integers(0, 256, values.shape, np.uint8)
+    kept = torch.from_numpy(drawn >= share).to(values.device)
+    return kept.to(values.dtype).mul_(256 / (256 - share))
+
+
+def unknown_chances(counts: npt.NDArray[np.integer[Any]], weight: float) -> Tensor:
+    """How often symbols are to be taken for unknown: weight / (weight + count).
+
+    Args:
+        counts: of symbols in the treebank; those that do not occur there are never dropped.
+        weight: a symbol of this count is dropped half of the time; 0 is off.
+    """
+    chances = np.where(counts > 0, weight / np.maximum(weight + counts, 1e-9), 0.0)
+    return torch.from_numpy(chances.astype(np.float32))
+
+
+class AveragedWeights:
+    """An exponential moving average of the parameters of a network.
+
+    Args:
+        module: the network; it begins with its weights as they are.
+        decay: per step; 0 for none, then the last weights stand for the average.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self._module, self._decay = module, decay
+        self._averages = [parameter.detach().clone() for parameter in module.parameters()]
+        self._steps = 0
+
+    def update(self) -> None:
+        """Count a step that is about to be made; every so often, take in the weights before it."""
+        if self._decay and self._steps % AVERAGE_EVERY == 0:
+            # the first weights are soon forgotten
+            decay = min(self._decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
+            with torch.no_grad():
+                torch._foreach_lerp_(self._averages, list(self._module.parameters()), 1.0 - decay)
+        self._steps += 1
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights by their names, as NumPy has them, but those for training only.
+
+        On a CPU they change with the average.
+        """
+        tensors = dict(self._module.state_dict())
+        if self._decay:
+            names = [name for name, _ in self._module.named_parameters()]
+            tensors |= zip(names, self._averages, strict=True)
+        return {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in tensors.items()
+            if not name.startswith(TRAINING_ONLY)
+        }
+
+    def carried(self) -> dict[str, Tensor]:
+        """What a continued run needs of it."""
+        carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
+        return {**carried, "steps": torch.tensor(self._steps)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned; other tensors are passed over."""
+        for i, average in enumerate(self._averages):
+            average.copy_(tensors[f"average.{i}"])
+        self._steps = int(tensors["steps"])

@@ -19,7 +19,7 @@ from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.parser.transitions import Configurations
 
 if TYPE_CHECKING:
-    from seqtool.parsing.encoding.recurrence import TokenProducts
+    from seqtool.parsing.encoding.lstm import TokenProducts
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -214,7 +214,7 @@ class Classifier:
             bias = bias + products.reshape(-1, num_sums).sum(axis=0)
         self._in_context: TokenProducts | None = None
         if config.encoder == "bilstm":
-            from seqtool.parsing.encoding.recurrence import TokenProducts
+            from seqtool.parsing.encoding.lstm import TokenProducts
 
             self._in_context = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)

@@ -15,10 +15,9 @@ import numpy as np
 from seqtool.core.arrays import Bytes, Ints
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays
 from seqtool.parsing.parser.model import Parser
-from seqtool.treebank.columns import Analyses
 from seqtool.treebank.conllu import Broken, read_item, read_stretches, refused
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
-from seqtool.treebank.scanner import NUM_WORDS, LabelTexts, PlainSentences
+from seqtool.treebank.scanner import NUM_WORDS, Analyses, LabelTexts, PlainSentences
 from seqtool.treebank.sentence import Sentence
 
 CHUNK_WORDS = 1 << 13  # words parsed together: the lanes stay full for most of the time

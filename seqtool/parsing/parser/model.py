@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool.core import model_cards
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
@@ -262,15 +262,15 @@ def model_card(header: Header) -> str:
     model = header.config["model"]
     encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
     size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         "A dependency parser",
         f"Transition-based ({model['system']}), {encoder}{size}; it reads "
         f"{', '.join(model['fields'])}.",
         summarise(header.data),
-        model_cards.scores_table(header),
+        checkpoint.scores_table(header),
         "UAS and LAS count every word, punctuation too, by gold words and tags.",
-        model_cards.data_table(header),
+        checkpoint.data_table(header),
         maker="train_parser (Python)",
         use=(
             "seqtool parse FILE.conllu -m THIS_DIRECTORY",

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.cloze import Cloze
-from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, HeadChoice
 from seqtool.parsing.encoding.features import PAD
-from seqtool.parsing.encoding.head_choice import HeadChoice
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.slots import NUM_BUCKETS
 

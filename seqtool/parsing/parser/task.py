@@ -18,9 +18,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Halves, Ints
-from seqtool.parsing.encoding.cloze import num_words, without_lm, word_numbers
+from seqtool.parsing.encoding.encoder import (
+    AveragedWeights,
+    dropout_mask,
+    num_words,
+    unknown_chances,
+    without_lm,
+    word_numbers,
+)
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
-from seqtool.parsing.encoding.regularisation import AveragedWeights, dropout_mask, unknown_chances
 from seqtool.parsing.parser.classifier import Classifier
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.configurations import NUM_ACTIONS

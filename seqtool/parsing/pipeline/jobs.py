@@ -29,8 +29,8 @@ from types import ModuleType
 from typing import Any, Self
 
 from seqtool.core.errors import Interrupted, TrainingError
-from seqtool.core.interruption import Interruption
 from seqtool.core.progress import Event
+from seqtool.core.runtime import Interruption
 
 POLL_SECONDS = 0.2  # how often it is asked whether to stop
 EVENT, RESULT, ERROR = "event", "result", "error"

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqtool.core import checkpoint, model_cards
+from seqtool.core import checkpoint
 from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
@@ -154,15 +154,15 @@ def _members(directory: Path, name: str, num: int, kind: type[Member], device: s
 
 def model_card(header: Header) -> str:
     """Return the README.md of a pipeline: what it is, its scores, its data and its command."""
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         "From raw text to dependency trees",
         "A segmenter, taggers with a lemmatizer, and parsers, in folders of their own; "
         f"{counted(header.num_parameters, 'parameter')}.",
         summarise(header.data, "tagger/lm", "parser/lm"),
-        model_cards.scores_table(header),
+        checkpoint.scores_table(header),
         "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
-        model_cards.data_table(header),
+        checkpoint.data_table(header),
         maker="train_pipeline (Python)",
         use=(
             "seqtool parse FILE.txt -m THIS_DIRECTORY",

@@ -17,8 +17,8 @@ from itertools import pairwise
 from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import to_text
+from seqtool.parsing.segmenter.data import surface_tokens
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.surface import surface_tokens
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 

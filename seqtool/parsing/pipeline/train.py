@@ -39,15 +39,15 @@ from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, prese
 from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
 from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
-from seqtool.parsing.segmenter.surface import raw_text
+from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.train import train_segmenter
-from seqtool.parsing.tagger.jackknife import (
+from seqtool.parsing.tagger.train import (
     check_folds,
     fold_config,
     joined_folds,
     tagged_fold,
+    train_tagger,
 )
-from seqtool.parsing.tagger.train import train_tagger
 from seqtool.parsing.train import RunRecord, open_record, with_precision
 from seqtool.training import hardware
 from seqtool.treebank.conllu import read_conllu, write_conllu

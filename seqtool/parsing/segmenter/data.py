@@ -2,26 +2,185 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.core.errors import DataError
-from seqtool.parsing.segmenter.characters import Alphabet
-from seqtool.parsing.segmenter.config import SegmenterConfig
+from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
+from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.surface import (
-    GoldText,
-    begins_paragraph,
-    fold,
-    gold_text,
-    raw_text,
-    surface_tokens,
-)
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.sentence import Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
+
+LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes
+_DIGITS = re.compile(r"\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A surface token: what stands in the text as one piece.
+
+    Attributes:
+        form: as it is written, or with single spaces where it has whitespace.
+        words: those that it is split into; () for itself.
+        spaced: whether whitespace follows.
+        tags: part of speech and relation, without its subtype, of each of its words.
+    """
+
+    form: str
+    words: tuple[str, ...]
+    spaced: bool
+    tags: tuple[tuple[str, str], ...]
+
+    @property
+    def tag(self) -> str:
+        """Those as one text: ADP/case+DET/det."""
+        return "+".join(map("/".join, self.tags))
+
+
+def surface_tokens(sentence: Sentence) -> Iterator[Token]:
+    """Give the tokens of a sentence, a multiword token in place of its words."""
+    ranges = {}
+    for position, line in sentence.extras:
+        columns = line.split("\t")
+        first, dash, last = columns[ID].partition("-")
+        if dash:
+            ranges[position] = (columns, int(last) - int(first) + 1)
+    word = 0
+    while word < len(sentence.rows):
+        row = sentence.rows[word]
+        if word in ranges:
+            row, count = ranges[word]
+            inner = sentence.rows[word : word + count]
+            words = tuple(columns[FORM] for columns in inner)
+        else:
+            count, inner, words = 1, [row], ()
+        word += count
+        spaced = "SpaceAfter=No" not in row[MISC].split("|")
+        yield Token(row[FORM], words, spaced, tuple(map(_tags, inner)))
+
+
+def _tags(row: Sequence[str]) -> tuple[str, str]:
+    return row[UPOS], row[DEPREL].partition(":")[0]
+
+
+def begins_paragraph(sentence: Sentence) -> bool:
+    """Whether a paragraph or a document begins with the sentence."""
+    return any(
+        comment.removeprefix("#").split(maxsplit=1)[:1] in (["newpar"], ["newdoc"])
+        for comment in sentence.comments
+    )
+
+
+@dataclass(frozen=True)
+class GoldText:
+    """The tokens of a treebank, N of them, of C characters in all.
+
+    Attributes:
+        codes: their characters, one after another, [C].
+        lengths: characters of each, [N].
+        forms: each one's number in the lexicon, 0 for none, [N].
+        tags: the number of each one's tag, [N].
+        spaced, multiword, ends, breaks: see above, [N].
+    """
+
+    codes: CodePoints
+    lengths: Ints
+    forms: Ints
+    tags: Ints
+    spaced: Bools
+    multiword: Bools
+    ends: Bools
+    breaks: Bools
+
+    @property
+    def num_tags(self) -> int:
+        """How many tags there are."""
+        return int(self.tags.max()) + 1
+
+    @property
+    def num_sentences(self) -> int:
+        """How many sentences there are."""
+        return int(self.ends.sum())
+
+
+def gold_text(sentences: Sequence[Sentence], lexicon: dict[str, int]) -> GoldText:
+    """Gather the tokens of sentences.
+
+    Args:
+        sentences: in the order of the text.
+        lexicon: folded form -> number from 1 on.
+    """
+    tokens: list[Token] = []
+    ends: list[int] = []
+    breaks: list[int] = []
+    for number, sentence in enumerate(sentences):
+        if number and begins_paragraph(sentence):
+            breaks.append(len(tokens) - 1)
+        tokens.extend(surface_tokens(sentence))
+        ends.append(len(tokens) - 1)
+    breaks.append(len(tokens) - 1)
+    is_end, is_break = np.zeros((2, len(tokens)), np.bool_)
+    is_end[ends] = True
+    is_break[breaks] = True
+    forms = [token.form for token in tokens]
+    _, tags = np.unique([token.tag for token in tokens], return_inverse=True)
+    return GoldText(
+        codes=code_points("".join(forms)),
+        lengths=np.array([len(form) for form in forms], np.int32),
+        forms=np.array([lexicon.get(fold(form), 0) for form in forms], np.int32),
+        tags=tags.astype(np.int32),
+        spaced=np.array([token.spaced for token in tokens], np.bool_),
+        multiword=np.array([bool(token.words) for token in tokens], np.bool_),
+        ends=is_end,
+        breaks=is_break,
+    )
+
+
+def fold(form: str) -> str:
+    """Return a form as the lexicon has it: in lower case, digits as 0."""
+    return form if form.isalpha() and form.islower() else _DIGITS.sub("0", form.lower())
+
+
+def raw_text(sentences: Iterable[Sentence], *, width: int | None = LINE_WIDTH) -> str:
+    """Return the text of a treebank, as Universal Dependencies publishes it.
+
+    Paragraphs and documents are apart by a blank line; inside, lines are broken at spaces.
+
+    Args:
+        sentences: in the order of the text.
+        width: characters of a line; None leaves each paragraph on one.
+    """
+    paragraphs: list[list[str]] = []
+    for sentence in sentences:
+        if not paragraphs or begins_paragraph(sentence):
+            paragraphs.append([])
+        pieces = paragraphs[-1]
+        pieces.extend(token.form + " " * token.spaced for token in surface_tokens(sentence))
+    texts = ["".join(pieces).rstrip() for pieces in paragraphs]
+    if width is not None:
+        texts = [_wrapped(text, width) for text in texts]
+    return "\n\n".join(texts) + "\n"
+
+
+def _wrapped(text: str, width: int) -> str:
+    lines: list[str] = []
+    begin, space = 0, -1
+    for place, character in enumerate(text):
+        if place - begin > width and space > begin:
+            lines.append(text[begin:space])
+            begin = space + 1
+        if character == " ":
+            space = place
+    return "\n".join((*lines, text[begin:]))
+
 
 HELD_OUT = 10  # without a validation part, a tenth of the treebank, in blocks of so many sentences
 
@@ -106,3 +265,81 @@ def _held_out(sentences: list[Sentence]) -> tuple[list[Sentence], list[Sentence]
     for number, block in enumerate(blocks):
         (dev if number % HELD_OUT == 1 else train).extend(block)
     return train, dev
+
+
+_WIDTHS = (40, 101)  # characters of a line
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A text as the network sees it, of C characters and N tokens, in windows.
+
+    Attributes:
+        codes: its characters, [C].
+        firsts, lasts: the first and the last character of each token, [N].
+        windows: the first token of each window, and N, ascending.
+    """
+
+    codes: CodePoints
+    firsts: Ints
+    lasts: Ints
+    windows: Ints
+
+
+def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator) -> Layout:
+    """Draw a layout of a treebank."""
+    breaks = gold.breaks.copy()
+    breaks[breaks] = random.random(int(breaks.sum())) >= config.joined
+    breaks[-1:] = True
+    separators = _separators(gold, breaks, config, random)
+    sizes = gold.lengths + (separators > 0)
+    firsts = (np.cumsum(sizes) - sizes).astype(np.int32)
+    lasts = (firsts + gold.lengths - 1).astype(np.int32)
+    codes = np.empty(int(sizes.sum()), np.uint32)
+    is_separator = np.zeros(len(codes), np.bool_)
+    is_separator[lasts[separators > 0] + 1] = True
+    codes[~is_separator] = gold.codes
+    codes[is_separator] = separators[separators > 0]
+    return Layout(codes, firsts, lasts, _windows(sizes, breaks, config.window_characters, random))
+
+
+def _separators(
+    gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
+) -> CodePoints:
+    """What stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
+    # paragraphs are apart, even where their last token says that nothing follows it
+    is_spaced = gold.spaced | gold.breaks
+    separators = np.where(is_spaced, SPACE, 0).astype(np.uint32)
+    ends = (np.flatnonzero(breaks) + 1).tolist()
+    drawn = random.random(len(ends))
+    widths = random.integers(*_WIDTHS, len(ends))
+    for begin, end, draw, width in zip([0, *ends], ends, drawn, widths, strict=False):
+        paragraph = slice(begin, end)
+        spaced = is_spaced[paragraph]
+        if draw < config.wrapped:
+            # a line ends at the last space within its width, about
+            places = np.cumsum(gold.lengths[paragraph] + spaced)
+            line = (places + random.integers(width)) // width
+            broken = np.flatnonzero(spaced[:-1] & (np.diff(line) > 0))
+        elif draw < config.wrapped + config.sentence_lines:
+            broken = np.flatnonzero(spaced & gold.ends[paragraph])
+        else:
+            continue
+        separators[begin + broken] = NEWLINE
+    separators[breaks] = 0  # nothing follows in a paragraph
+    return separators
+
+
+def _windows(sizes: Ints, breaks: Bools, width: int, random: np.random.Generator) -> Ints:
+    """The first token of each window: paragraphs, the long ones in pieces that begin anywhere."""
+    firsts_N: Ints64 = np.cumsum(sizes, dtype=np.int64) - sizes
+    begins = np.concatenate(([0], np.flatnonzero(breaks)[:-1] + 1))
+    offsets = random.integers(width, size=len(begins))
+    lengths = np.add.reduceat(sizes, begins)
+    # the paragraph of each token, and how far in it the token is
+    paragraph_N: Ints64 = np.cumsum(breaks, dtype=np.int64) - breaks
+    inside_N = firsts_N - firsts_N[begins][paragraph_N]
+    piece_N = (inside_N + offsets[paragraph_N]) // width
+    piece_N[(lengths <= width)[paragraph_N]] = 0
+    cuts = np.flatnonzero((np.diff(piece_N) != 0) | (np.diff(paragraph_N) != 0)) + 1
+    return np.concatenate(([0], cuts, [len(sizes)])).astype(np.int32)

@@ -13,21 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool.core import model_cards
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, CodePoints, Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
-from seqtool.parsing.members import mean
-from seqtool.parsing.model import opening, read_weights, save_network
+from seqtool.parsing.model import mean, opening, read_weights, save_network
 from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.characters import Alphabet, Ints64, seen, space_table, to_text
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
-from seqtool.parsing.segmenter.limits import MAX_WORD, may_end, sentence_ends
+from seqtool.parsing.segmenter.forward import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader, Windows
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.reading import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader
-from seqtool.parsing.segmenter.units import Unit
-from seqtool.parsing.segmenter.windows import Windows
+from seqtool.parsing.segmenter.units import MAX_WORD, Unit, may_end, sentence_ends
 from seqtool.treebank.sentence import Sentence
 
 
@@ -310,13 +307,13 @@ def weight_shapes(
 def model_card(header: Header) -> str:
     """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
     model = header.config["model"]
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         "A segmenter: raw text to sentences and words",
         f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
         f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
-        model_cards.scores_table(header),
+        checkpoint.scores_table(header),
         "F1 in percent, on the raw text of the validation part, lines broken after 80 characters.",
-        model_cards.data_table(header),
+        checkpoint.data_table(header),
         maker="train_segmenter (Python)",
     )

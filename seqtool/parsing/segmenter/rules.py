@@ -24,7 +24,7 @@ import numpy as np
 from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import continuing_table, to_text
-from seqtool.parsing.segmenter.limits import MAX_WORD, sentence_ends
+from seqtool.parsing.segmenter.units import MAX_WORD, sentence_ends
 
 SENTENCE_WORDS = 300
 

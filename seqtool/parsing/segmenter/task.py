@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,54 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.encoding.regularisation import dropout_mask, unknown_chances
+from seqtool.parsing.encoding.encoder import dropout_mask, unknown_chances
 from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
-from seqtool.parsing.segmenter.data import TrainingData
-from seqtool.parsing.segmenter.layouts import lay_out
+from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
 from seqtool.parsing.segmenter.model import Segmenter, save_model
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.parsing.segmenter.scores import segmentation_scores
 from seqtool.training import hardware
+from seqtool.treebank.sentence import Sentence
+
+
+def segmentation_scores(
+    gold: Sequence[Sentence], predicted: Iterable[Sentence]
+) -> dict[str, float]:
+    """Return F1 of `tokens`, `words`, `multiword` tokens and `sentences`, in percent.
+
+    Multiword tokens are left out where there are none in either.
+    """
+    gold_spans, predicted_spans = _spans(gold), _spans(predicted)
+    scores = {}
+    for name, wanted in gold_spans.items():
+        found = predicted_spans[name]
+        if wanted or found:
+            scores[name] = 200.0 * len(wanted & found) / (len(wanted) + len(found))
+    return scores
+
+
+def _spans(sentences: Iterable[Sentence]) -> dict[str, set[tuple[object, ...]]]:
+    spans: dict[str, set[tuple[object, ...]]] = {
+        "tokens": set(),
+        "words": set(),
+        "multiword": set(),
+        "sentences": set(),
+    }
+    place = 0
+    for sentence in sentences:
+        begin = place
+        for token in surface_tokens(sentence):
+            size = len("".join(token.form.split()))
+            span = (place, place + size)
+            spans["tokens"].add(span)
+            words = tuple(word.lower() for word in token.words)
+            if words:
+                spans["multiword"].add((*span, words))
+            for number, word in enumerate(words or ("",)):
+                spans["words"].add((*span, number, word))
+            place += size
+        spans["sentences"].add((begin, place))
+    return spans
 
 
 class SegmenterTask:

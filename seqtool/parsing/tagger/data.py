@@ -20,8 +20,7 @@ from seqtool.parsing.tagger.bundles import Bundles
 from seqtool.parsing.tagger.characters import Characters, padded
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.parsing.tagger.forms import FIELDS, lexical_table
-from seqtool.parsing.tagger.lemmas import Lemmas
-from seqtool.parsing.tagger.scripts import edit_script
+from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 

@@ -4,12 +4,86 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from dataclasses import astuple, dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from seqtool.core.arrays import Floats
-from seqtool.parsing.tagger.scripts import EditScript, edit_script
+
+Casing = Literal["lower", "keep", "title", "upper", "absolute"]
+CASINGS: tuple[Casing, ...] = ("lower", "keep", "title", "upper")
+
+
+@dataclass(frozen=True)
+class EditScript:
+    """One way of making a lemma.
+
+    Attributes:
+        casing: lower, title, upper: of the form in lower case, its result then written so; keep: of
+            the form as it is written; absolute: the lemma is `before`.
+        cut_before, before: how many characters go at the beginning, and what comes in their place.
+        cut_after, after: the same at the end.
+    """
+
+    casing: Casing
+    cut_before: int
+    before: str
+    cut_after: int
+    after: str
+
+    def apply(self, form: str) -> str | None:
+        """The lemma of a form; None if the form is too short, or nothing would be left."""
+        if self.casing == "absolute":
+            return self.before
+        text = form if self.casing == "keep" else form.lower()
+        end = len(text) - self.cut_after
+        # what is shared is one character at least
+        if self.cut_before >= end:
+            return None
+        lemma = self.before + text[self.cut_before : end] + self.after
+        if self.casing == "title":
+            return lemma[0].upper() + lemma[1:]
+        return lemma.upper() if self.casing == "upper" else lemma
+
+    def to_json(self) -> list[str | int]:
+        """The script as JSON can hold it."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_json(cls, content: list[str | int]) -> Self:
+        """What `to_json` returned.
+
+        Raises:
+            ValueError: it is not that.
+        """
+        casing, cut_before, before, cut_after, after = content
+        if casing not in get_args(Casing) or min(int(cut_before), int(cut_after)) < 0:
+            raise ValueError(f"no edit script: {content!r}")
+        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))  # type: ignore[arg-type]
+
+
+@lru_cache(1 << 16)
+def edit_script(form: str, lemma: str) -> EditScript:
+    """The script that makes a lemma of a form: `edit_script(f, l).apply(f) == l` for any two.
+
+    Of several casings, the one by which the most stays, the first one of equals.
+    """
+    best, most = EditScript("absolute", 0, lemma, 0, ""), 0
+    for casing in CASINGS:
+        source, target = (form, lemma) if casing == "keep" else (form.lower(), lemma.lower())
+        shared = SequenceMatcher(None, source, target, autojunk=False).find_longest_match()
+        if shared.size <= most:
+            continue
+        begin, end = shared.b, shared.b + shared.size
+        cut_after = len(source) - shared.a - shared.size
+        script = EditScript(casing, shared.a, target[:begin], cut_after, target[end:])
+        if script.apply(form) == lemma:
+            best, most = script, shared.size
+    return best
+
 
 # UPOS -> form -> its lemmas with that tag, the commonest first
 LemmaTable = Mapping[str, Mapping[str, Sequence[str]]]

@@ -10,20 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from seqtool.core import model_cards
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, open_own, project, summarise
-from seqtool.parsing.encoding.recurrence import Recurrence
-from seqtool.parsing.members import mean
-from seqtool.parsing.model import opening, read_weights, save_network
+from seqtool.parsing.encoding.lstm import Recurrence
+from seqtool.parsing.model import mean, opening, read_weights, save_network
 from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, values_there
-from seqtool.parsing.tagger.characters import Characters
+from seqtool.parsing.tagger.characters import Characters, best_bundles
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
-from seqtool.parsing.tagger.filters import best_bundles
 from seqtool.parsing.tagger.forms import Forms
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.treebank.conllu import Broken
@@ -339,17 +337,17 @@ def model_card(header: Header) -> str:
     """Return the README.md of a tagger: what it is, its scores, its data and its command."""
     model = header.config["model"]
     layers = counted(model["encoder_layers"], "layer")
-    return model_cards.compose(
+    return checkpoint.compose(
         header,
         "A tagger and lemmatizer",
         f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
         f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
         "lemmas by edit scripts.",
         summarise(header.data),
-        model_cards.scores_table(header),
+        checkpoint.scores_table(header),
         "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
         "FEATS are all right.",
-        model_cards.data_table(header),
+        checkpoint.data_table(header),
         maker="train_tagger (Python)",
         use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
     )

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.cloze import Cloze, without_lm
-from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagger.characters import PAD
 from seqtool.parsing.tagger.config import ModelConfig

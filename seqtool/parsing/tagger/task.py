@@ -13,8 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Halves, Ints
-from seqtool.parsing.encoding.cloze import num_words, word_numbers
-from seqtool.parsing.encoding.regularisation import AveragedWeights, dropout_mask, unknown_chances
+from seqtool.parsing.encoding.encoder import (
+    AveragedWeights,
+    dropout_mask,
+    num_words,
+    unknown_chances,
+    word_numbers,
+)
 from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger, save_model

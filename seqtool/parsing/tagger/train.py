@@ -6,16 +6,27 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import open_for_run
+from seqtool.parsing.encoding.lm_states import FOLDER, open_for_run, open_word_states
 from seqtool.parsing.tagger.config import KIND, TaggerConfig, preset
-from seqtool.parsing.tagger.data import TrainingData, read_data
+from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
 from seqtool.parsing.tagger.model import model_card
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.train import RunRecord, open_record, train_on_treebank, with_precision
-from seqtool.training.run import TrainedModel
+from seqtool.parsing.train import (
+    RunRecord,
+    fingerprint,
+    open_record,
+    train_on_treebank,
+    with_precision,
+)
+from seqtool.training.loop import train
+from seqtool.training.run import TrainedModel, complete
+from seqtool.treebank.sentence import Sentence
 
 
 @dataclass(frozen=True)
@@ -121,3 +132,94 @@ def train_tagger(
         should_stop=should_stop,
     )
     return TrainedTagger(**vars(trained))
+
+
+EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
+
+
+def fold_config(**training: Any) -> TaggerConfig:
+    """The settings of a fold's tagger, `fast` and short; others of the training loop are added."""
+    base = preset("fast")
+    base["training"] |= {"epochs": EPOCHS, **training}
+    return from_dict(TaggerConfig, base)
+
+
+def check_folds(num_sentences: int, folds: int) -> None:
+    """Refuse a number of folds that cannot be.
+
+    Raises:
+        ConfigError: fewer sentences than folds, or fewer than two folds.
+    """
+    if folds < 2 or num_sentences < folds:
+        raise ConfigError(
+            f"{counted(num_sentences, 'sentence')} cannot be split into {folds} folds",
+            hint="give a larger treebank, or 2 folds or more",
+        )
+
+
+def tagged_fold(
+    sentences: Sequence[Sentence],
+    fold: int,
+    directory: str | Path,
+    config: TaggerConfig | None = None,
+    *,
+    folds: int,
+    device: str = "cpu",
+    lm: str | Path | None = None,
+    command: str = "train-parser",
+    on_event: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[int], bool] | None = None,
+) -> list[Sentence]:
+    """Return copies of the sentences of a fold, with predicted UPOS, XPOS, FEATS and lemmas.
+
+    Sentence i, from 0, is of fold i % folds, and is tagged by a tagger of all others. The folds do
+    not depend on one another. The same sentences and settings give the same tags. Called again
+    after an interruption, it goes on where it stopped, with the same result.
+
+    Args:
+        sentences: of all folds, with tags and lemmas.
+        fold: which one, from 0.
+        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
+        config: of the tagger; `fold_config()` if not given.
+        folds: how many there are: see `check_folds`.
+        device: torch device.
+        lm: a language model that the tagger reads too.
+        command: what the hint of an interrupted run names, with the directory above `directory`.
+        on_event: called with every event of the run.
+        should_stop: asked with the step number before each step; True interrupts.
+
+    Raises:
+        Interrupted: it was stopped; the state is saved.
+        DataError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    output = Path(directory) / f"fold-{fold}"
+    output.mkdir(parents=True, exist_ok=True)
+    config = config or fold_config()
+    others = [item for number, item in enumerate(sentences) if number % folds != fold]
+    word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
+    data = prepare_data(others, sentences[fold::folds], config.model, word_states=word_states)
+    if lm is not None:
+        checkpoint.copy(lm, output / FOLDER)
+    events = train(
+        TaggerTask(config, data, device=device),
+        config.training,
+        output,
+        device=device,
+        fingerprint=fingerprint(config, data.summary),
+        resume=True,
+        should_stop=should_stop,
+    )
+    complete(events, output.parent.parent, command, on_event=on_event)
+    tagged = [
+        dataclasses.replace(item, rows=[list(row) for row in item.rows])
+        for item in sentences[fold::folds]
+    ]
+    for _ in checkpoint.load(output).tag_stream(tagged, retag=True):
+        pass
+    return tagged
+
+
+def joined_folds(tagged: Sequence[Sequence[Sentence]]) -> list[Sentence]:
+    """Return the sentences of all folds, from 0 on, in the order of the treebank."""
+    num = sum(map(len, tagged))
+    return [tagged[i % len(tagged)][i // len(tagged)] for i in range(num)]

@@ -18,17 +18,16 @@ from toy_models import word_tokenizer
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.config import ModelConfig, OutputConfig
 from seqtool.lm.neural.dynamic import (
     DynamicConfig,
     DynamicLanguageModel,
     GradientStatistics,
     gradient_statistics,
+    tune_dynamic,
 )
-from seqtool.lm.neural.dynamic_tuning import tune_dynamic
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.output_config import OutputConfig
 
 WORDS = "abcdefg"
 SIZE = len(WORDS) + 2

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.lm.neural import feature_major, highway, highway_updates
+from seqtool.lm.neural import highway, highway_cpu
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.products import multiplies_pairs
@@ -100,7 +100,7 @@ def test_bfloat16_rounds_products_only(
 ) -> None:
     if pairs and not multiplies_pairs():
         pytest.skip("the processor has no instruction that multiplies pairs of bfloat16")
-    monkeypatch.setattr(feature_major, "multiplies_pairs", lambda: pairs)
+    monkeypatch.setattr(highway_cpu, "multiplies_pairs", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)
@@ -134,7 +134,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
     states = patterns.view(np.float32).reshape(1, 1, 64, 64)
     factors = np.empty((64, 64), np.uint16)
     kept = np.empty((1, 64, 1, 64), np.uint16)
-    highway_updates.enter(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    highway_cpu.enter(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
     expected = torch.from_numpy(states[0, 0]).bfloat16()
     found = torch.from_numpy(factors).view(torch.bfloat16)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)

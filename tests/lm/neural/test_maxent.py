@@ -12,11 +12,10 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import softmax_chunks
+from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.direct_connections import NOTHING, DirectConnections
-from seqtool.lm.neural.maxent import MaxentSoftmax
+from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.training.config import TrainingConfig
 from seqtool.training.optimisers import Optimisers
@@ -26,7 +25,7 @@ HIDDEN, VOCABULARY, NUM_STEPS, NUM_STREAMS = 5, 30, 12, 4
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax_chunks, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(size: int, order: int = 4, dtype: torch.dtype = torch.float64) -> MaxentSoftmax:

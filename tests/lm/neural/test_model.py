@@ -22,7 +22,6 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural import model as module
-from seqtool.lm.neural import sentence_states
 from seqtool.lm.neural.cells import CELLS
 from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -134,7 +133,7 @@ class TestProtocol:
             expected.append(rows)
         assert model.sentence_states([]) == []
         for window in (2, 256):
-            monkeypatch.setattr(sentence_states, "WINDOW", window)
+            monkeypatch.setattr(model, "WINDOW", window)
             together = model.sentence_states(sentences)
             alone = [model.sentence_states([sentence])[0] for sentence in sentences]
             for rows, *found in zip(expected, together, alone, strict=True):

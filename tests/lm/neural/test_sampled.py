@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import Surroundings
-from seqtool.lm.neural.output_config import OutputConfig
 from seqtool.lm.neural.sampled import BlackOut, NoiseContrastive, SampledSoftmax
 
 COUNTS = np.array([4, 3, 0, 2, 6, 1])

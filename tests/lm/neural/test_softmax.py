@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from seqtool.lm.neural import softmax_chunks as module
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.softmax import FullSoftmax
+from seqtool.lm.neural.output import FullSoftmax
 
 # chunks are made as small as they get, 16 rows, so that N on both sides of a border is cheap
 CHUNK_ROWS = 16

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.lm.ngram.counts import Counts, count_ngrams
-from seqtool.lm.ngram.listing import list_ngrams
+from seqtool.lm.ngram.counts import Counts, count_ngrams, list_ngrams
 from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "b a b\nb a\na b a b\n"

@@ -253,7 +253,7 @@ def test_fallback_is_told_by_order() -> None:
 def test_threads_change_nothing_and_counts_stay(
     smoothing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqtool.lm.ngram.recursion.ROWS_PER_THREAD", 500)
+    monkeypatch.setattr("seqtool.lm.ngram.smoothing.ROWS_PER_THREAD", 500)
     config = NgramConfig(order=3, smoothing=smoothing, prune=(0, 0, 1))
     counts, untouched = (count(text(3000, 400), 3, 400) for _ in range(2))
     assert all(len(level) >= 3 * 500 for level in counts.levels[1:])

@@ -17,9 +17,8 @@ from parsing.parser.tiny import make_sentence
 from parsing.tagger.toy import random_treebank
 from parsing.tagger.toy import tiny_config as tagger_config
 
-from seqtool.parsing.encoding import cloze
-from seqtool.parsing.encoding.cloze import NONE, SIZE, Cloze, word_numbers
-from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding import encoder
+from seqtool.parsing.encoding.encoder import NONE, SIZE, Cloze, ContextEncoder, word_numbers
 from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.task import ParserTask
@@ -39,10 +38,10 @@ def by_loops(cloze: Cloze, sentences: list[tuple[torch.Tensor, list[int]]]) -> f
                 continue
             context = torch.zeros(SIZE, dtype=states.dtype)
             if place > 0:
-                context = context + cloze.before.weight @ states[place - 1][:UNITS]
+                context = context + encoder.before.weight @ states[place - 1][:UNITS]
             if place < len(words) - 1:
-                context = context + cloze.behind.weight @ states[place + 1][UNITS:]
-            losses.append(-cloze.words(torch.tanh(context)).log_softmax(0)[word].item())
+                context = context + encoder.behind.weight @ states[place + 1][UNITS:]
+            losses.append(-encoder.words(torch.tanh(context)).log_softmax(0)[word].item())
     return float(np.mean(losses)) if losses else 0.0
 
 
@@ -94,7 +93,7 @@ def test_words_are_numbered_by_how_common_they_are(monkeypatch: pytest.MonkeyPat
     found = word_numbers(symbols, rows)
     assert found is not None
     assert found.tolist() == [1, 2, 3, 0, 0, NONE]
-    monkeypatch.setattr(cloze, "NUM_WORDS", 3)
+    monkeypatch.setattr(encoder, "NUM_WORDS", 3)
     found = word_numbers(symbols, rows)
     assert found is not None
     assert found.tolist() == [1, 2, 0, 0, 0, NONE]

@@ -14,8 +14,8 @@ from parsing.encoding.test_encoder import BILSTM
 from parsing.parser.test_train import config
 from parsing.parser.tiny import make_sentence
 
-from seqtool.parsing.encoding import head_choice
-from seqtool.parsing.encoding.head_choice import NONE, HeadChoice
+from seqtool.parsing.encoding import encoder
+from seqtool.parsing.encoding.encoder import NONE, HeadChoice
 from seqtool.parsing.parser.data import prepare_data, tell_right_tags
 from seqtool.parsing.parser.task import ParserTask
 
@@ -110,10 +110,10 @@ def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     ]
     # long sentences are left out, since scores grow with the square
     for longest, included in ((400, parts), (4, parts[:2])):
-        monkeypatch.setattr(head_choice, "LONGEST", longest)
+        monkeypatch.setattr(encoder, "LONGEST", longest)
         found = task._head_loss(states, inside, arrays.lengths).item()
         np.testing.assert_allclose(found, by_loops(choice, included), rtol=1e-5)
-    monkeypatch.setattr(head_choice, "LONGEST", 0)
+    monkeypatch.setattr(encoder, "LONGEST", 0)
     assert task._head_loss(states, inside, arrays.lengths).item() == 0.0
 
     monkeypatch.undo()

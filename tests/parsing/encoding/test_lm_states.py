@@ -31,7 +31,7 @@ from seqtool.lm.neural.train import train_lm
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.parsing.encoding import lm_states
-from seqtool.parsing.encoding.cloze import Cloze
+from seqtool.parsing.encoding.encoder import Cloze
 from seqtool.parsing.encoding.lm_states import WordStates, open_word_states
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import prepare_data

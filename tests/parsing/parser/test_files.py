@@ -22,7 +22,6 @@ from seqtool.parsing.parser.files import parse_files
 from seqtool.parsing.parser.model import Parser
 from seqtool.text.sample import sample_treebank
 from seqtool.treebank import scanner
-from seqtool.treebank.columns import Analyses
 from seqtool.treebank.conllu import (
     Broken,
     read_conllu,
@@ -31,7 +30,7 @@ from seqtool.treebank.conllu import (
     write_conllu,
 )
 from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.scanner import PlainSentences
+from seqtool.treebank.scanner import Analyses, PlainSentences
 
 GOLDEN = Path(__file__).parents[2] / "treebank" / "golden" / "everything.conllu"
 

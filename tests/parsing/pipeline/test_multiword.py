@@ -22,8 +22,8 @@ from seqtool.parsing.pipeline.multiword import (
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import code_points
+from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.surface import raw_text
 from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import FORM, LEMMA, UPOS, XPOS, Sentence

@@ -11,10 +11,15 @@ from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
 from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
-from seqtool.parsing.segmenter.data import prepare_data
-from seqtool.parsing.segmenter.layouts import lay_out
-from seqtool.parsing.segmenter.scores import segmentation_scores
-from seqtool.parsing.segmenter.surface import fold, gold_text, raw_text, surface_tokens
+from seqtool.parsing.segmenter.data import (
+    fold,
+    gold_text,
+    lay_out,
+    prepare_data,
+    raw_text,
+    surface_tokens,
+)
+from seqtool.parsing.segmenter.task import segmentation_scores
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.parsing.segmenter import assembly, units
+from seqtool.parsing.segmenter.assembly import rebuild
 from seqtool.parsing.segmenter.characters import to_text
 from seqtool.parsing.segmenter.rules import split_by_rules
-from seqtool.parsing.segmenter.spaces import rebuild
 from seqtool.parsing.segmenter.units import Unit, UnitReader
 
 

@@ -27,13 +27,12 @@ from seqtool.parsing.tagger.characters import (
     MAX_CHARACTERS,
     Characters,
     Convolution,
+    best_bundles,
     padded,
 )
-from seqtool.parsing.tagger.filters import best_bundles
-from seqtool.parsing.tagger.lemmas import Lemmas
+from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.parsing.tagger.model import Tagger, save_model
 from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
-from seqtool.parsing.tagger.scripts import edit_script
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
 FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40)

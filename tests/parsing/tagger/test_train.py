@@ -19,9 +19,14 @@ from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.tagger.config import ModelConfig, TaggerConfig, preset, resolve
 from seqtool.parsing.tagger.data import NO_SCRIPT, prepare_data
-from seqtool.parsing.tagger.jackknife import check_folds, joined_folds, tagged_fold
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.tagger.train import TrainedTagger, train_tagger
+from seqtool.parsing.tagger.train import (
+    TrainedTagger,
+    check_folds,
+    joined_folds,
+    tagged_fold,
+    train_tagger,
+)
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
 
