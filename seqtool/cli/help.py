@@ -79,9 +79,7 @@ def _find(topic: str) -> str:
 
     raise ConfigError(
         f"the manual has no page or command {topic!r}",
-        hint=did_you_mean(
-            topic, {*TOPICS, *sections}, otherwise="`seqtool help` lists the pages"
-        ),
+        hint=did_you_mean(topic, {*TOPICS, *sections}, otherwise="`seqtool help` lists the pages"),
     )
 
 

@@ -112,14 +112,13 @@ def settings_page() -> str:
         _settings_section("Neural language models", "`seqtool train-lm`.", seqtool.NeuralLMConfig),
         _settings_section("Parsers", "`seqtool train-parser`.", seqtool.ParserConfig),
         _settings_section("Taggers", "`seqtool train-tagger`.", seqtool.TaggerConfig),
-        _settings_section(
-            "Segmenters", "`seqtool train-segmenter`.", segmenters.SegmenterConfig
-        ),
+        _settings_section("Segmenters", "`seqtool train-segmenter`.", segmenters.SegmenterConfig),
         _settings_section(
             "Everything that raw text needs",
-            f"`seqtool train-parser --raw`. The settings of its parts stand above: those of a "
-            f"segmenter, of taggers and of a parser, with {', '.join(f'`{part}.`' for part in PARTS)} "
-            f"before their names, as in `--set tagger.model.encoder_size=128`.",
+            "`seqtool train-parser --raw`. The settings of its parts are those of a segmenter, of "
+            "taggers and of a parser, with the part before the name, as in "
+            "`--set tagger.model.encoder_size=128`: "
+            f"{', '.join(f'`{part}`' for part in PARTS)} (`multiword` is a tagger).",
             PipelineConfig,
             only=members,
         ),
