@@ -19,7 +19,6 @@ from seqtool.cli import app
 from seqtool.cli.help import MANUAL, REFERENCE
 from seqtool.core.config import leaves, load_yaml
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.neural.dynamic import DynamicConfig
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.pipeline.config import PARTS, PipelineConfig
 from seqtool.parsing.segmenter import config as segmenters
@@ -76,9 +75,9 @@ def _command_section(name: str, command: Any) -> str:
         if not option.hidden:
             panels.setdefault(option.rich_help_panel or "Options", []).append(option)
     for panel, members in panels.items():
-        lines += ["" if lines[-1] else None, f"**{panel}**", ""]
+        lines += ["", f"**{panel}**", ""] if lines[-1] else [f"**{panel}**", ""]
         lines += [_option_line(option) for option in members]
-    return "\n".join(line for line in lines if line is not None) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _plain(text: str) -> str:
@@ -105,6 +104,8 @@ def _option_line(option: Any) -> str:
 
 def settings_page() -> str:
     """Return the page of every setting, preset and recipe, as Markdown."""
+    from seqtool.lm.neural.dynamic import DynamicConfig  # imports torch
+
     members = {each.name for each in fields(PipelineConfig)} - set(PARTS)
     parts = [
         SETTINGS_INTRODUCTION,
