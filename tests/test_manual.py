@@ -164,7 +164,8 @@ def test_every_make_target_exists() -> None:
         for target in re.findall(r"(?:^|`)make ([a-z0-9]+)", text, flags=re.M)
     }
     assert {"demo", "test"} <= promised
-    assert promised - targets - {"treebank", "ewt"} == set()
+    soon = {"treebank", "ewt"}  # empty this set once the Makefile has them
+    assert promised - targets - soon == set()
 
 
 def test_front_page_is_short_and_tells_how_to_install() -> None:
