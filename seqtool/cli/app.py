@@ -34,6 +34,7 @@ COMMANDS = {
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.fetch:fetch",
     "demo": "seqtool.cli.demo:demo",
+    "help": "seqtool.cli.help:show_manual",
 }
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
@@ -41,7 +42,9 @@ GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
 
-EPILOG = "Start with `seqtool demo`. Every command has its own --help."
+EPILOG = (
+    "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help."
+)
 
 
 def _show_version(wanted: bool) -> None:
