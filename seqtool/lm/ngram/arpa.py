@@ -209,7 +209,7 @@ class _Writer:
         self._lines = arpa_lines
         self._table = table
         words = chain(vocabulary.symbols, [BOS])
-        self._starts, self._words = joined(words, arpa_lines.STEP)
+        self._starts, self._words = _joined(words, arpa_lines.STEP)
         self._unigrams: Int32 = np.arange(len(vocabulary) + 1, dtype=np.int32)
 
     def rows(self, order: int, first: int, last: int) -> memoryview:
@@ -250,7 +250,7 @@ class _Writer:
         return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)).data
 
 
-def joined(
+def _joined(
     words: Iterable[str], padding: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return where each word starts in their joined bytes, and the bytes, with zeros at the end."""
