@@ -31,7 +31,7 @@ from seqtool.core.compiled import (
 )
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
-from seqtool.text.tokenizers import SpecialTokens, refuse_special_words
+from seqtool.text.special_words import SpecialTokens, refuse_special_words
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
 _REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]
