@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from seqtool.lm.neural import softmax_chunks as module
+from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import FullSoftmax
 
@@ -19,7 +19,7 @@ NUMS = [1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 3 * CHUNK_ROWS, 3 * CHUNK
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)
 
 
 def make(
