@@ -134,7 +134,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
     states = patterns.view(np.float32).reshape(1, 1, 64, 64)
     factors = np.empty((64, 64), np.uint16)
     kept = np.empty((1, 64, 1, 64), np.uint16)
-    highway_cpu.enter(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    highway_cpu.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
     expected = torch.from_numpy(states[0, 0]).bfloat16()
     found = torch.from_numpy(factors).view(torch.bfloat16)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
@@ -142,7 +142,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
 
 
 def test_the_state_before_is_left_as_it_is() -> None:
-    sizes = (5, 1, 3, 4)  # of one stream, whose states features first are the same memory
+    sizes = (5, 1, 3, 4)  # of one stream, whose states in either order are the same memory
     cell, state = make(sizes, 2, "coupled"), torch.full((1, 4), 0.5)
     cell(torch.randn(5, 1, 3, generator=torch.Generator().manual_seed(1)), (state,))
     assert torch.equal(state, torch.full((1, 4), 0.5))
