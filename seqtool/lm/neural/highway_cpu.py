@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from seqtool.core.arrays import Reals
 from seqtool.core.compiled import compiled
-from seqtool.lm.neural.products import multiplies_pairs, one_blas_thread, product
+from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 from seqtool.lm.neural.workspace import Workspace
 
 _int = types.int64
@@ -355,10 +355,10 @@ class _Recurrent:
         if not is_half:
             arrays = list(weights_DMK.numpy())
             self._make = lambda level: np.matmul(arrays[level], factors, out=product)
-        elif multiplies_pairs():
-            from seqtool.lm.neural.bf16_dot_products import multiply, pairs
+        elif has_bf16_dot_products():
+            from seqtool.lm.neural.bf16_dot_products import multiply, pack_pairs
 
-            parts = list(pairs(weights_DMK))
+            parts = list(pack_pairs(weights_DMK))
             self._make = lambda level: multiply(parts[level], factors, product)
         else:
             weights, rounded_MB = weights_DMK.unbind(0), weights_DMK.new_empty(rows, batch)

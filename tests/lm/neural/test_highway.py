@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqtool.lm.neural import highway, highway_cpu
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.highway import RecurrentHighwayCell
-from seqtool.lm.neural.products import multiplies_pairs
+from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one stream, odd sizes, columns beyond one register
 SIZES = [(4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (6, 37, 16, 17)]
@@ -98,9 +98,9 @@ def test_bfloat16_rounds_products_only(
     pairs: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if pairs and not multiplies_pairs():
-        pytest.skip("the processor has no instruction that multiplies pairs of bfloat16")
-    monkeypatch.setattr(highway_cpu, "multiplies_pairs", lambda: pairs)
+    if pairs and not has_bf16_dot_products():
+        pytest.skip("the processor has no dot products of bfloat16")
+    monkeypatch.setattr(highway_cpu, "has_bf16_dot_products", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from seqtool.lm.neural import products
-from seqtool.lm.neural.products import multiplies_pairs, one_blas_thread, product
+from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 from seqtool.lm.neural.workspace import Workspace
 
 
@@ -45,7 +45,7 @@ def test_parts_make_the_whole(shape: tuple[int, int, int], dtype: torch.dtype) -
         assert torch.equal(out, expected)
 
 
-@pytest.mark.skipif(not multiplies_pairs(), reason="the processor has no such instruction")
+@pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
 @pytest.mark.parametrize("columns", [1, 20, 32, 69])
 @pytest.mark.parametrize("inner", [1, 6, 257])
 @pytest.mark.parametrize("rows", [1, 16, 21])
@@ -59,7 +59,7 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
     )
     out = np.full((rows, columns), np.nan, np.float32)
     bits = right.view(torch.uint16).numpy()
-    for depth, weights in enumerate(bf16_dot_products.pairs(left)):
+    for depth, weights in enumerate(bf16_dot_products.pack_pairs(left)):
         bf16_dot_products.multiply(weights, bits, out)
         expected = left[depth].double() @ right.double()
         sizes = left[depth].double().abs() @ right.double().abs()
