@@ -347,7 +347,7 @@ class _Loop:
 
     @property
     def total_steps(self) -> int:
-        """The steps of the whole run, if the epochs to come are as long as the running one."""
+        """Return the steps of the whole run, if all epochs to come are as long as this one."""
         run = self.run
         epochs_left = max(0, self.config.epochs - run.epoch)
         return run.step - run.index + self.steps_per_epoch * epochs_left

@@ -80,17 +80,17 @@ class CacheModel:
 
     @property
     def has_states(self) -> bool:
-        """Whether states are compared, or words counted only."""
+        """Return whether states are compared, or words counted only."""
         return self._states is not None
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the source."""
+        """Return the tokenizer of the source."""
         return self.source.tokenizer
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """How it adapts to the text that is measured."""
+        """Return how it adapts to the text that is measured."""
         settings = dataclasses.asdict(self.config)
         if not self.has_states:
             del settings["theta"]

@@ -82,12 +82,12 @@ class MixedModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the first part."""
+        """Return the tokenizer of the first part."""
         return self.parts[0].tokenizer
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """How its parts adapt to the text that is measured."""
+        """Return how its parts adapt to the text that is measured."""
         return tuple(found for part in self.parts for found in adaptations_of(part))
 
     def with_part(self, number: int, part: LanguageModel) -> MixedModel:

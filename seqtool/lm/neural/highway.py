@@ -16,7 +16,6 @@ from torch.nn import functional
 from seqtool.lm.neural.cells import Cell, State
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.products import numpy_is_fast
-from seqtool.lm.neural.workspace import Workspace
 
 
 class BatchMajorLoop(torch.autograd.Function):
@@ -163,7 +162,6 @@ class RecurrentHighwayCell(Cell):
         self.weight_input = nn.Parameter(torch.empty(width, input_size))
         self.weight_state = nn.Parameter(torch.empty(config.depth, hidden_size, width))
         self.bias = nn.Parameter(torch.empty(config.depth, width))
-        self._workspace = Workspace()
 
     def forward(
         self,
@@ -193,7 +191,6 @@ class RecurrentHighwayCell(Cell):
                 mask_BP,
                 torch.is_autocast_enabled("cpu"),
                 torch.is_grad_enabled(),
-                self._workspace,
             )
             return outputs_TBH, (outputs_TBH[-1],)
         # the product with the inputs of all steps at once, out of the time loop
@@ -245,7 +242,7 @@ class RecurrentHighwayCell(Cell):
         ]
 
     def initialise_biases(self, config: ModelConfig) -> None:
-        """Zero, but for the transform gate's; a separate carry gate starts as its complement."""
+        """Set all to zero, but the transform gate's; a carry gate starts as its complement."""
         super().initialise_biases(config)
         size = self.hidden_size
         nn.init.constant_(self.bias[:, size : 2 * size], config.transform_bias)

@@ -24,7 +24,6 @@ from torch.autograd.function import once_differentiable
 from seqtool.core.arrays import Reals
 from seqtool.core.compiled import compiled
 from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
-from seqtool.lm.neural.workspace import Workspace
 
 _int = types.int64
 _NUMBERS = (types.float32, types.float64)
@@ -238,7 +237,6 @@ def _forward(
     mask_BH: Tensor | None,
     half: bool,
     needs_grad: bool,
-    workspace: Workspace,
 ) -> Tensor:
     num_steps, batch, _ = inputs_TBI.shape
     depth, size, width = weight_DHG.shape
@@ -246,16 +244,16 @@ def _forward(
     factor = torch.bfloat16 if half else dtype
     # without gradients each step overwrites the one before
     kept = num_steps if needs_grad else 1
-    gates_DTGB = workspace.tensor("gates", (depth, kept, width, batch), dtype).numpy()
+    gates_DTGB = torch.empty(depth, kept, width, batch, dtype=dtype).numpy()
     # states[d, t] is what enters micro-step d of step t; and the same as factors of products
-    states_DTHB = workspace.tensor("states", (depth, kept, size, batch), dtype).numpy()
-    entering_DHTB = workspace.tensor("entering", (depth, size, kept, batch), factor)
-    outputs_TBH = workspace.tensor("outputs", (num_steps, batch, size), dtype)
+    states_DTHB = torch.empty(depth, kept, size, batch, dtype=dtype).numpy()
+    entering_DHTB = torch.empty(depth, size, kept, batch, dtype=factor)
+    outputs_TBH = torch.empty(num_steps, batch, size, dtype=dtype)
     outputs_THB = outputs_TBH.numpy().transpose(0, 2, 1)
     bias_DG = torch.cat([bias_DG[:, :size], bias_DG[:, size:] * 0.5], dim=1)
-    projected_GTB = _project(inputs_TBI, weight_GI, bias_DG[0], size, factor, workspace).numpy()
+    projected_GTB = _project(inputs_TBI, weight_GI, bias_DG[0], size, factor).numpy()
     # transposed once for all steps; halved for the gates, as the bias and the projection are
-    weights_DGH = workspace.tensor("weights", (depth, width, size), factor)
+    weights_DGH = torch.empty(depth, width, size, dtype=factor)
     for weights_GH, weight_HG in zip(weights_DGH, weight_DHG.to(factor), strict=True):
         weights_GH.copy_(weight_HG.t())
     weights_DGH[:, size:] *= 0.5
@@ -275,31 +273,30 @@ def _forward(
         outputs_THB[step] = last_HB
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_DHG)
-        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace
+        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB
     return outputs_TBH
 
 
 def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
-    gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace = ctx.loop
+    gates_DTGB, states_DTHB, entering_DHTB, mask_HB = ctx.loop
     depth, num_steps, width, batch = gates_DTGB.shape
     dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
-    outer_THB = workspace.tensor("outer", (num_steps, *mask_HB.shape), dtype)
-    outer_THB.copy_(grad_TBH.transpose(1, 2))
+    outer_THB = grad_TBH.transpose(1, 2).contiguous().numpy()
     recurrent = _Recurrent(weight_DHG.to(factor), batch)
     # gradients of the pre-activations: summed over the steps, and of all steps, as factors
     summed_DGB = np.zeros((depth, width, batch), gates_DTGB.dtype)
-    history_DGTB = workspace.tensor("grads", (depth, width, num_steps, batch), factor)
+    history_DGTB = torch.empty(depth, width, num_steps, batch, dtype=factor)
     history = _numbers(history_DGTB)
     running_HB = np.zeros_like(states_DTHB[0, 0])
     for t in range(num_steps - 1, -1, -1):
-        running_HB += outer_THB[t].numpy()  # what the layers above ask of this step's output
+        running_HB += outer_THB[t]  # what the layers above ask of this step's output
         for level in range(depth - 1, -1, -1):
             saved = gates_DTGB, states_DTHB, running_HB, level, t
             differentiate_update(*saved, summed_DGB, recurrent.factors_KB, history)
             add_through_product(recurrent(level), mask_HB, running_HB)
     # the sums over all steps and streams, which are the columns of the factors
-    grad_weight_DHG = workspace.tensor("grad weight", weight_DHG.shape, dtype)
+    grad_weight_DHG = torch.empty(weight_DHG.shape, dtype=dtype)
     for entering_HTB, grads_GTB, grad_HG in zip(
         entering_DHTB, history_DGTB, grad_weight_DHG, strict=True
     ):
@@ -314,7 +311,6 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         grad_input_GI,
         grad_weight_DHG,
         torch.from_numpy(summed_DGB.sum(axis=2)),
-        None,
         None,
         None,
         None,
@@ -387,15 +383,12 @@ def _project(
     bias_G: Tensor,
     size: int,
     factor: torch.dtype,
-    workspace: Workspace,
 ) -> Tensor:
     """Return what the inputs and the bias add to the first micro-step of all steps, (G, T, B)."""
     num_steps, batch, inner = inputs_TBI.shape
     weights_GI = weight_GI.to(factor, copy=True)
     weights_GI[size:] *= 0.5
-    projected_GN = workspace.tensor(
-        "projected", (len(weight_GI), num_steps * batch), inputs_TBI.dtype
-    )
+    projected_GN = inputs_TBI.new_empty(len(weight_GI), num_steps * batch)
     inputs_NI = inputs_TBI.reshape(-1, inner).to(factor)
     _write_product(weights_GI, inputs_NI.t(), projected_GN)
     projected_GN += bias_G[:, None]

@@ -386,7 +386,6 @@ class AfterContexts:
                 softmax.weight,
                 softmax.bias,
                 targets_N,
-                softmax.workspace,
                 additions=additions,
             )
         logits_NV = functional.linear(hidden_NH, softmax.weight, softmax.bias).float()
@@ -414,5 +413,5 @@ class AfterContexts:
             return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
         softmax = self.softmax
         return cross_entropy.target_log_probs(
-            hidden_NH, softmax.weight, softmax.bias, targets_N, softmax.workspace, additions
+            hidden_NH, softmax.weight, softmax.bias, targets_N, additions
         )
