@@ -111,9 +111,9 @@ def mixed(
 
         return MixedModel(models, weights, names=names)
     from seqtool.core.errors import ConfigError
-    from seqtool.lm.mixture.cache import CacheModel, source_of
+    from seqtool.lm.mixture.cache import CacheModel
     from seqtool.lm.mixture.config import WEIGHT
-    from seqtool.lm.mixture.model import MixedModel
+    from seqtool.lm.mixture.model import MixedModel, source_of
 
     source, name = source_of(models, names)
     cache = CacheModel(source, adapting.cache.chosen(), name=name)
@@ -181,7 +181,7 @@ def check_mixing(
             raise ConfigError("--force is for --save-mixture", hint="drop it")
         return
     from seqtool.core import checkpoint
-    from seqtool.lm.mixture.directory import check_apart
+    from seqtool.lm.mixture.model import check_apart
 
     check_apart(output, models)
     hint = "replace it with --force, or choose another directory"
@@ -196,7 +196,7 @@ def save_measured(
     tuning: Tuning | None,
 ) -> None:
     """Write the mixture of these models with what was measured of it."""
-    from seqtool.lm.mixture.directory import save_model
+    from seqtool.lm.mixture.model import save_model
 
     scores = {"perplexity": mixture.result.perplexity}
     data: dict[str, object] = {"measured_on": list(texts)}

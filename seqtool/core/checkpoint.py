@@ -50,7 +50,7 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of severa
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
-        "mixture": "seqtool.lm.mixture.directory:load_model",
+        "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
         "parser": "seqtool.parsing.parser.model:load_model",

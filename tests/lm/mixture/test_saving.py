@@ -18,8 +18,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.mixture.directory import load_model, save_model
-from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.mixture.model import MixedModel, load_model, save_model
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CACHE: dict[str, Any] = {"kind": "cache", "weight": 1.0, "settings": {}}
