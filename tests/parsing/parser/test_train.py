@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from seqtool.parsing.parser import task as task_module
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.configurations import SYSTEMS
 from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.rollouts import Examples
 from seqtool.parsing.parser.task import ParserTask
 from seqtool.parsing.parser.train import TrainedParser, train_parser
 from seqtool.treebank.conllu import read_conllu
@@ -296,3 +298,46 @@ def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
         (512, 10**6): round(num_choices / 64),
         (5, 10**6): round(num_choices / 5),
     }
+
+
+def test_each_block_is_rolled_out_and_divided_once(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the loop asks for a block's first step twice, to judge the weights that it saves."""
+    monkeypatch.setattr(task_module, "BLOCK_STEPS", 4)
+    begun: list[tuple[int, int]] = []  # epoch and step of each roll-out
+    divided = []
+
+    def rolling(task: ParserTask, sentences: Any) -> Examples:
+        begin = next(begin for part, begin in blocks_of(task) if part is sentences)
+        begun.append((task._epoch, begin))
+        return roll_out(task, sentences)
+
+    def dividing(*arguments: Any) -> Any:
+        divided.append(arguments)
+        return divide(*arguments)
+
+    def blocks_of(task: ParserTask) -> list[tuple[Any, int]]:
+        parts, ends = zip(*task._blocks, strict=True)
+        return list(zip(parts, (0, *ends[:-1]), strict=True))
+
+    roll_out, divide = ParserTask._roll_out, np.array_split
+    monkeypatch.setattr(ParserTask, "_roll_out", rolling)
+    monkeypatch.setattr(np, "array_split", dividing)
+    trained(treebank, tmp_path / "p", config(3))
+    assert begun == sorted(set(begun))
+    assert len(begun) > 3
+    # besides, a save takes the running block's examples back, which are divided anew
+    assert len(divided) <= len(begun) + 2
+
+
+def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:
+    data = prepare_data([str(treebank / "train.conllu")], None, config())
+    task = ParserTask(data.config, data)
+    task.start_epoch(3)
+    tracemalloc.start()
+    try:
+        task.loss(0)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
