@@ -222,7 +222,7 @@ def _draw(
     """Write trees for people, or JSON; broken sentences have none."""
     from seqtool.core.storage import atomic_file
     from seqtool.treebank.conllu import Sentence, sentences_of
-    from seqtool.treebank.drawing import render
+    from seqtool.treebank.drawing.rendering import render
 
     trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()

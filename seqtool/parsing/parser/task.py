@@ -424,7 +424,7 @@ def _digest(weights: Mapping[str, Floats]) -> bytes:
     """Return what tells weights from others."""
     digest = hashlib.blake2b()
     for array in weights.values():
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.digest()
 
 
