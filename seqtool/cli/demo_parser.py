@@ -72,7 +72,7 @@ def run_parser(
     from seqtool.parsing.parser.train import train_parser
     from seqtool.text.sample import sample_treebank
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.drawing import render
+    from seqtool.treebank.drawing.rendering import render
     from seqtool.treebank.evaluation import evaluate_parser
 
     train, dev, test = (sample_treebank(language, split) for split in ("train", "valid", "test"))

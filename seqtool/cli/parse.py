@@ -25,10 +25,9 @@ from seqtool.cli.raw_text import (
 from seqtool.cli.treebanks import noted, read_treebank, sample_trees
 
 if TYPE_CHECKING:
-    from seqtool.parsing.parser.model import Parser
-    from seqtool.treebank.conllu import Broken, Sentence
+    from seqtool.treebank.conllu import Item, Sentence
 
-    Items = Iterator[Sentence | Broken]
+    Items = Iterator[Item]
 
 FORMATS = ("conllu", "tree", "svg", "html", "json")
 
@@ -107,8 +106,7 @@ def parse(
     path = model or default_model("parser")
     parser = open_parser(path)
     parse_all = _with_options(parser, path, beam=beam, retag=retag)
-    from_text = is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized)
-    if from_text:
+    if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
         read: Items = read_raw(
             given,
             parser,
@@ -120,38 +118,23 @@ def parse(
         if right:
             raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
     elif not right:
+        from seqtool.treebank.conllu import read_batches
+
         fate = "passed through" if format_ == "conllu" else "left out"
-        read = noted(read_treebank(given, "columns", skip_invalid=skip_invalid), fate)
+        read = noted(read_batches(given, skip_invalid=skip_invalid), fate)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     if format_ == "conllu":
-        from seqtool.parsing.parser.model import Parser
-        from seqtool.treebank.conllu import write_conllu, write_pieces
+        from seqtool.treebank.conllu import write_conllu
 
-        # compiled code knows the texts of columns, and not the words that a language model reads
-        by_columns = isinstance(parser, Parser) and parser.word_states is None
-        if by_columns and not clear_deps and not from_text:
-            write_pieces(_parsed_files(parser, given, beam=beam, skip_invalid=skip_invalid), output)
-        else:
-            write_conllu(parse_all(read), output, clear_deps=clear_deps)
+        write_conllu(parse_all(read), output, clear_deps=clear_deps)
         return
     if not right:
         _draw(parse_all(read), format_, output)
         return
     waiting: deque[Sentence] = deque()
-    items = noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
+    items: Items = noted(_beside_gold(given, right, waiting, skip_invalid=skip_invalid), "left out")
     _draw(parse_all(items), format_, output, gold=_taken(waiting))
-
-
-def _parsed_files(
-    parser: Parser, files: list[str], *, beam: int, skip_invalid: bool
-) -> Iterator[bytes]:
-    """What is to be written of CoNLL-U files; broken sentences too, if they are not refused."""
-    from seqtool.parsing.parser.files import parse_files
-
-    parsed = parse_files(parser, files, beam=beam, skip_invalid=skip_invalid)
-    for item in noted(parsed, "passed through"):
-        yield item if isinstance(item, bytes) else item.to_conllu().encode()
 
 
 def _with_options(parser: Any, path: Path, *, beam: int, retag: bool) -> Callable[[Items], Items]:
@@ -238,10 +221,10 @@ def _draw(
 ) -> None:
     """Write trees for people, or JSON; broken sentences have none."""
     from seqtool.core.storage import atomic_file
-    from seqtool.treebank.conllu import Sentence
-    from seqtool.treebank.drawing import render
+    from seqtool.treebank.conllu import Sentence, sentences_of
+    from seqtool.treebank.drawing.rendering import render
 
-    trees = (item for item in parsed if isinstance(item, Sentence))
+    trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()
     pieces = render(trees, cast(Any, format_), gold=gold, colour=colour)
     if output == "-":

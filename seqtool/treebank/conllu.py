@@ -1,4 +1,10 @@
-"""CoNLL-U files, read and written sentence by sentence; only heads and relations ever change.
+"""CoNLL-U files, read and written; only heads and relations ever change.
+
+    read_conllu    sentences; a broken one is an error, or left out
+    read_items     sentences, and broken ones in their places
+    read_batches   for a parser: sentences that compiled code found, many in one item, and the rest
+                   as `read_items` gives them
+    write_conllu   writes what any of the three gives
 
 Whatever is read with its trees checked can be read by the CoNLL 2018 scorer too.
 """
@@ -11,12 +17,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, TypeAlias, cast
 
+import numpy as np
 import zstandard
 
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.treebank.sentence import (
@@ -35,6 +42,9 @@ from seqtool.treebank.sentence import (
     parse_sentence,
 )
 
+if TYPE_CHECKING:
+    from seqtool.treebank.scanner import LabelTexts, TextTable
+
 __all__ = [
     "DEPREL",
     "DEPS",
@@ -48,16 +58,23 @@ __all__ = [
     "XPOS",
     "Broken",
     "Check",
+    "Item",
     "Sentence",
+    "SentenceBatch",
+    "read_batches",
     "read_conllu",
     "read_items",
+    "sentences_of",
     "write_conllu",
 ]
 
 SKIP_OPTION = "--skip-invalid"
 MAX_SENTENCE_BYTES = 1 << 26  # so that a file without blank lines cannot fill the memory
 
-_BATCH = 256  # sentences written at a time
+BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
+TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
+
+_WRITTEN_BYTES = 1 << 16  # joined before they are written, as a stream that packs likes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,83 @@ class Broken:
     def to_conllu(self, *, clear_deps: bool = False) -> str:
         """Return the sentence as it was read, whatever is asked for, and a blank line."""
         return self.text + "\n\n"
+
+
+@dataclass(slots=True, eq=False)
+class SentenceBatch:
+    """Sentences that compiled code found, one after another: places in bytes, and no texts.
+
+    Attributes:
+        path: the file.
+        line: the 1-based line of the file where `stretch` begins.
+        stretch: bytes of the file, with these sentences among others.
+        sentences: int64 [S, 3], of each sentence its begin and end in `stretch`, and its number of
+            words.
+        words: int64 [W, 3], of each word the places of FORM and HEAD and of the end of DEPREL.
+        texts: what stands in columns FORM to FEATS of words, each text once.
+        numbers: int32 [W], which of these texts each word has.
+        trees: int32 [W] heads and int32 [W] numbers of labels that are written instead of columns
+            HEAD and DEPREL, and the labels; None: the columns stay as they are.
+    """
+
+    path: str
+    line: int
+    stretch: bytes
+    sentences: Longs
+    words: Longs
+    texts: TextTable
+    numbers: Ints
+    trees: tuple[Ints, Ints, LabelTexts] | None = None
+
+    @property
+    def lengths(self) -> Longs:
+        """The number of words of each sentence."""
+        return self.sentences[:, 2]
+
+    def to_bytes(self, *, clear_deps: bool = False) -> bytes:
+        """Return the sentences as they stand in a file, each with its blank line.
+
+        Args:
+            clear_deps: as `Sentence.to_conllu` takes it.
+        """
+        if clear_deps:
+            texts = [sentence.to_conllu(clear_deps=True) for sentence in self.to_sentences()]
+            return "".join(texts).encode()
+        if self.trees is None:
+            begins_ends = self.sentences[:, :2].tolist()
+            return b"".join(self.stretch[begin:end] + b"\n" for begin, end in begins_ends)
+        from seqtool.treebank.scanner import write
+
+        data = np.frombuffer(self.stretch, np.uint8)
+        return write(data, self.sentences, self.words, *self.trees)
+
+    def to_sentences(self) -> Iterator[Sentence]:
+        """Give each sentence as an object, with its new tree if it has one."""
+        line, counted, word = self.line, 0, 0
+        for begin, end, length in self.sentences.tolist():
+            line += self.stretch.count(b"\n", counted, begin)
+            counted = begin
+            text = self.stretch[begin : end - 1].decode()  # without its last line end
+            sentence = parse_sentence(text, self.path, line, "columns")
+            if self.trees is not None:
+                heads, labels, label_texts = self.trees
+                words = slice(word, word + length)
+                names = [label_texts.names[label] for label in labels[words].tolist()]
+                sentence.set_tree(heads[words].tolist(), names)
+            word += length
+            yield sentence
+
+
+Item: TypeAlias = Sentence | Broken | SentenceBatch
+
+
+def sentences_of(items: Iterable[Item]) -> Iterator[Sentence | Broken]:
+    """Give items with each batch as its sentences, for whoever needs these as objects."""
+    for item in items:
+        if isinstance(item, SentenceBatch):
+            yield from item.to_sentences()
+        else:
+            yield item
 
 
 def read_conllu(
@@ -139,6 +233,52 @@ def read_items(
         yield read_item(text, path, line, check)
 
 
+def read_batches(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    skip_invalid: bool = False,
+    on_progress: Progress | None = None,
+) -> Iterator[Item]:
+    """Read like `read_items` by the check "columns", without an object for each sentence.
+
+    Compiled code takes all sentences but those that it does not understand: broken ones, and the
+    few others that only look so. These are read one by one, as `read_items` reads all.
+
+    Args:
+        inputs: as `read_conllu` takes them.
+        skip_invalid: give broken sentences too, in their places.
+        on_progress: called with (bytes read from disk, their total or None).
+
+    Raises:
+        DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
+            file that cannot be read.
+    """
+    from seqtool.treebank.scanner import Scanner, TextTable
+
+    scanner, texts = Scanner(), TextTable()
+    for path, line, stretch in read_stretches(inputs, on_progress=on_progress):
+        data = np.frombuffer(stretch, np.uint8)
+        position = counted = 0
+        odd_line = line  # of the last odd sentence, up to which line ends are counted
+        while position < len(stretch):
+            sentences, words, position, is_odd = scanner.find(data, position, BATCH_WORDS)
+            if len(sentences):
+                numbers = texts.numbers(data, words)
+                yield SentenceBatch(path, line, stretch, sentences, words, texts, numbers)
+                if texts.num_bytes > TEXT_TABLE_BYTES:
+                    texts = TextTable()  # the batches before keep theirs
+            if is_odd:
+                odd_line += stretch.count(b"\n", counted, position)
+                counted = position
+                end = stretch.find(b"\n\n", position)
+                end = len(stretch) - 1 if end < 0 else end
+                item = read_item(stretch[position:end].decode(), path, odd_line, "columns")
+                if isinstance(item, Broken) and not skip_invalid:
+                    raise refused(item)
+                yield item
+                position = end
+
+
 def read_item(text: str, path: str, line: int, check: Check) -> Sentence | Broken:
     """Return what the lines between two blank ones are; see `parse_sentence`."""
     try:
@@ -165,7 +305,7 @@ def refused(broken: Broken, skip_option: str = SKIP_OPTION) -> DataError:
 
 
 def write_conllu(
-    sentences: Iterable[Sentence | Broken],
+    sentences: Iterable[Item],
     target: str | Path | IO[bytes],
     *,
     clear_deps: bool = False,
@@ -182,20 +322,20 @@ def write_conllu(
     Raises:
         OSError: the file cannot be written.
     """
-    texts = (sentence.to_conllu(clear_deps=clear_deps) for sentence in sentences)
-    batches = iter(lambda: "".join(islice(texts, _BATCH)), "")
-    write_pieces((batch.encode() for batch in batches), target)
-
-
-def write_pieces(pieces: Iterable[bytes], target: str | Path | IO[bytes]) -> None:
-    """Write what `write_conllu` would, from its bytes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    pieces: list[bytes] = []
+    num_bytes = 0
     with _opened(target) as stream:
-        for piece in pieces:
-            stream.write(piece)
+        for item in sentences:
+            if isinstance(item, SentenceBatch):
+                piece = item.to_bytes(clear_deps=clear_deps)
+            else:
+                piece = item.to_conllu(clear_deps=clear_deps).encode()
+            pieces.append(piece)
+            num_bytes += len(piece)
+            if num_bytes >= _WRITTEN_BYTES:
+                stream.write(b"".join(pieces))
+                pieces, num_bytes = [], 0
+        stream.write(b"".join(pieces))
 
 
 @contextmanager

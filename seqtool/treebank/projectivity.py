@@ -33,6 +33,7 @@ def _traverse(heads, enters, leaves, order):  # type: ignore[no-untyped-def]
     left children and before its right ones: the projective order.
     """
     size = heads.shape[0]
+    # children as linked lists; from the last word on, so that each list begins at the left
     first, following = np.zeros(size, np.int32), np.zeros(size, np.int32)
     for word in range(size - 1, 0, -1):
         following[word] = first[heads[word]]
@@ -41,12 +42,13 @@ def _traverse(heads, enters, leaves, order):  # type: ignore[no-untyped-def]
     word, clock, rank = 0, 1, 0
     enters[0] = 0
     while True:
-        child = first[word]
+        child = first[word]  # the next one that was not visited; 0: none is left
+        # all left children are done, so it is the word's turn
         if order[word] < 0 and (child == 0 or child > word):
             order[word] = rank
             rank += 1
         if child:
-            first[word] = following[child]
+            first[word] = following[child]  # so that coming back needs no stack
             enters[child] = clock
             clock += 1
             word = child
@@ -58,8 +60,8 @@ def _traverse(heads, enters, leaves, order):  # type: ignore[no-untyped-def]
 
 
 @compiled(_int(_ints))
-def _shortest_crossing(heads):  # type: ignore[no-untyped-def]
-    """The first word with the shortest arc that is not projective, or 0."""
+def _shortest_non_projective(heads):  # type: ignore[no-untyped-def]
+    """Return the first word with the shortest arc that is not projective, or 0."""
     size = heads.shape[0]
     enters, leaves = np.zeros(size, np.int32), np.zeros(size, np.int32)
     order = np.zeros(size, np.int32)
@@ -67,7 +69,7 @@ def _shortest_crossing(heads):  # type: ignore[no-untyped-def]
     shortest, length = 0, size
     for word in range(1, size):
         head = heads[word]
-        if abs(head - word) >= length:
+        if abs(head - word) >= length:  # no shorter than the one found; of equals the first
             continue
         for between in range(min(head, word) + 1, max(head, word)):
             if not enters[head] <= enters[between] < leaves[head]:
@@ -83,17 +85,17 @@ def _lift(heads):  # type: ignore[no-untyped-def]
     A root word dominates all others, so that no arc of its is lifted and it stays the only one.
     """
     while True:
-        word = _shortest_crossing(heads)
+        word = _shortest_non_projective(heads)
         if word == 0:
             return
-        heads[word] = heads[heads[word]]
+        heads[word] = heads[heads[word]]  # to the head of its head
 
 
 @compiled(types.void(_ints, _ints))
 def _join(heads, components):  # type: ignore[no-untyped-def]
-    """Maximal projective components: what arc-standard builds of a tree without swapping."""
+    """Note the maximal projective components: what arc-standard builds without swapping."""
     size = heads.shape[0]
-    missing, stack = np.zeros(size, np.int32), np.zeros(size, np.int32)
+    missing, stack = np.zeros(size, np.int32), np.zeros(size, np.int32)  # children not yet attached
     joined = np.full(size, -1, np.int32)
     for word in range(1, size):
         missing[heads[word]] += 1
@@ -101,6 +103,7 @@ def _join(heads, components):  # type: ignore[no-untyped-def]
     for word in range(size):
         stack[depth] = word
         depth += 1
+        # attach as early as possible: arc-standard can take no child after its head is popped
         while depth > 1:
             below, top = stack[depth - 2], stack[depth - 1]
             if heads[below] == top and missing[below] == 0:
@@ -113,6 +116,7 @@ def _join(heads, components):  # type: ignore[no-untyped-def]
             else:
                 break
             depth -= 1
+    # what is left unattached are the roots of the components
     for word in range(size):
         root = word
         while joined[root] >= 0:
@@ -121,11 +125,11 @@ def _join(heads, components):  # type: ignore[no-untyped-def]
 
 
 @compiled(_int(_ints, _ints, _ints))
-def _first_crossing(heads, tokens, lengths):  # type: ignore[no-untyped-def]
-    """The place of the first sentence that is not projective, or -1."""
+def _first_non_projective(heads, tokens, lengths):  # type: ignore[no-untyped-def]
+    """Return the place of the first sentence that is not projective, or -1."""
     for place in range(tokens.shape[0]):
         tree = heads[tokens[place] : tokens[place] + lengths[place] + 1]
-        if _shortest_crossing(tree) > 0:
+        if _shortest_non_projective(tree) > 0:
             return place
     return -1
 
@@ -139,16 +143,16 @@ def _orders(heads, tokens, lengths, order, components):  # type: ignore[no-untyp
         _join(heads[begin:end], components[begin:end])
 
 
-def first_nonprojective(heads: Ints, tokens: Ints, lengths: Ints) -> int:
-    """The place of the first non-projective sentence among token arrays (`states`), or -1."""
-    return int(_first_crossing(heads, tokens, lengths))
+def first_non_projective(heads: Ints, tokens: Ints, lengths: Ints) -> int:
+    """Return the place of the first non-projective sentence of token arrays, or -1."""
+    return int(_first_non_projective(heads, tokens, lengths))
 
 
 def projective_orders(heads: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """Of every token, its place in projective order and the root of its maximal component.
+    """Return of every token its place in projective order and the root of its maximal component.
 
     The component is one that is built without swapping (Nivre, Kuhlmann & Hall 2009). Both
-    results are token arrays; numbers are those within the sentence.
+    results are token arrays (`parser.configurations` draws them) of numbers within the sentence.
     """
     order, components = np.zeros_like(heads), np.zeros_like(heads)
     _orders(heads, tokens, lengths, order, components)
@@ -156,8 +160,8 @@ def projective_orders(heads: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, I
 
 
 def is_projective(heads: Sequence[int]) -> bool:
-    """Whether every arc of a tree is projective."""
-    return not _shortest_crossing(_tree(heads))
+    """Return whether every arc of a tree is projective."""
+    return not _shortest_non_projective(_tree(heads))
 
 
 def projectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -184,14 +188,14 @@ def deprojectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[i
     below the dependent are left out, so that the result is a tree with the same root.
     """
     new_heads = list(heads)
-    plain = [deprel.partition(LIFTED)[0] for deprel in deprels]
+    own = [deprel.partition(LIFTED)[0] for deprel in deprels]
     wanted = {
         word: deprel.partition(LIFTED)[2]
         for word, deprel in enumerate(deprels, 1)
         if LIFTED in deprel
     }
     if not wanted:
-        return new_heads, plain
+        return new_heads, own
     children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
     for word, head in enumerate(heads, 1):
         children[head].append(word)
@@ -200,16 +204,16 @@ def deprojectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[i
         if word not in wanted or new_heads[word - 1] == 0:
             continue
         for candidate in _breadth_first(children, new_heads[word - 1], leave_out=word):
-            if plain[candidate - 1] == wanted[word]:
+            if own[candidate - 1] == wanted[word]:
                 children[new_heads[word - 1]].remove(word)
                 children[candidate] = sorted([*children[candidate], word])
                 new_heads[word - 1] = candidate
                 break
-    return new_heads, plain
+    return new_heads, own
 
 
 def _breadth_first(children: list[list[int]], start: int, leave_out: int = 0) -> list[int]:
-    """The words below `start`, but for one word and those below it."""
+    """Return the words below `start`, but for one word and those below it."""
     found: list[int] = []
     queue = deque(children[start])
     while queue:
@@ -221,7 +225,7 @@ def _breadth_first(children: list[list[int]], start: int, leave_out: int = 0) ->
 
 
 def _tree(heads: Sequence[int]) -> Ints:
-    """Heads as compiled code takes them, ROOT's first; refuses what would lead it astray."""
+    """Return heads as compiled code takes them, ROOT's first; refuse what would lead it astray."""
     tree = np.asarray([-1, *heads], np.int32)
     if tree[1:].size and not (tree[1:].min() >= 0 and tree[1:].max() <= len(heads)):
         raise ValueError("a head is not a word of the sentence")

@@ -1,14 +1,15 @@
-"""The fast path for CoNLL-U: sentences found in bytes, and written with new trees.
+"""The compiled reader of CoNLL-U: sentences found in bytes, and written with new trees.
 
     # text = ...                              comments, multiword tokens and empty nodes
     3  form lemma upos xpos feats  head deprel  deps misc
        ^ form                      ^ head     ^ end
 
 Compiled code notes these three places of each word and writes all other bytes as they are. It takes
-only sentences that `sentence.parse_sentence` accepts by its check "columns"; any other is *odd* and
-left to that, which says what is wrong.
+only sentences that `sentence.parse_sentence` accepts by its check "columns". It stops at any other
+one, which is *odd*, and leaves it to that function, which says what is wrong.
 
-This module imports Numba (0.3 s), so it is imported on use only.
+`conllu.read_batches` is the one that calls it. This module imports Numba (0.3 s), so it is imported
+on use only.
 """
 
 from __future__ import annotations
@@ -238,33 +239,14 @@ def _write(  # type: ignore[no-untyped-def]
     return at
 
 
-class PlainSentences:
-    """Sentences that were found, one stretch of bytes after another.
-
-    Attributes:
-        num_words, num_sentences: how many there are.
-    """
+class Scanner:
+    """Finds sentences, and keeps the room that it needs to note their places."""
 
     def __init__(self) -> None:
         self._words: Longs = np.empty((1 << 12, 3), np.int64)
         self._sentences: Longs = np.empty((1 << 12, 3), np.int64)
-        self.clear()
 
-    def clear(self) -> None:
-        """Forget them all."""
-        self.num_words = self.num_sentences = 0
-
-    @property
-    def words(self) -> Longs:
-        """Of each word the places of FORM and HEAD and of the end of DEPREL, [num_words, 3]."""
-        return self._words[: self.num_words]
-
-    @property
-    def sentences(self) -> Longs:
-        """Of each sentence begin, end and number of words, [num_sentences, 3]."""
-        return self._sentences[: self.num_sentences]
-
-    def find(self, data: Bytes, position: int, limit: int) -> tuple[int, bool]:
+    def find(self, data: Bytes, position: int, limit: int) -> tuple[Longs, Longs, int, bool]:
         """Find the sentences from a position on, until there are `limit` words.
 
         Args:
@@ -273,56 +255,64 @@ class PlainSentences:
             limit: see above; the last sentence is a whole one.
 
         Returns:
-            The position behind them, and whether an odd sentence begins there.
+            Of each sentence begin, end and number of words, [S, 3]; of each word the places of FORM
+            and HEAD and of the end of DEPREL, [W, 3]; the position behind the sentences; whether an
+            odd sentence begins there.
         """
         assert data[-1] == _LF
+        num_words = num_sentences = 0
         while True:
-            position, self.num_words, self.num_sentences, result = _find_sentences(
-                *(data, position, limit, self._words, self.num_words),
-                *(self._sentences, self.num_sentences),
+            position, num_words, num_sentences, result = _find_sentences(
+                *(data, position, limit, self._words, num_words),
+                *(self._sentences, num_sentences),
             )
             if result != _NO_ROOM:
-                return position, result == _ODD
+                words, sentences = self._words[:num_words], self._sentences[:num_sentences]
+                return sentences.copy(), words.copy(), position, result == _ODD
             room = 2 * len(self._words)
             self._words = np.resize(self._words, (room, 3))
             self._sentences = np.resize(self._sentences, (room, 3))
 
-    def write(
-        self,
-        data: Bytes,
-        sentences: slice,
-        words: slice,
-        heads: Ints,
-        labels: Ints,
-        label_texts: LabelTexts,
-    ) -> bytes:
-        """Return some of them with new trees.
 
-        Args:
-            data: what they were found in.
-            sentences: which.
-            words: theirs.
-            heads: of these words, 0 for ROOT.
-            labels: of these words, as numbers.
-            label_texts: what the numbers stand for.
-        """
-        rows = self.sentences[sentences]
-        num_bytes = int((rows[:, END] - rows[:, BEGIN]).sum())
-        # a head of int32 has ten digits at most
-        room = num_bytes + len(rows) + len(heads) * (11 + label_texts.longest)
-        out = np.empty(room, np.uint8)
-        end = _write(
-            *(data, rows, self.words[words], heads, labels),
-            *(label_texts.bytes, label_texts.ends, out),
-        )
-        return out[:end].tobytes()
+def write(
+    data: Bytes,
+    sentences: Longs,
+    words: Longs,
+    heads: Ints,
+    labels: Ints,
+    label_texts: LabelTexts,
+) -> bytes:
+    """Return sentences with new trees, each with a blank line behind it.
+
+    Args:
+        data: what they were found in.
+        sentences: their places, as `Scanner.find` returns them.
+        words: the places of their words.
+        heads: of these words, 0 for ROOT.
+        labels: of these words, as numbers.
+        label_texts: what the numbers stand for.
+    """
+    num_bytes = int((sentences[:, END] - sentences[:, BEGIN]).sum())
+    # a head of int32 has ten digits at most, and a tab behind it
+    room = num_bytes + len(sentences) + len(heads) * (11 + label_texts.longest)
+    out = np.empty(room, np.uint8)
+    end = _write(
+        *(data, sentences, words, heads, labels),
+        *(label_texts.bytes, label_texts.ends, out),
+    )
+    return out[:end].tobytes()
 
 
 class LabelTexts:
-    """Labels as compiled code writes them."""
+    """Labels as compiled code writes them.
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        texts = [label.encode() for label in labels]
+    Args:
+        names: of each label, by its number.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        texts = [name.encode() for name in names]
         self.longest = max(map(len, texts))
         self.bytes: Bytes = np.frombuffer(b"".join(texts), np.uint8)
         self.ends: Longs = np.cumsum([0, *map(len, texts)], dtype=np.int64)
@@ -348,8 +338,8 @@ def _look_up(table, num_texts, data, words, numbers):  # type: ignore[no-untyped
     return num_texts
 
 
-class Analyses:
-    """The texts met so far, in this order."""
+class TextTable:
+    """The texts of columns FORM to FEATS met so far, each once, numbered in this order."""
 
     def __init__(self) -> None:
         self.clear()
@@ -375,7 +365,7 @@ class Analyses:
 
         Args:
             data: bytes of CoNLL-U.
-            words: their places, as `PlainSentences` has them.
+            words: their places, as `Scanner.find` returns them.
         """
         num_bytes = int((words[:, HEAD_AT] - words[:, FORM_AT]).sum())
         self._table.make_room(len(words), num_bytes)

@@ -1,4 +1,4 @@
-"""What a treebank holds: its size, tags and relations, crossing arcs and broken sentences."""
+"""What a treebank holds: its size, tags and relations, non-projective and broken sentences."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def describe_treebank(
     broken: list[BrokenSentence] = []
     files: dict[str, None] = {}
     num_sentences = num_words = num_ranges = num_covered = num_empty = 0
-    num_crossed = num_crossing = longest = 0
+    num_non_projective = num_non_projective_arcs = longest = 0
     longest_at = ""
     for item in read_items(inputs, on_progress=on_progress):
         if not isinstance(item, Sentence):
@@ -123,9 +123,9 @@ def describe_treebank(
                 num_covered += int(last) - int(first) + 1
             else:
                 num_empty += 1
-        crossing = len(non_projective_arcs(item.heads()))
-        num_crossing += crossing
-        num_crossed += crossing > 0
+        non_projective = len(non_projective_arcs(item.heads()))
+        num_non_projective_arcs += non_projective
+        num_non_projective += non_projective > 0
         if len(item) > longest:
             longest, longest_at = len(item), f"{item.path}:{item.line}"
     return TreebankSummary(
@@ -141,10 +141,10 @@ def describe_treebank(
         xpos=_ordered(counters[XPOS]),
         feats=_ordered(_single_features(counters[FEATS])),
         deprels=_ordered(counters[DEPREL]),
-        non_projective_sentences=num_crossed,
-        non_projective_arcs=num_crossing,
-        non_projective_sentence_share=num_crossed / max(1, num_sentences),
-        non_projective_arc_share=num_crossing / max(1, num_words),
+        non_projective_sentences=num_non_projective,
+        non_projective_arcs=num_non_projective_arcs,
+        non_projective_sentence_share=num_non_projective / max(1, num_sentences),
+        non_projective_arc_share=num_non_projective_arcs / max(1, num_words),
         longest=longest,
         longest_at=longest_at,
         mean_length=num_words / max(1, num_sentences),

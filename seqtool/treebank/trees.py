@@ -1,4 +1,4 @@
-"""Dependency trees as lists of heads: whether they are trees, and which of their arcs cross.
+"""Dependency trees as lists of heads: whether they are trees, and which arcs are not projective.
 
 `heads[i]` is the head of word i + 1: a 1-based word number, or 0 for the root.
 """

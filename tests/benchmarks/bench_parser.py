@@ -19,24 +19,21 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 from bench_prepare import cpu_name
 from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.files import CHUNK_WORDS, parse_files
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.text.sample import sample_treebank
-from seqtool.treebank.conllu import read_conllu, read_stretches, write_pieces
-from seqtool.treebank.scanner import Analyses, PlainSentences
+from seqtool.treebank.conllu import SentenceBatch, read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL
 
 LEAST_WORDS = 200_000  # the test file is repeated until it has them
@@ -131,24 +128,15 @@ def forget_types(parser: Parser) -> None:
 def our_parser(parser: Parser, beam: int) -> Callable[[Path, Path], None]:
     def parse(source: Path, target: Path) -> None:
         forget_types(parser)
-        # a file of which no sentence is broken
-        write_pieces(cast(Iterator[bytes], parse_files(parser, [str(source)], beam=beam)), target)
+        write_conllu(parser.parse_stream(read_batches(source), beam=beam), target)
 
     return parse
 
 
 def find(source: Path) -> None:
     """Find the words of a file and number their texts, which is all that parsing reads of it."""
-    sentences, analyses = PlainSentences(), Analyses()
-    for _, _, stretch in read_stretches(source):
-        data = np.frombuffer(stretch, np.uint8)
-        position, is_odd = 0, False
-        while position < len(data) and not is_odd:
-            sentences.clear()
-            position, is_odd = sentences.find(data, position, CHUNK_WORDS)
-            analyses.numbers(data, sentences.words)
-        if is_odd:
-            raise SystemExit(f"{source} holds broken sentences")
+    if not all(isinstance(item, SentenceBatch) for item in read_batches(source)):
+        raise SystemExit(f"{source} holds broken sentences")
 
 
 def stages(parser: Parser, source: Path, num_words: int) -> dict[str, float]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import Sentence, read_conllu
-from seqtool.treebank.drawing import FORMATS, Format, render
 from seqtool.treebank.drawing.marked import mark, printable
+from seqtool.treebank.drawing.rendering import FORMATS, Format, render
 from seqtool.treebank.sentence import parse_sentence
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parsing.parser.references import Heads, crossing, int32, is_tree, trees
+from parsing.parser.references import Heads, int32, is_tree, non_projective_words, trees
 
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import (
     LIFTED,
     deprojectivise,
-    first_nonprojective,
+    first_non_projective,
     is_projective,
     projective_orders,
     projectivise,
@@ -36,7 +36,7 @@ def below(heads: Heads, word: int) -> set[int]:
 
 
 def test_the_paper_s_example() -> None:
-    assert crossing(tuple(CZECH)) == [1]
+    assert non_projective_words(tuple(CZECH)) == [1]
     heads, labels = projectivise(CZECH, CZECH_LABELS)
     assert heads == [3, *CZECH[1:]]
     assert labels == ["AuxP↑Sb", *CZECH_LABELS[1:]]
@@ -59,9 +59,13 @@ def test_all_small_trees() -> None:
         labels = [f"l{word}" for word in range(1, length + 1)]
         for tree in trees(length):
             heads, marked = projectivise(tree, labels)
-            assert is_projective(tree) == (not crossing(tree)) == (not non_projective_arcs(tree))
+            assert (
+                is_projective(tree)
+                == (not non_projective_words(tree))
+                == (not non_projective_arcs(tree))
+            )
             assert is_tree(tuple(heads))
-            assert not crossing(tuple(heads))
+            assert not non_projective_words(tuple(heads))
             assert heads.index(0) == tree.index(0)
             for word, (label, old, new) in enumerate(zip(marked, tree, heads, strict=True), 1):
                 if old == new:
@@ -69,7 +73,7 @@ def test_all_small_trees() -> None:
                 else:
                     assert label == f"l{word}{LIFTED}l{old}"
                     assert old in below(tree, new)
-            if not crossing(tree):
+            if not non_projective_words(tree):
                 assert (heads, marked) == (list(tree), labels)
 
 
@@ -123,8 +127,8 @@ def test_the_first_word_breadth_first_is_the_head() -> None:
 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_the_sample_comes_back_whole(root: Path, language: str) -> None:
-    """Extraposed clauses, stranded prepositions, scrambled objects: 19 and 12 crossing arcs."""
-    num_crossing = num_words = num_wrong = 0
+    """Extraposed clauses, stranded prepositions, scrambled objects: 19 and 12 of them."""
+    num_non_projective = num_words = num_wrong = 0
     for sentence in read_conllu([root / "data" / language / "valid.conllu"]):
         heads = sentence.heads()
         deprels = [row[DEPREL] for row in sentence.rows]
@@ -133,35 +137,35 @@ def test_the_sample_comes_back_whole(root: Path, language: str) -> None:
         back, back_labels = deprojectivise(lifted, labels)
         assert back_labels == deprels
         num_words += len(heads)
-        num_crossing += len(non_projective_arcs(heads))
+        num_non_projective += len(non_projective_arcs(heads))
         num_wrong += sum(old != new for old, new in zip(heads, back, strict=True))
-    assert num_crossing == {"en": 19, "ko": 12}[language]
+    assert num_non_projective == {"en": 19, "ko": 12}[language]
     assert num_wrong == 0
 
 
 @pytest.mark.parametrize(
     ("treebank", "share"), [("ewt/en_ewt-ud", 0.9), ("fr_sequoia/fr_sequoia-ud", 0.95)]
 )
-def test_most_crossing_arcs_of_a_treebank_come_back(
+def test_most_non_projective_arcs_of_a_treebank_come_back(
     shared_data: Path, treebank: str, share: float
 ) -> None:
-    crossing_arcs = wrong = 0
+    num_non_projective = wrong = 0
     for sentence in read_conllu([shared_data / f"{treebank}-train.conllu"]):
         heads = sentence.heads()
         if is_projective(heads):
             continue
         back, _ = deprojectivise(*projectivise(heads, [row[DEPREL] for row in sentence.rows]))
-        crossing_arcs += len(non_projective_arcs(heads))
+        num_non_projective += len(non_projective_arcs(heads))
         wrong += sum(old != new for old, new in zip(heads, back, strict=True))
-    assert wrong <= (1 - share) * crossing_arcs
+    assert wrong <= (1 - share) * num_non_projective
 
 
 def test_token_arrays() -> None:
     # two trees behind the row of NONE: w1 <- w2, and CZECH
     flat = int32([-1, -1, 2, 0, -1, *CZECH])
     tokens, lengths = int32([1, 4]), int32([2, 8])
-    assert first_nonprojective(flat, tokens, lengths) == 1
-    assert first_nonprojective(flat, tokens[:1], lengths[:1]) == -1
+    assert first_non_projective(flat, tokens, lengths) == 1
+    assert first_non_projective(flat, tokens[:1], lengths[:1]) == -1
     order, components = projective_orders(flat, tokens, lengths)
     # ROOT first; in CZECH `jen` and `jedna` come after Z nich: je is 1, then [Z nich jen jedna]
     assert order[1:4].tolist() == [0, 1, 2]

@@ -26,8 +26,8 @@ Number = TypeVar("Number", bound=np.generic)
 # types and columns whose products are made together: they are to stay in a core's own cache
 BLOCK = 256
 COLUMNS = 512
-# bytes asked for at first, so that no product is copied when there are more; the system gives
-# memory when it is written to
+# bytes a parser asks for at first, so that no product is copied when there are more; the system
+# gives memory when it is written to
 RESERVED = 256 << 20
 
 
@@ -38,13 +38,19 @@ class ProductTable:
         lexical, tags: embeddings of symbols, [num_symbols, D].
         weights: of the first layer, [F, num_slots * (sum of the D)].
         join: the arrays of `network.FieldJoin` by their names there; none without it.
+        reserved: bytes of products to ask for at first.
     """
 
     def __init__(
-        self, lexical: Floats, tags: Floats, weights: Floats, join: Mapping[str, Floats]
+        self,
+        lexical: Floats,
+        tags: Floats,
+        weights: Floats,
+        join: Mapping[str, Floats],
+        reserved: int = RESERVED,
     ) -> None:
         self._embeddings = (lexical, tags)
-        self._join = join
+        self._join, self._reserved = join, reserved
         width = lexical.shape[1] + tags.shape[1]
         by_slot = _by_slot(weights, width)
         self.num_units = len(weights)
@@ -79,7 +85,9 @@ class ProductTable:
         needed = self.num_types + len(lexical)
         if needed > len(self._rows):
             row_bytes = self._rows.shape[1] * self._rows.itemsize
-            size = max(needed + needed // 4, RESERVED // row_bytes)
+            # those that come first may be all; after that, there may be more again
+            growing = needed + needed // 4 if len(self._rows) else needed
+            size = max(growing, self._reserved // row_bytes)
             self._rows = _grown(self._rows, size)
             self._type_vectors = _grown(self._type_vectors, size)
         for begin in range(0, len(lexical), BLOCK):
@@ -186,9 +194,12 @@ class Classifier:
     Args:
         config: what the network is.
         weights: its arrays, by their names there.
+        reserved: bytes of products to ask for at first; 0 where the types are known beforehand.
     """
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: Mapping[str, Floats], *, reserved: int = RESERVED
+    ) -> None:
         self.slots = slots_of(config)
         self._activation = config.activation
         first = weights["first.weight"]
@@ -203,6 +214,7 @@ class Classifier:
                 for name, array in weights.items()
                 if name.startswith("join.")
             },
+            reserved,
         )
         label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
         num_measures = len(config.measures)

@@ -22,12 +22,12 @@ from seqtool.parsing.parser.classifier import Classifier, mean_scorer, weight_sh
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.search import MARGIN, search
-from seqtool.treebank.conllu import Broken
+from seqtool.parsing.parser.streams import parse_stream
+from seqtool.treebank.conllu import Item
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 KIND = "parser"
-CHUNK_WORDS = 1 << 11  # words parsed together: they fill the lanes, and stay in the cache
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
 # 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
@@ -159,16 +159,16 @@ class Parser:
         """Parse encoded sentences: heads and labels of each, lifted arcs put back."""
         heads, label_ids = self.heads_and_labels(arrays, beam=beam)
         names = self._names[label_ids].tolist()
-        crossing = set(self.crossing(arrays, label_ids))
+        lifted = set(self.with_lifted_arcs(arrays, label_ids))
         head_list = heads.tolist()
         begins, lengths = arrays.tokens.tolist(), arrays.lengths.tolist()
         for place, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
             words = slice(begin + 1, begin + 1 + length)
             tree = head_list[words], names[words]
-            yield deprojectivise(*tree) if place in crossing else tree
+            yield deprojectivise(*tree) if place in lifted else tree
 
-    def crossing(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
-        """The places of the sentences in which an arc is to be put back, in order."""
+    def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
+        """Return the places of the sentences in which an arc is to be put back, in order."""
         marked = np.flatnonzero(self._lifted[label_ids])
         places: list[int] = np.unique(
             np.searchsorted(arrays.tokens, marked, side="right") - 1
@@ -187,22 +187,9 @@ class Parser:
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
 
-    def parse_stream(
-        self, items: Iterable[Sentence | Broken], *, beam: int = 1
-    ) -> Iterator[Sentence | Broken]:
-        """Give every sentence a tree, in chunks; broken ones pass through in their places."""
-        chunk: list[Sentence | Broken] = []
-        num_words = 0
-        for item in items:
-            chunk.append(item)
-            if isinstance(item, Sentence):
-                num_words += len(item)
-            if num_words >= CHUNK_WORDS:
-                self.parse([item for item in chunk if isinstance(item, Sentence)], beam=beam)
-                yield from chunk
-                chunk, num_words = [], 0
-        self.parse([item for item in chunk if isinstance(item, Sentence)], beam=beam)
-        yield from chunk
+    def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
+        """Give every sentence a tree, see `streams.parse_stream`."""
+        return parse_stream(self, items, beam=beam)
 
 
 def save_model(

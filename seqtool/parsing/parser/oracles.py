@@ -41,7 +41,7 @@ from seqtool.parsing.parser.configurations import (
 )
 from seqtool.parsing.parser.costs import action_costs
 from seqtool.parsing.parser.transitions import Configurations
-from seqtool.treebank.projectivity import first_nonprojective, projective_orders
+from seqtool.treebank.projectivity import first_non_projective, projective_orders
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
@@ -157,7 +157,7 @@ class Oracle:
         self._order = self._components = np.zeros(0, np.int32)
         if not self.system.projective:
             self._order, self._components = projective_orders(heads, tokens, lengths)
-        elif (place := first_nonprojective(heads, tokens, lengths)) >= 0:
+        elif (place := first_non_projective(heads, tokens, lengths)) >= 0:
             raise ValueError(f"tree {place} is not projective, as {system} needs it")
 
     def targets(self, configurations: Configurations, which: Ints) -> Ints:

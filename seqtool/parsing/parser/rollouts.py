@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Bytes, Ints
+from seqtool.core.arrays import Bytes, Ints, Longs
 from seqtool.parsing.parser.configurations import NUM_ACTIONS, TOKENS, UNATTACHED, Labels
 from seqtool.parsing.parser.hidden_layer import extract
 from seqtool.parsing.parser.oracles import Oracle
@@ -53,29 +53,20 @@ class Examples:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
 
-    def batch(
-        self, index: int, num_batches: int, generator: np.random.Generator
-    ) -> npt.NDArray[np.int64]:
-        """The examples of one of several random batches."""
-        chosen: npt.NDArray[np.int64] = np.array_split(
-            generator.permutation(len(self)), num_batches
-        )[index]
-        return chosen
+    def batches(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
+        """Return the rows of each of several random batches."""
+        return np.array_split(generator.permutation(len(self)), num_batches)
 
-    def batch_of_sentences(
-        self, index: int, num_batches: int, generator: np.random.Generator
-    ) -> npt.NDArray[np.int64]:
-        """The examples of one of several batches, each of a few sentences of like lengths.
+    def batches_of_sentences(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
+        """Return the rows of each of several batches, each of a few sentences of like lengths.
 
         The longer a sentence, the more examples it has, which stand for its length here; a little
         chance makes the batches others in each epoch.
         """
         _, sentences, sizes = np.unique(self.sentences, return_inverse=True, return_counts=True)
         disturbed = sizes * generator.uniform(0.9, 1.1, len(sizes))
-        order = np.argsort(disturbed[sentences], kind="stable")
-        which = generator.permutation(num_batches)[index]
-        chosen: npt.NDArray[np.int64] = np.array_split(order, num_batches)[which]
-        return chosen
+        parts = np.array_split(np.argsort(disturbed[sentences], kind="stable"), num_batches)
+        return [parts[place] for place in generator.permutation(num_batches)]
 
 
 def roll_out(

@@ -7,17 +7,18 @@ transition in it: the one that the oracle likes best, or, exploring, the classif
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Halves, Ints
+from seqtool.core.arrays import Floats, Halves, Ints, Longs
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     dropout_mask,
@@ -39,10 +40,23 @@ from seqtool.parsing.parser.search import Scorer
 from seqtool.parsing.parser.slots import compile_slots
 from seqtool.training import hardware
 
-Ints64 = npt.NDArray[np.int64]
-
 LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
+
+
+@dataclass(frozen=True)
+class _RollOut:
+    """The examples of a block.
+
+    Attributes:
+        key: the epoch, the step, and a digest of the weights that made them.
+        examples: these.
+        random_state: of the generator after them.
+    """
+
+    key: tuple[int, int, bytes]
+    examples: Examples
+    random_state: Mapping[str, Any]
 
 
 class ParserTask:
@@ -105,6 +119,8 @@ class ParserTask:
         self._average = AveragedWeights(self.module, config.learning.averaging)
         self._blocks: list[tuple[Ints, int]] = []
         self._examples: Examples | None = None
+        self._batches: list[Longs] = []  # rows of the examples, by step of the running block
+        self._rolled_out: _RollOut | None = None
         # [32, A]: what is added to the scores of transitions under each mask of legal actions
         bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
         legal = np.repeat(bits, np.diff(labels.segments), axis=1)
@@ -135,11 +151,16 @@ class ParserTask:
         self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
         begin, end, sentences = self._block_of(index)
         if index == begin or self._examples is None:
-            self._examples = self._roll_out(sentences)
-        shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
-        # an encoder has to read the sentences of a batch, so it is better for them to be few
-        choose = self._examples.batch_of_sentences if self._contexts else self._examples.batch
-        batch = choose(index - begin, end - begin, shuffled)
+            self._examples = self._roll_out_once(index, sentences)
+            self._batches = []
+        if not self._batches:
+            shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
+            # an encoder has to read the sentences of a batch, so it is better for them to be few
+            divide = (
+                self._examples.batches_of_sentences if self._contexts else self._examples.batches
+            )
+            self._batches = divide(end - begin, shuffled)
+        batch = self._batches[index - begin]
         scores_NA, loss = self._scores(
             self._examples.tokens[batch],
             self._examples.labels[batch],
@@ -161,8 +182,21 @@ class ParserTask:
             begin = end
         raise IndexError(index)
 
+    def _roll_out_once(self, index: int, sentences: Ints) -> Examples:
+        """Roll out, unless it was done for the same step and with the same weights.
+
+        The training loop asks for a step twice when it saves between: first to judge the weights.
+        What chance draws afterwards is the same then too.
+        """
+        key = (self._epoch, index, _digest(self._average.arrays()))
+        if self._rolled_out is None or self._rolled_out.key != key:
+            examples = self._roll_out(sentences)
+            self._rolled_out = _RollOut(key, examples, self._random.bit_generator.state)
+        self._random.bit_generator.state = self._rolled_out.random_state
+        return self._rolled_out.examples
+
     def _roll_out(self, sentences: Ints) -> Examples:
-        """What the parser, as it is now, comes through in some sentences."""
+        """Return what the parser, as it is now, comes through in some sentences."""
         if self.config.learning.oracle == "static" or not self._oracle.system.dynamic:
             return self._configurations(sentences)
         # the tables of a dynamic oracle grow with the square of a sentence
@@ -176,7 +210,7 @@ class ParserTask:
 
     def _explored(self, sentences: Ints) -> Examples:
         tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
-        classifier = Classifier(self.config.model, self._average.arrays())
+        classifier = Classifier(self.config.model, self._average.arrays(), reserved=0)
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
         present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
@@ -263,7 +297,7 @@ class ParserTask:
         )
         return scores_NA, loss
 
-    def _head_loss(self, states_TE: Tensor, inside_T: Ints64, lengths_B: Ints) -> Tensor:
+    def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
         """The loss of choosing heads by the encoder's states, see `head_choice`."""
         told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
         if self._data.right_tags is not None:
@@ -274,14 +308,14 @@ class ParserTask:
     def _on_device(self, *arrays: Ints) -> list[Tensor]:
         return [torch.from_numpy(array).long().to(self._device) for array in arrays]
 
-    def _lm_states(self, sentences: Ints | Ints64) -> list[Halves] | None:
+    def _lm_states(self, sentences: Ints | Longs) -> list[Halves] | None:
         """What the language model made of sentences, if there is one."""
         if self._arrays.lm_states is None:
             return None
         return [self._arrays.lm_states[i] for i in sentences.tolist()]
 
     def _read(
-        self, vectors_UD: Tensor, places_T: Ints64, sentences_B: Ints, lengths_B: Ints
+        self, vectors_UD: Tensor, places_T: Longs, sentences_B: Ints, lengths_B: Ints
     ) -> tuple[Tensor, Tensor]:
         """The states of tokens in the encoder's first layer and in its last one, each [T, 2E].
 
@@ -372,6 +406,7 @@ class ParserTask:
             if name.startswith("examples.")
         }
         self._examples = Examples(**parts) if parts else None
+        self._batches = []  # of other examples
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the parser as a model directory."""
@@ -385,7 +420,15 @@ class ParserTask:
         )
 
 
-def _present(types: Ints, num_types: int) -> tuple[Ints64, Ints64]:
+def _digest(weights: Mapping[str, Floats]) -> bytes:
+    """Return what tells weights from others."""
+    digest = hashlib.blake2b()
+    for array in weights.values():
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
+
+
+def _present(types: Ints, num_types: int) -> tuple[Longs, Longs]:
     """The types that occur, ascending and with NONE, and the place of each among them."""
     occurs = np.zeros(num_types, np.bool_)
     occurs[[NONE_TYPE, ROOT_TYPE]] = True

@@ -29,7 +29,7 @@ from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.units import Unit
 from seqtool.parsing.tagger.model import Tagger
-from seqtool.treebank.conllu import Broken
+from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.sentence import Sentence
 
 Member = TypeVar("Member", Segmenter, Tagger, Parser)
@@ -79,16 +79,18 @@ class Pipeline:
         return self.tagger.tag_stream(items, retag=retag)
 
     def parse_stream(
-        self, items: Iterable[Sentence | Broken], *, beam: int = 1, retag: bool = False
-    ) -> Iterator[Sentence | Broken]:
+        self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
+    ) -> Iterator[Item]:
         """Give every sentence a tree; its tags and lemmas are kept where they are there.
 
         Args:
-            items: sentences; broken ones pass through in their places.
+            items: sentences, or batches of them, which come back as sentences; broken ones pass
+                through in their places.
             beam: hypotheses per sentence.
             retag: predict all tags and lemmas.
         """
-        return self.parser.parse_stream(self.tag_stream(items, retag=retag), beam=beam)
+        tagged = self.tag_stream(sentences_of(items), retag=retag)
+        return self.parser.parse_stream(tagged, beam=beam)
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipeline:

@@ -34,7 +34,7 @@ class MarkedSentence:
         text: how it is written.
         forms, tags, relations: of each word, safe to show.
         heads: of each word, 0 for the root.
-        gold_heads, gold_relations: the right ones; None with nothing to compare with.
+        gold_heads, gold_relations: the gold ones; None with nothing to compare with.
         surfaces: its multiword tokens.
     """
 
@@ -53,7 +53,7 @@ class MarkedSentence:
         return len(self.heads)
 
     def correction(self, word: int) -> tuple[int, str] | None:
-        """Return the right (head, relation) of a word where they are wrong, else None."""
+        """Return the gold (head, relation) of a word whose own are wrong, else None."""
         if self.gold_heads is None or self.gold_relations is None:
             return None
         head, relation = self.gold_heads[word - 1], self.gold_relations[word - 1]

@@ -2,7 +2,7 @@
 
 An arc is as high as the arcs below it make it; where several meet at a word, they stand side by
 side, the longest in the middle. A sentence written from right to left is drawn so. Arcs that are
-wrong are red; the right ones in their place are green, dashed, below the words.
+wrong are red; the gold ones in their place are green, dashed, below the words.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def draw(sentence: MarkedSentence) -> Picture:
 
 
 def _arcs(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
-    """Return the arcs of a sentence, and those that are right where it is wrong."""
+    """Return the arcs of a sentence, and the gold ones where it is wrong."""
     arcs, gold_arcs = [], []
     for word, head in enumerate(sentence.heads, start=1):
         correction = sentence.correction(word)

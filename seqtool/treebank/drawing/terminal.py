@@ -6,7 +6,7 @@
     └─●── 4 .      PUNCT punct
 
 A word's ● stands right of that of its head; the line from the ● down and up leads to the words that
-depend on it. Where lines of crossing arcs meet, the one that leads down passes over.
+depend on it. Where lines of arcs that cross meet, the one that leads down passes over.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from seqtool.treebank.drawing.marked import MarkedSentence, has_leftward
 _FAINT = Style(dim=True)
 _WORD = Style(bold=True)
 _WRONG = Style(color="red")
-_RIGHT = Style(color="green")
+_GOLD = Style(color="green")
 
 # keep a terminal from turning a line round that has words written from right to left
-_LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
+_LEFT_TO_GOLD = "\N{LEFT-TO-RIGHT MARK}"
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -67,7 +67,7 @@ def draw(sentence: MarkedSentence, *, colour: bool = False) -> str:
         (sentence.tags, [_FAINT] * len(numbers), False),
         (sentence.relations, [_WRONG if gold else Style() for gold in marks], False),
         (notes, [_FAINT] * len(numbers), False),
-        (marks, [_RIGHT] * len(numbers), False),
+        (marks, [_GOLD] * len(numbers), False),
     ]
     rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
     for number, (cells, styles, to_right) in enumerate(columns):
@@ -79,7 +79,7 @@ def draw(sentence: MarkedSentence, *, colour: bool = False) -> str:
             blank = " " * (width - width_of(cell))
             shown = paint(cell, style)
             rows[i] += gap + (blank + shown if to_right else shown + blank)
-    start = _LEFT_TO_RIGHT if any_leftward else ""
+    start = _LEFT_TO_GOLD if any_leftward else ""
     title = f"# {sentence.name}: " if sentence.name else "# "
     lines = [paint(title + _isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows), ""]
     return "".join(f"{start if line else ''}{line}\n" for line in lines)
@@ -87,7 +87,7 @@ def draw(sentence: MarkedSentence, *, colour: bool = False) -> str:
 
 def width_of(text: str) -> int:
     """Return the cells that a text takes in a terminal; marks of direction take none."""
-    for mark in (_LEFT_TO_RIGHT, _ISOLATE, _END):
+    for mark in (_LEFT_TO_GOLD, _ISOLATE, _END):
         text = text.replace(mark, "")
     return cell_len(text)
 

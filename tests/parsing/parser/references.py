@@ -115,7 +115,7 @@ def dominates(heads: Heads, above: int, word: int) -> bool:
     return word == above
 
 
-def crossing(heads: Heads) -> list[int]:
+def non_projective_words(heads: Heads) -> list[int]:
     """The words whose head does not dominate every word between."""
     return [
         word
@@ -135,8 +135,8 @@ def trees(length: int) -> tuple[Heads, ...]:
 
 @cache
 def projective_trees(length: int) -> tuple[Heads, ...]:
-    """All of them without crossing arcs."""
-    return tuple(heads for heads in trees(length) if not crossing(heads))
+    """All of them whose arcs are all projective."""
+    return tuple(heads for heads in trees(length) if not non_projective_words(heads))
 
 
 def all_configurations(system: str, length: int) -> Iterator[Configuration]:

@@ -1,4 +1,4 @@
-"""Parsers of treebanks with many crossing arcs, drawn from the sample's grammar."""
+"""Parsers of treebanks with many non-projective arcs, drawn from the sample's grammar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def treebank(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     grammar = GrammarReader(PARADIGMS).read(text, "Text")
     source = random.Random(1)
     texts = [conllu(grammar.sample(source), str(i)) for i in range(NUM_TRAIN + NUM_DEV)]
-    folder = tmp_path_factory.mktemp("crossing")
+    folder = tmp_path_factory.mktemp("non-projective")
     (folder / "train.conllu").write_text("".join(texts[:NUM_TRAIN]), encoding="utf-8")
     (folder / "dev.conllu").write_text("".join(texts[NUM_TRAIN:]), encoding="utf-8")
     return folder
@@ -46,8 +46,8 @@ def treebank(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_swap_and_lifted_arcs_beat_the_projective_parser(treebank: Path) -> None:
     gold = [sentence.heads() for sentence in read_conllu(treebank / "dev.conllu")]
-    crossing = [set(non_projective_arcs(heads)) for heads in gold]
-    assert sum(map(bool, crossing)) > 0.4 * NUM_DEV
+    non_projective = [set(non_projective_arcs(heads)) for heads in gold]
+    assert sum(map(bool, non_projective)) > 0.4 * NUM_DEV
     las, found = {}, {}
     for name, system, mark in (
         ("projective", "arc-standard", False),
@@ -66,11 +66,11 @@ def test_swap_and_lifted_arcs_beat_the_projective_parser(treebank: Path) -> None
         las[name] = evaluate_parser(dev, sentences)["LAS"].f1
         found[name] = sum(
             sentence.heads()[word - 1] == heads[word - 1]
-            for sentence, heads, words in zip(sentences, gold, crossing, strict=True)
+            for sentence, heads, words in zip(sentences, gold, non_projective, strict=True)
             for word in words
         )
-    num_crossing = sum(map(len, crossing))
+    num_non_projective = sum(map(len, non_projective))
     assert found["projective"] == 0
     for name in ("pseudo-projective", "swap"):
-        assert found[name] > 0.7 * num_crossing
+        assert found[name] > 0.7 * num_non_projective
         assert las[name] > las["projective"] + 3

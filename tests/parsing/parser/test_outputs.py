@@ -39,7 +39,7 @@ KINDS = [
 def parsers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Parser]:
     """Make the parser of a kind, once."""
     folder = tmp_path_factory.mktemp("parsers")
-    treebank = write_treebank(folder / "train.conllu", 60, crossing=0.5)
+    treebank = write_treebank(folder / "train.conllu", 60, non_projective=0.5)
     made: dict[tuple[str, str, str], Parser] = {}
 
     def parser(how: str, system: str, encoder: str) -> Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from seqtool.parsing.parser import task as task_module
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.configurations import SYSTEMS
 from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.rollouts import Examples
 from seqtool.parsing.parser.task import ParserTask
 from seqtool.parsing.parser.train import TrainedParser, train_parser
 from seqtool.treebank.conllu import read_conllu
@@ -44,8 +46,8 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("treebank")
     write_treebank(folder / "train.conllu", 60)
     write_treebank(folder / "dev.conllu", 20, seed=1)
-    write_treebank(folder / "crossing.conllu", 60, crossing=0.5)
-    write_treebank(folder / "crossing-dev.conllu", 20, seed=1, crossing=0.5)
+    write_treebank(folder / "non-projective.conllu", 60, non_projective=0.5)
+    write_treebank(folder / "non-projective-dev.conllu", 20, seed=1, non_projective=0.5)
     return folder
 
 
@@ -84,29 +86,29 @@ def test_a_rule_is_learnt(system: str, oracle: str, treebank: Path, tmp_path: Pa
     ("system", "mark", "expected"),
     [("swap", True, 100.0), ("arc-standard", True, 100.0), ("arc-standard", False, None)],
 )
-def test_crossing_arcs(
+def test_non_projective_arcs(
     system: str, mark: bool, expected: float | None, treebank: Path, tmp_path: Path
 ) -> None:
     settings = config(10, model__system=system, learning__mark_lifted=mark)
-    scores = trained(treebank, tmp_path / "p", settings, name="crossing").scores
+    scores = trained(treebank, tmp_path / "p", settings, name="non-projective").scores
     if expected is not None:
         assert scores["dev_las"] == expected
     else:
         # arcs are lifted for good: in each such sentence of six words, the last one is wrong
-        dev = list(read_conllu(treebank / "crossing-dev.conllu"))
+        dev = list(read_conllu(treebank / "non-projective-dev.conllu"))
         wrong = sum(sentence.heads()[-1] == 2 and len(sentence) == 6 for sentence in dev)
         words = sum(map(len, dev))
         assert scores["dev_uas"] == pytest.approx(100.0 * (words - wrong) / words)
 
 
-def test_auto_looks_at_the_share_of_crossing_trees(treebank: Path) -> None:
-    for name, system in (("train", "arc-standard"), ("crossing", "swap")):
+def test_auto_looks_at_the_share_of_non_projective_trees(treebank: Path) -> None:
+    for name, system in (("train", "arc-standard"), ("non-projective", "swap")):
         data = prepare_data([str(treebank / f"{name}.conllu")], None, config())
         assert data.config.model.system == system
 
 
 def test_lifted_labels_are_labels(treebank: Path) -> None:
-    path = str(treebank / "crossing.conllu")
+    path = str(treebank / "non-projective.conllu")
     data = prepare_data([path], None, config(model__system="arc-hybrid"))
     assert f"obj{LIFTED}nsubj" in data.labels.arcs
     assert data.summary["non_projective_sentences"] > 10
@@ -155,7 +157,7 @@ def test_another_treebank_is_not_the_run_s(treebank: Path, tmp_path: Path) -> No
     with pytest.raises(Interrupted):
         trained(treebank, tmp_path / "p", config(), should_stop=lambda step: step == 2)
     with pytest.raises(ModelError, match="treebank"):
-        train_parser(treebank / "crossing.conllu", tmp_path / "p", resume=True, device="cpu")
+        train_parser(treebank / "non-projective.conllu", tmp_path / "p", resume=True, device="cpu")
 
 
 def test_seeds_differ_and_repeat(treebank: Path, tmp_path: Path) -> None:
@@ -296,3 +298,46 @@ def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
         (512, 10**6): round(num_choices / 64),
         (5, 10**6): round(num_choices / 5),
     }
+
+
+def test_each_block_is_rolled_out_and_divided_once(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the loop asks for a block's first step twice, to judge the weights that it saves."""
+    monkeypatch.setattr(task_module, "BLOCK_STEPS", 4)
+    begun: list[tuple[int, int]] = []  # epoch and step of each roll-out
+    divided = []
+
+    def rolling(task: ParserTask, sentences: Any) -> Examples:
+        begin = next(begin for part, begin in blocks_of(task) if part is sentences)
+        begun.append((task._epoch, begin))
+        return roll_out(task, sentences)
+
+    def dividing(*arguments: Any) -> Any:
+        divided.append(arguments)
+        return divide(*arguments)
+
+    def blocks_of(task: ParserTask) -> list[tuple[Any, int]]:
+        parts, ends = zip(*task._blocks, strict=True)
+        return list(zip(parts, (0, *ends[:-1]), strict=True))
+
+    roll_out, divide = ParserTask._roll_out, np.array_split
+    monkeypatch.setattr(ParserTask, "_roll_out", rolling)
+    monkeypatch.setattr(np, "array_split", dividing)
+    trained(treebank, tmp_path / "p", config(3))
+    assert begun == sorted(set(begun))
+    assert len(begun) > 3
+    # besides, a save takes the running block's examples back, which are divided anew
+    assert len(divided) <= len(begun) + 2
+
+
+def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:
+    data = prepare_data([str(treebank / "train.conllu")], None, config())
+    task = ParserTask(data.config, data)
+    task.start_epoch(3)
+    tracemalloc.start()
+    try:
+        task.loss(0)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()

@@ -75,14 +75,14 @@ def random_parser(config: ParserConfig, labels: Labels = LABELS, seed: int = 0) 
     return Parser(config, Types(lexical, tags), labels, weights)
 
 
-def write_treebank(path: Path, num: int, seed: int = 0, crossing: float = 0.0) -> Path:
+def write_treebank(path: Path, num: int, seed: int = 0, non_projective: float = 0.0) -> Path:
     """Sentences whose trees follow from their tags: D depends on the next N, N and A on V.
 
     Args:
         path: the file.
         num: sentences.
         seed: of the words.
-        crossing: share of sentences with an arc that crosses another.
+        non_projective: share of sentences with an arc that crosses another.
     """
     chooser = random.Random(seed)
     texts = []
@@ -91,7 +91,7 @@ def write_treebank(path: Path, num: int, seed: int = 0, crossing: float = 0.0) -
         right = [("a", "D"), (chooser.choice(["bone", "fish", "tree"]), "N")]
         words = [*left, (chooser.choice(["sees", "bites"]), "V"), *right]
         heads = [2, 3, 0, 5, 3]
-        if chooser.random() < crossing:
+        if chooser.random() < non_projective:
             # the noun's clause stands after the second noun: "the dog sees a bone that"
             words.append(("that", "R"))
             heads.append(2)

@@ -1,9 +1,9 @@
-"""The compiled way from CoNLL-U to CoNLL-U against the one by sentences, byte for byte."""
+"""Batches that compiled code reads and writes against single sentences, byte for byte."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,23 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
-from seqtool.parsing.parser import files, model
+from seqtool.parsing.parser import model, streams
 from seqtool.parsing.parser.configurations import Labels
-from seqtool.parsing.parser.files import parse_files
 from seqtool.parsing.parser.model import Parser
 from seqtool.text.sample import sample_treebank
-from seqtool.treebank import scanner
+from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
-    Broken,
+    Sentence,
+    SentenceBatch,
+    read_batches,
     read_conllu,
     read_items,
     read_stretches,
+    sentences_of,
     write_conllu,
 )
 from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.scanner import Analyses, PlainSentences
+from seqtool.treebank.scanner import LabelTexts, Scanner, TextTable
 
 GOLDEN = Path(__file__).parents[2] / "treebank" / "golden" / "everything.conllu"
 
@@ -56,14 +58,11 @@ def by_sentences(parser: Parser, path: Path, *, skip_invalid: bool = False, beam
     return stream.getvalue()
 
 
-def bytes_of(items: Iterator[bytes | Broken]) -> bytes:
-    return b"".join(
-        item if isinstance(item, bytes) else item.to_conllu().encode() for item in items
-    )
-
-
-def by_bytes(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
-    return bytes_of(parse_files(parser, [str(path)], beam=beam, skip_invalid=skip_invalid))
+def by_batches(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
+    stream = io.BytesIO()
+    read = read_batches([str(path)], skip_invalid=skip_invalid)
+    write_conllu(parser.parse_stream(read, beam=beam), stream)
+    return stream.getvalue()
 
 
 # what a file that somebody edited may have in the wrong place
@@ -98,23 +97,24 @@ def block(*lines: str) -> str:
     cut=st.integers(0, 2),
     block_size=st.integers(1, 400),
     chunk_words=st.integers(1, 12),
+    batch_words=st.integers(1, 12),
     which=st.integers(0, 1),
 )
-@example([block(row("1")), "#\n", block(row("1"))], "\n", "\n", "", 0, 99, 9, 0)
-@example([block(row("1")), block("#", row("1", "\u2003x"))], "\n", "\n", "", 1, 400, 9, 0)
-@example([block(row("1-1"), row("1"), row("1.1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("0.1"), row("1-2"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1-3"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1-2"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1-2"), row("0.1"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1"), row("2-1"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1"), row("2-2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("01"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1"), row("2-1000000002"), row("2"))], "\n", "\n", "", 0, 400, 9, 0)
-@example([block(row("1"), row("2", "\x85"))], "\n", "\n", "", 0, 400, 9, 0)
-@example(["1\t\n"], "\n", "\n", "", 0, 400, 9, 0)
-@example(["1-\n"], "\n", "\n", "", 0, 400, 9, 0)
+@example([block(row("1")), "#\n", block(row("1"))], "\n", "\n", "", 0, 99, 9, 9, 0)
+@example([block(row("1")), block("#", row("1", "\u2003x"))], "\n", "\n", "", 1, 400, 9, 9, 0)
+@example([block(row("1-1"), row("1"), row("1.1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("0.1"), row("1-2"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1-3"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1-2"), row("1"), row("2-2"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1-2"), row("0.1"), row("1"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1"), row("2-1"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1"), row("2-2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1"), row("1.2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("01"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1"), row("2-1000000002"), row("2"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example([block(row("1"), row("2", "\x85"))], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example(["1\t\n"], "\n", "\n", "", 0, 400, 9, 9, 0)
+@example(["1-\n"], "\n", "\n", "", 0, 400, 9, 9, 0)
 def test_the_same_bytes_and_the_same_errors(
     tmp_path_factory: pytest.TempPathFactory,
     texts: list[str],
@@ -124,6 +124,7 @@ def test_the_same_bytes_and_the_same_errors(
     cut: int,
     block_size: int,
     chunk_words: int,
+    batch_words: int,
     which: int,
 ) -> None:
     path = tmp_path_factory.mktemp("files") / "a.conllu"
@@ -131,13 +132,13 @@ def test_the_same_bytes_and_the_same_errors(
     path.write_bytes(text[: len(text) - cut].replace("\n", line_end).encode())
     parser = PARSERS[which]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "CHUNK_WORDS", chunk_words)
-        patch.setattr(files, "CHUNK_WORDS", chunk_words)
-        patch.setattr(files, "read_stretches", partial(read_stretches, block_size=block_size))
+        patch.setattr(streams, "CHUNK_WORDS", chunk_words)
+        patch.setattr(conllu, "BATCH_WORDS", batch_words)
+        patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
             found, expected = (
                 result_of(partial(parse, parser, path, skip_invalid=skip_invalid))
-                for parse in (by_bytes, by_sentences)
+                for parse in (by_batches, by_sentences)
             )
             assert found == expected
 
@@ -149,16 +150,16 @@ def test_a_treebank_is_parsed_without_its_sentences(
 ) -> None:
     parser = random_parser(tiny_config("swap"))
     expected = by_sentences(parser, path, beam=beam)
-    monkeypatch.delattr(files, "read_item")
-    assert by_bytes(parser, path, beam=beam) == expected
+    monkeypatch.delattr(conllu, "read_item")
+    assert by_batches(parser, path, beam=beam) == expected
 
 
 def test_multiword_tokens_and_empty_nodes_need_no_sentences_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = by_sentences(PARSERS[0], GOLDEN)
-    monkeypatch.delattr(files, "read_item")
-    assert by_bytes(PARSERS[0], GOLDEN) == expected
+    monkeypatch.delattr(conllu, "read_item")
+    assert by_batches(PARSERS[0], GOLDEN) == expected
 
 
 def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,25 +168,75 @@ def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.Mo
         text = "".join(s.to_conllu() for s in random_sentences(3, longest, seed=number))
         (tmp_path / f"{number}.conllu").write_text(text)
     expected = by_sentences(PARSERS[0], tmp_path)
-    assert by_bytes(PARSERS[0], tmp_path) == expected
-    monkeypatch.setattr(files, "HELD_BYTES", 100)
-    monkeypatch.setattr(files, "TABLE_BYTES", 1)
-    assert by_bytes(PARSERS[0], tmp_path) == expected
+    assert by_batches(PARSERS[0], tmp_path) == expected
+    monkeypatch.setattr(streams, "HELD_BYTES", 100)
+    monkeypatch.setattr(conllu, "TEXT_TABLE_BYTES", 1)
+    assert by_batches(PARSERS[0], tmp_path) == expected
 
 
 def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = by_sentences(PARSERS[0], GOLDEN.parent)
-    monkeypatch.setattr(files, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(streams, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(conllu, "BATCH_WORDS", 2)
     parser = random_parser(tiny_config(), LABELS, seed=2)
-    pieces = []
-    for item in parse_files(parser, [str(GOLDEN.parent)]):
-        pieces.append(item)
+    parsed = []
+    for item in parser.parse_stream(read_batches(GOLDEN.parent)):
+        parsed.append(item)
         # as if the parser met too much when it parsed something else meanwhile
         parser.types.clear()
         parser.classifier.products.clear()
-    assert bytes_of(iter(pieces)) == expected
+    stream = io.BytesIO()
+    write_conllu(parsed, stream)
+    assert stream.getvalue() == expected
     monkeypatch.setattr(model, "TABLE_BYTES", 1)
-    assert by_bytes(parser, GOLDEN.parent) == expected
+    assert by_batches(parser, GOLDEN.parent) == expected
+
+
+def test_batches_are_the_sentences_that_are_read_one_by_one(tmp_path: Path) -> None:
+    """With their files and lines, with their trees, and without the enhanced graph."""
+    for number, path in enumerate((GOLDEN, sample_treebank("ko", "valid"))):
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / f"{number}.conllu").write_text(f"1\t1\n\n{text}2\t2\n\n\n{text}")
+    expected = list(read_items(tmp_path, check="columns"))
+    items = list(read_batches(tmp_path, skip_invalid=True))
+    assert sum(isinstance(item, SentenceBatch) for item in items) < len(items) < 20
+    read = list(sentences_of(items))
+    assert [vars_of(item) for item in read] == [vars_of(item) for item in expected]
+    for clear_deps in (False, True):
+        assert written(items, clear_deps) == written(expected, clear_deps)
+    labels = LabelTexts(["x", "yé", "z:z"])
+    sentences = [item for item in expected if isinstance(item, Sentence)]
+    batches = [item for item in items if isinstance(item, SentenceBatch)]
+    heads = np.arange(sum(map(len, sentences)), dtype=np.int32)
+    deprels = heads % 3
+    begin = 0
+    for batch in batches:
+        words = slice(begin, begin + len(batch.words))
+        batch.trees = heads[words], deprels[words], labels
+        begin = words.stop
+    begin = 0
+    for sentence in sentences:
+        words = slice(begin, begin + len(sentence))
+        names = [labels.names[label] for label in deprels[words]]
+        sentence.set_tree(heads[words].tolist(), names)
+        begin = words.stop
+    assert begin == len(heads)
+    for clear_deps in (False, True):
+        assert written(items, clear_deps) == written(expected, clear_deps)
+    assert written(list(sentences_of(items))) == written(expected)
+
+
+def vars_of(item: Any) -> Any:
+    """What an item is, errors too, to be compared."""
+    if isinstance(item, Sentence):
+        return item
+    return item.text, item.error.message, item.error.path, item.error.line
+
+
+def written(items: Any, clear_deps: bool = False) -> bytes:
+    stream = io.BytesIO()
+    write_conllu(items, stream, clear_deps=clear_deps)
+    return stream.getvalue()
 
 
 def test_blanks_are_those_of_unicode() -> None:
@@ -199,9 +250,9 @@ def places_of(texts: list[str]) -> tuple[Any, Any]:
     """Words with these columns FORM to FEATS as they are found in a file."""
     lines = [f"{number}\t{text}\th\td\t_\t_\n" for number, text in enumerate(texts, 1)]
     data = np.frombuffer("".join(lines).encode(), np.uint8)
-    found = PlainSentences()
-    assert found.find(data, 0, len(texts)) == (len(data), False)
-    return data, found.words
+    _, words, end, is_odd = Scanner().find(data, 0, len(texts))
+    assert (end, is_odd) == (len(data), False)
+    return data, words
 
 
 analyses = st.tuples(*[st.text("abé", min_size=1, max_size=9)] * 5).map("\t".join)
@@ -210,7 +261,7 @@ analyses = st.tuples(*[st.text("abé", min_size=1, max_size=9)] * 5).map("\t".jo
 @settings(max_examples=40)
 @given(st.lists(analyses, min_size=1, max_size=30), st.lists(analyses, min_size=1, max_size=30))
 def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[str]) -> None:
-    table, numbers = Analyses(), dict[str, int]()
+    table, numbers = TextTable(), dict[str, int]()
     for texts in (first, second, first):
         expected = [numbers.setdefault(text, len(numbers)) for text in texts]
         assert table.numbers(*places_of(texts)).tolist() == expected
@@ -219,7 +270,7 @@ def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[st
 
 def test_the_table_grows() -> None:
     texts = [f"{number}\t{'x' * (number % 40 + 1)}\tc\td\te" for number in range(30_000)]
-    table = Analyses()
+    table = TextTable()
     for begin in (0, 5_000, 0):
         numbers = table.numbers(*places_of(texts[begin : begin + 25_000]))
         assert numbers.tolist() == list(range(begin, begin + 25_000))
@@ -228,7 +279,7 @@ def test_the_table_grows() -> None:
 
 def test_texts_of_the_same_hash_are_told_apart() -> None:
     one, other = "same\tbee\tc\td\te", "same\tbee\tc\td\tf"
-    table, forged = Analyses(), Analyses()
+    table, forged = TextTable(), TextTable()
     table.numbers(*places_of([other]))
     forged.numbers(*places_of([one]))
     # the slot in which the other text would be looked up says that the first one is there
