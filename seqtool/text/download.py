@@ -28,8 +28,8 @@ from email.message import Message
 from pathlib import Path
 from typing import IO, Any
 
-from seqtool import __version__
 from seqtool.core.errors import DownloadError, from_os_error
+from seqtool.core.version import __version__
 
 Progress = Callable[[int, int | None], None]
 
