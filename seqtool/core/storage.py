@@ -232,6 +232,19 @@ def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return the dictionary whose `sealed` form `write_json` wrote to a file.
+
+    Raises:
+        ValueError: a byte is not as it was written.
+        OSError: it cannot be read.
+    """
+    content = read_object(path)
+    if path.read_bytes() != to_json(content).encode("utf-8"):  # blanks and line ends too
+        raise ValueError("it is not as it was written")
+    return unseal(content)
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """Return the object that a JSON file holds.
 
