@@ -22,7 +22,7 @@ TASKS = ("lm.ngram", "lm.neural", "parsing")
 
 # imports point to the same layer or downward; the first part of a module's name decides
 LAYERS = (
-    ("core.errors",),
+    ("core.errors", "core.version"),
     (
         "core.arrays",
         "core.config",
@@ -185,6 +185,10 @@ def test_nobody_imports_the_command_line() -> None:
     assert {name for name in importers if not covers(("cli", "__main__"), name)} == set()
 
 
+def test_nobody_imports_the_version_from_the_package_root() -> None:
+    assert {found.source for found in IMPORTS if found.target == "seqtool"} == set()
+
+
 def test_no_import_cycles() -> None:
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
     for found in IMPORTS:
@@ -298,9 +302,11 @@ def test_type_checkers_see_the_public_names() -> None:
     assert seen == {(name, name, seqtool._PUBLIC[name]) for name in seqtool.__all__}
 
 
-def test_importing_the_package_imports_nothing_else() -> None:
+def test_importing_the_package_imports_its_version_and_nothing_else() -> None:
     script = (
-        "import sys, seqtool\nprint(*[m for m in sys.modules if m.startswith('seqtool.')])\n"
+        "import sys, seqtool\n"
+        "ours = {m for m in sys.modules if m.startswith('seqtool.')}\n"
+        "print(*sorted(ours - {'seqtool.core', 'seqtool.core.version'}))\n"
         "print(*sorted({'torch', 'numpy', 'rich', 'typer'} & set(sys.modules)))\n"
     )
     run = subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.storage import atomic_file
 from seqtool.lm.perplexity import perplexity_of
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ def _figure() -> tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, output: str | Path) -> None:
+    path = Path(output) if Path(output).suffix else Path(f"{output}.png")
     try:
-        figure.savefig(output, dpi=150)
+        with atomic_file(path) as stream:
+            figure.savefig(stream, dpi=150, format=path.suffix[1:])
     except ValueError as error:  # an unknown suffix
         raise ConfigError(str(error), hint="name a .png, .svg or .pdf file", path=output) from error

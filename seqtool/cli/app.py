@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from seqtool import __version__
 from seqtool.cli.options import Command
 from seqtool.core import runtime
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
+from seqtool.core.version import __version__
 
 COMMANDS = {
     "prepare": "seqtool.cli.prepare:prepare",

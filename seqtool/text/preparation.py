@@ -10,12 +10,12 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-import seqtool
 from seqtool.core.arrays import Ids
 from seqtool.core.config import Config, setting, to_dict
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks, total_size
 from seqtool.core.storage import write_json
+from seqtool.core.version import __version__
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
 from seqtool.text.special_words import refuse_special_words
 from seqtool.text.splits import SPLITS, SplitPlan, check_shares, draw_splits
@@ -260,7 +260,7 @@ class Preparation:
     def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
         return {
             "format_version": FORMAT_VERSION,
-            "seqtool_version": seqtool.__version__,
+            "seqtool_version": __version__,
             **tokenizer.describe(),
             "vocabulary_size": len(tokenizer.vocabulary),
             "dtype": id_type(tokenizer.vocabulary).name,

@@ -268,6 +268,7 @@ class _Loop:
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
+                storage.drop_kept(self.best.parent)  # from here on, the new model is usable
         run.seconds += self.tick()
         done = EpochDone(
             epoch=run.epoch + 1,
