@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.lm.perplexity import perplexity_of
@@ -46,23 +47,22 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
         DataError: no such file, a line that is no JSON, or no epoch that was completed.
     """
     path = Path(log_path)
-    epochs: list[dict[str, Any]] = []
+    epochs: list[_Epoch] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise DataError("no training log is there", hint="name a trained model", path=path) from (
-            error
-        )
+        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
+        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
+        raise DataError("no training log is there", hint=hint, path=path) from error
     for number, line in enumerate(lines, start=1):
         try:
             event = json.loads(line)
             if event["event"] == "epoch":
-                numbers = (event["epoch"], event["loss"], *event["scores"].values())
-                if not all(isinstance(value, int | float) for value in numbers):
-                    raise TypeError("not a number")
-                if epochs and event["scores"].keys() != epochs[0]["scores"].keys():
-                    raise KeyError("other scores than those of the first epoch")
-                epochs.append(event)
+                scores = {name: _number(value) for name, value in event["scores"].items()}
+                if not scores or (epochs and scores.keys() != epochs[0].scores.keys()):
+                    raise KeyError("scores")
+                is_best = event.get("is_best", False)
+                epochs.append(_Epoch(event["epoch"], _number(event["loss"]), scores, is_best))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
@@ -70,11 +70,25 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
     if not epochs:
         raise DataError("no epoch was completed", hint="train for longer", path=path)
     return LearningCurve(
-        [event["epoch"] for event in epochs],
-        [event["loss"] for event in epochs],
-        {name: [event["scores"][name] for event in epochs] for name in epochs[0]["scores"]},
-        max(i for i, event in enumerate(epochs) if i == 0 or event.get("is_best")),
+        [epoch.number for epoch in epochs],
+        [epoch.loss for epoch in epochs],
+        {name: [epoch.scores[name] for epoch in epochs] for name in epochs[0].scores},
+        max((i for i, epoch in enumerate(epochs) if epoch.is_best), default=0),
     )
+
+
+class _Epoch(NamedTuple):
+    """What one line of the log says of an epoch that was completed."""
+
+    number: int
+    loss: float
+    scores: dict[str, float]
+    is_best: bool
+
+
+def _number(value: float | None) -> float:
+    """Return a number of the log, where null is one that was not finite."""
+    return math.inf if value is None else float(value)
 
 
 def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
@@ -121,17 +135,21 @@ def _plot_perplexity(curve: LearningCurve, output: str | Path) -> None:
 def _plot_scores(curve: LearningCurve, output: str | Path) -> None:
     figure, (left, right) = _figure(2)
     left.plot(curve.epochs, curve.losses, marker=".", color="black")
-    _label(left, "training loss (with dropout)")
     left.set_ylim(bottom=0)
+    _label(left, "training loss (with dropout)")
     for name, values in curve.scores.items():
-        shown = name.removeprefix("dev_")
-        shown = ABBREVIATIONS.get(shown, shown.replace("_", " "))
-        label = f"{shown} {values[curve.best]:.2f}"
+        shown = name.removeprefix("dev_").replace("_", " ")
+        label = f"{ABBREVIATIONS.get(shown, shown)} {values[curve.best]:.2f}"
         right.plot(curve.epochs, values, marker=".", label=label)
-    _label(right, "validation score, percent")
+    # no axis goes far beyond 100 percent, or shows less than one percent
+    lowest = min(map(min, curve.scores.values()))
+    highest = max(map(max, curve.scores.values()))
+    margin = max(highest - lowest, 1.0) / 20
+    right.set_ylim(min(lowest, highest - 1) - margin, min(highest, 100.0) + margin)
     epoch = curve.epochs[curve.best]
     right.axvline(epoch, color="grey", linestyle=":", zorder=0)
-    right.legend(title=f"in epoch {epoch}, the best")
+    _label(right, "validation score, percent")
+    figure.legend(loc="outside right upper", title=f"epoch {epoch}, the best")
     _save(figure, output)
 
 
@@ -180,7 +198,8 @@ def _figure(num_panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
         raise ConfigError(
             "matplotlib is not installed", hint="pip install 'seqtool[plot]'"
         ) from error
-    figure = Figure(figsize=(6 if num_panels == 1 else 4.5 * num_panels, 4), layout="constrained")
+    width = 6.0 if num_panels == 1 else 5.0 * num_panels
+    figure = Figure(figsize=(width, 4), layout="constrained")
     return figure, figure.subplots(1, num_panels, squeeze=False)[0]
 
 

@@ -87,8 +87,8 @@ FieldOption = Annotated[
             help="Discounts where the counts give none that are valid (0.5 1 1.5).",
             metavar="D D D",
         ),
-        "--add": offer("add", help="What add-k adds (1)."),
-        "--backoff": offer("backoff", help="The factor of stupid-backoff (0.4)."),
+        "--add": "add",
+        "--backoff": "backoff",
         **READING,
     },
     panel=None,
@@ -287,7 +287,7 @@ def import_(
 
 @takes_options(
     CONFIG,
-    {"--order": offer("order", help="Length of the n-grams (2).")} | READING,
+    {"--order": offer("order", help="Length of the n-grams; 2 if not given.")} | READING,
     panel=None,
 )
 def counts(
