@@ -30,6 +30,7 @@ LAYERS = (
         "training.processes",
         "core.runtime",
         "core.registry",
+        "core.units",
         "core.vocabulary",
         "training.hardware",
     ),

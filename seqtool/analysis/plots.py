@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.lm.perplexity import perplexity_of
+from seqtool.core.units import perplexity_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from seqtool.lm.ngram.sizes import OrderSize
+    from seqtool.lm.ngram.table import OrderSize
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,14 @@ SpecialTokensOption = Annotated[
         "others are refused (auto), all are unknown words, left out, or refused.",
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory that it may take, such as 8G; what the machine has free if not given.",
+        show_default=False,
+    ),
+]
 LowercaseOption = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
 
 

@@ -11,6 +11,7 @@ from seqtool.cli.ngram import (
     FieldOption,
     InputsArgument,
     LowercaseOption,
+    MemoryOption,
     SpecialTokensOption,
     stage_bars,
     text_or_sample,
@@ -64,12 +65,14 @@ def counts(
     lowercase: LowercaseOption = False,
     field: FieldOption = None,
     threads: ThreadsOption = None,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
     from seqtool.core.config import from_dict
+    from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import count_text
 
@@ -81,6 +84,7 @@ def counts(
             config,
             field=field,
             threads=threads,
+            memory=None if memory is None else parse_size(memory),
             on_progress=on_progress,
         )
     from seqtool.lm.ngram.counts import list_ngrams

@@ -16,6 +16,7 @@ from seqtool.cli.ngram import (
     FieldOption,
     InputsArgument,
     LowercaseOption,
+    MemoryOption,
     SpecialTokensOption,
     stage_bars,
     text_or_sample,
@@ -107,6 +108,7 @@ def train(
         ),
     ] = None,
     threads: ThreadsOption = None,
+    memory: MemoryOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,6 +117,7 @@ def train(
     Order by order, what was counted, kept and discounted is shown.
     """
     from seqtool.core.config import from_dict
+    from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import train_ngram
 
@@ -147,6 +150,7 @@ def train(
             arpa=arpa,
             force=force,
             threads=threads,
+            memory=None if memory is None else parse_size(memory),
             command=shlex.join(["seqtool", *sys.argv[1:]]),
             on_progress=on_progress,
         )

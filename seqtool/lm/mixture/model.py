@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.perplexity import LN_2, Adaptation
+from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.text.tokenizers import Tokenizer
 

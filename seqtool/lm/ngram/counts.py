@@ -13,12 +13,13 @@ import numpy.typing as npt
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress
 from seqtool.core.registry import did_you_mean
+from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID, Vocabulary
-from seqtool.lm.ngram.memory import check_memory
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
+LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
 _MOST = 2**31 - 2  # tokens, and n-grams of one order
 
 
@@ -80,6 +81,7 @@ def count_ngrams(
     *,
     threads: int = 1,
     kenlm_quirk: bool = False,
+    memory: int | None = None,
     on_progress: Progress | None = None,
 ) -> Counts:
     """Count the n-grams of all orders up to one; none goes beyond its sentence.
@@ -90,6 +92,7 @@ def count_ngrams(
         vocabulary_size: V; all ids are less.
         threads: how many to use; the result is the same.
         kenlm_quirk: fill `last_in_suffix_order`.
+        memory: how many bytes the process may take; what the machine has when None.
         on_progress: called with (orders done, their number).
 
     Raises:
@@ -104,7 +107,7 @@ def count_ngrams(
         raise DataError("the last sentence has no end", hint="prepare the text again")
     levels: list[CountLevel] = []
     with ThreadPoolExecutor(threads) as pool:
-        piles = _Piles(text, vocabulary_size, threads, pool)
+        piles = _Piles(text, vocabulary_size, threads, pool, memory)
         if order > piles.longest + 1:
             raise DataError(
                 f"order {order} is more than the longest sentence has room for, which has "
@@ -131,6 +134,7 @@ class _Piles:
         vocabulary_size: V.
         num_parts: K, how many parts the work is divided into.
         pool: does the parts at the same time.
+        memory: as for `count_ngrams`.
 
     Attributes:
         counts: int32 [V + 1], occurrences of each word, and of `<s>`.
@@ -138,11 +142,17 @@ class _Piles:
     """
 
     def __init__(
-        self, ids: Int32, vocabulary_size: int, num_parts: int, pool: ThreadPoolExecutor
+        self,
+        ids: Int32,
+        vocabulary_size: int,
+        num_parts: int,
+        pool: ThreadPoolExecutor,
+        memory: int | None,
     ) -> None:
         from seqtool.lm.ngram.counting import count_words, deal_words
 
         self._ids, self._pool, self._parts = ids, pool, range(num_parts)
+        self._memory = memory
         ends = _cut_sentences(ids, num_parts)
         texts = [ids[ends[part] : ends[part + 1]] for part in self._parts]
         room = np.zeros((num_parts, vocabulary_size + 1), np.int32)
@@ -212,7 +222,7 @@ class _Piles:
         if is_last:
             self._spare = self._spare[:0].copy()  # make room for what is returned
         num_bytes = 4 * (5 * num_rows + len(below))
-        check_memory(num_bytes, f"{num_rows:,} different {order}-grams")
+        check_memory(num_bytes, f"{num_rows:,} different {order}-grams", LESS_MEMORY, self._memory)
         words, suffixes, counts = (np.empty(num_rows, np.int32) for _ in range(3))
         adjusted = np.empty(0 if is_last else num_rows, np.int32)
         begins = np.empty(len(below) + 1, np.int32)
