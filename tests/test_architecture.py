@@ -6,12 +6,15 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import seqtool
 from seqtool.cli.app import COMMANDS
@@ -210,6 +213,29 @@ def test_library_stays_in_its_place(library: str, allowed: tuple[str, ...]) -> N
         if found.target.partition(".")[0] == library and found.at_top
     }
     assert {name for name in importers if not covers(allowed, name)} == set()
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    requirements = map(
+        Requirement, project["dependencies"] + extras["plot"] + extras["tensorboard"]
+    )
+    declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
+    imported = {found.target.partition(".")[0] for found in IMPORTS}
+    assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
+
+
+def test_numba_is_capped_at_the_series_that_is_tested() -> None:
+    # `numba.core`, and what its intrinsics are given, may change with any series
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = re.findall(
+        r"^(\w+)==(\d+)\.(\d+)", (ROOT / ".constraints.txt").read_text(), flags=re.MULTILINE
+    )
+    (series,) = [f"{major}.{int(minor) + 1}" for name, major, minor in pinned if name == "numba"]
+    (numba,) = [line for line in project["dependencies"] if line.startswith("numba")]
+    assert Requirement(numba).specifier.contains(version("numba"))
+    assert not Requirement(numba).specifier.contains(series)
 
 
 def test_rich_and_typer_are_not_imported_lazily_elsewhere_either() -> None:
