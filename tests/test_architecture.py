@@ -6,12 +6,15 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import seqtool
 from seqtool.core.config import from_dict, load_yaml
@@ -180,6 +183,29 @@ def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bo
     """Imports that wait for use count too."""
     importers = {found.source for found in IMPORTS if found.target.partition(".")[0] == library}
     assert {name for name in importers if not may_import(name)} == set()
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    requirements = map(
+        Requirement, project["dependencies"] + extras["plot"] + extras["tensorboard"]
+    )
+    declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
+    imported = {found.target.partition(".")[0] for found in IMPORTS}
+    assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
+
+
+def test_numba_is_capped_at_the_series_that_is_tested() -> None:
+    # `numba.core`, and what its intrinsics are given, may change with any series
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = re.findall(
+        r"^(\w+)==(\d+)\.(\d+)", (ROOT / ".constraints.txt").read_text(), flags=re.MULTILINE
+    )
+    (series,) = [f"{major}.{int(minor) + 1}" for name, major, minor in pinned if name == "numba"]
+    (numba,) = [line for line in project["dependencies"] if line.startswith("numba")]
+    assert Requirement(numba).specifier.contains(version("numba"))
+    assert not Requirement(numba).specifier.contains(series)
 
 
 def test_torch_is_not_imported_with_the_light_modules() -> None:

@@ -33,7 +33,7 @@ from rich.progress import (
 )
 
 from seqtool.core.errors import ConfigError, counted
-from seqtool.lm.perplexity import perplexity_of
+from seqtool.core.units import perplexity_of
 
 OnProgress = Callable[[int, int | None], None]
 PLAIN_LINE_SECONDS = 10.0
