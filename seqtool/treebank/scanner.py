@@ -15,6 +15,7 @@ on use only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,8 @@ _ints = types.int32[::1]
 
 @compiled(types.boolean(_bytes_in, _int))
 def _begins_blank(data, at):  # type: ignore[no-untyped-def]
-    """Whether a character that Unicode counts as white space stands here."""
+    """Return whether a character that Unicode counts as white space stands here."""
+    # by its one to three bytes of UTF-8; most characters are decided by the first one
     first = data[at]
     if first < 0xC2:
         return first <= 0x20 and (first == 0x20 or first >= 0x1C or 9 <= first <= 13)
@@ -62,6 +64,7 @@ def _begins_blank(data, at):  # type: ignore[no-untyped-def]
 def _number(data, at):  # type: ignore[no-untyped-def]
     """Return the number that stands here, -1 if there is none or one too long, and its end."""
     begin, value = at, np.int64(0)
+    # no further than one digit too many, so that no number overflows
     while _ZERO <= data[at] <= _NINE and at - begin <= _MAX_DIGITS:
         value = 10 * value + np.int64(data[at]) - _ZERO
         at += 1
@@ -79,10 +82,11 @@ def _columns(data, at):  # type: ignore[no-untyped-def]
         The places of HEAD and of the end of DEPREL, and that behind the line; -1 if it is odd.
     """
     head = deprel_end = 0
-    if _begins_blank(data, at):
+    if _begins_blank(data, at):  # a FORM of blanks only is refused, and few forms begin with one
         return head, deprel_end, _ODD
     for column in range(FORM, NUM_COLUMNS):
         begin = at
+        # one comparison for nearly every byte: tab and line ends are among the lowest
         while data[at] > _CR or (data[at] != _TAB and data[at] != _LF and data[at] != _CR):
             at += 1
         if at == begin or data[at] != (_LF if column == MISC else _TAB):
@@ -111,6 +115,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
                 return _ODD, 0
             at += 1
         at += 1
+    # the same rules as `sentence._sort_out`
     num_words = num_empty = range_end = 0
     range_begins = False  # the line before named a multiword token
     while at < size and data[at] != _LF:
@@ -165,7 +170,7 @@ def _find_sentences(  # type: ignore[no-untyped-def]
     """
     size = data.shape[0]
     while num_words < limit:
-        while position < size and data[position] == _LF:
+        while position < size and data[position] == _LF:  # blank lines
             position += 1
         if position == size:
             break
@@ -189,7 +194,7 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 def _write(  # type: ignore[no-untyped-def]
     data, sentences, words, heads, labels, label_bytes, label_ends, out
 ):
-    """Write sentences with new trees, each with a blank line behind it; returns how many bytes.
+    """Write sentences with new trees, each with a blank line behind it; return how many bytes.
 
     Args:
         data: what they were found in.
@@ -203,11 +208,12 @@ def _write(  # type: ignore[no-untyped-def]
     """
     at = word = 0
     for sentence in range(sentences.shape[0]):
-        copied = sentences[sentence, BEGIN]
+        copied = sentences[sentence, BEGIN]  # all before it is written
         for _ in range(sentences[sentence, NUM_WORDS]):
             count = words[word, HEAD_AT] - copied
             copy_bytes(out, at, data, copied, count)
             at += count
+            # the digits of a number come last one first, so how many there are is found before
             head, digits = heads[word], 1
             rest = head // 10
             while rest:
@@ -318,9 +324,28 @@ _LOW = np.uint64(0x00000000FFFFFFFF)
 _ONE, _HALF, _EMPTY = np.uint64(1), np.uint64(32), np.uint64(0)
 _SLACK = 7  # bytes behind a text that are loaded with its last ones
 
-_int = types.int64
-_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 _numbers = types.uint64[::1]
+
+
+class _TextArrays(NamedTuple):
+    """A hash table of texts, with linear probing.
+
+    Attributes:
+        slots: 0, or the upper half of a text's hash above its number + 1; at least half are 0.
+        hashes: of each text.
+        starts: text i is `arena[starts[i] : starts[i + 1]]`.
+        arena: all texts, one after another.
+    """
+
+    slots: npt.NDArray[np.uint64]
+    hashes: npt.NDArray[np.uint64]
+    starts: Longs
+    arena: Bytes
+
+
+_texts = types.NamedTuple(  # type: ignore[no-untyped-call]
+    (_numbers, _numbers, types.int64[::1], types.uint8[::1]), _TextArrays
+)
 
 
 @compiled(types.uint64(types.uint64, types.uint64))
@@ -331,13 +356,14 @@ def _mix(hash_, chunk):  # type: ignore[no-untyped-def]
 
 @compiled(types.uint64(_int))
 def _mask_of(count):  # type: ignore[no-untyped-def]
-    """All bits of the first `count` bytes of eight, fewer than eight."""
+    """Return all bits of the first `count` bytes of eight, fewer than eight."""
     return (_ONE << np.uint64(8 * count)) - _ONE
 
 
 @compiled(types.uint64(_bytes_in, _int, _int))
 def _hash(data, begin, end):  # type: ignore[no-untyped-def]
     hash_, at = _mix(_SEED, np.uint64(end - begin)), begin
+    # eight bytes at a time; the last ones are read with what stands behind, which is masked
     while at + 8 <= end:
         hash_ = _mix(hash_, load(data, np.uint64(at)))
         at += 8
@@ -355,20 +381,14 @@ def _is_same(data, begin, end, arena, at):  # type: ignore[no-untyped-def]
     return different & _mask_of(end - begin) == _EMPTY
 
 
-@compiled(
-    _int(
-        *(_bytes_in, types.int64[:, ::1], _numbers, _numbers),
-        *(types.int64[::1], types.uint8[::1], _int, types.int32[::1]),
-    )
-)
-def _look_up(  # type: ignore[no-untyped-def]
-    data, words, slots, hashes, starts, arena, num_texts, numbers
-):
+@compiled(_int(_bytes_in, _places, _texts, _int, _ints))
+def _look_up(data, words, texts, num_texts, numbers):  # type: ignore[no-untyped-def]
     """Fill in the numbers of words; new texts get the next ones. There is room for them all.
 
     Returns:
         How many texts there are now.
     """
+    slots, starts, arena = texts.slots, texts.starts, texts.arena
     mask = np.uint64(slots.shape[0] - 1)
     for word in range(words.shape[0]):
         begin, end = words[word, FORM_AT], words[word, HEAD_AT] - 1
@@ -376,6 +396,7 @@ def _look_up(  # type: ignore[no-untyped-def]
         slot, found = hash_ & mask, np.int64(-1)
         while slots[slot] != _EMPTY:
             entry = slots[slot]
+            # half of the hash in the slot itself spares most looks at texts that differ
             if (entry ^ hash_) & _HIGH == _EMPTY:
                 candidate = np.int64(entry & _LOW) - 1
                 start = starts[candidate]
@@ -389,7 +410,7 @@ def _look_up(  # type: ignore[no-untyped-def]
             found = num_texts
             num_texts += 1
             slots[slot] = (hash_ & _HIGH) | np.uint64(num_texts)
-            hashes[found] = hash_
+            texts.hashes[found] = hash_
             copy_bytes(arena, starts[found], data, begin, end - begin)
             starts[num_texts] = starts[found] + end - begin
         numbers[word] = found
@@ -398,6 +419,7 @@ def _look_up(  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_numbers, _numbers, _int))
 def _fill_slots(slots, hashes, num_texts):  # type: ignore[no-untyped-def]
+    """Enter all texts into new slots; no two are equal, so that none is looked at."""
     mask = np.uint64(slots.shape[0] - 1)
     for number in range(num_texts):
         slot = hashes[number] & mask
@@ -410,15 +432,13 @@ class TextTable:
     """The texts of columns FORM to FEATS met so far, each once, numbered in this order."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all texts."""
         self._num_texts = 0
-        self._slots: npt.NDArray[np.uint64] = np.zeros(1 << 14, np.uint64)
-        self._hashes: npt.NDArray[np.uint64] = np.empty(1 << 13, np.uint64)
-        self._starts: Longs = np.zeros((1 << 13) + 1, np.int64)
-        self._arena: Bytes = np.zeros(1 << 18, np.uint8)
+        self._arrays = _TextArrays(
+            slots=np.zeros(1 << 14, np.uint64),
+            hashes=np.empty(1 << 13, np.uint64),
+            starts=np.zeros((1 << 13) + 1, np.int64),
+            arena=np.zeros(1 << 18, np.uint8),
+        )
 
     def __len__(self) -> int:
         return self._num_texts
@@ -426,12 +446,12 @@ class TextTable:
     @property
     def num_bytes(self) -> int:
         """Memory of the table."""
-        arrays = (self._slots, self._hashes, self._starts, self._arena)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in self._arrays)
 
     def text(self, number: int) -> str:
         """Return the columns with this number, tabs between them."""
-        return self._arena[self._starts[number] : self._starts[number + 1]].tobytes().decode()
+        begin, end = self._arrays.starts[number : number + 2]
+        return self._arrays.arena[begin:end].tobytes().decode()
 
     def numbers(self, data: Bytes, words: Longs) -> Ints:
         """Return the numbers of words, new ones for texts not met yet.
@@ -442,21 +462,22 @@ class TextTable:
         """
         self._make_room(len(words), int((words[:, HEAD_AT] - words[:, FORM_AT]).sum()))
         numbers = np.empty(len(words), np.int32)
-        self._num_texts = _look_up(
-            *(data, words, self._slots, self._hashes),
-            *(self._starts, self._arena, self._num_texts, numbers),
-        )
+        self._num_texts = _look_up(data, words, self._arrays, self._num_texts, numbers)
         return numbers
 
     def _make_room(self, num_texts: int, num_bytes: int) -> None:
         """Make room for so many more; at least half of the slots stay empty."""
-        needed = int(self._starts[self._num_texts]) + num_bytes + _SLACK
-        if needed > len(self._arena):
-            self._arena = np.resize(self._arena, 2 * needed)
+        arrays = self._arrays
+        needed = int(arrays.starts[self._num_texts]) + num_bytes + _SLACK
+        if needed > len(arrays.arena):
+            arrays = arrays._replace(arena=np.resize(arrays.arena, 2 * needed))
         needed = self._num_texts + num_texts
-        if needed > len(self._hashes):
+        if needed > len(arrays.hashes):
             room = 1 << needed.bit_length()
-            self._hashes = np.resize(self._hashes, room)
-            self._starts = np.resize(self._starts, room + 1)
-            self._slots = np.zeros(2 * room, np.uint64)
-            _fill_slots(self._slots, self._hashes, self._num_texts)
+            arrays = arrays._replace(
+                slots=np.zeros(2 * room, np.uint64),
+                hashes=np.resize(arrays.hashes, room),
+                starts=np.resize(arrays.starts, room + 1),
+            )
+            _fill_slots(arrays.slots, arrays.hashes, self._num_texts)
+        self._arrays = arrays

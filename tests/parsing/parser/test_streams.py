@@ -283,7 +283,7 @@ def test_texts_of_the_same_hash_are_told_apart() -> None:
     table.numbers(*places_of([other]))
     forged.numbers(*places_of([one]))
     # the slot in which the other text would be looked up says that the first one is there
-    slot = table._slots.nonzero()[0][0]
-    forged._slots[slot] = table._slots[slot]
+    slot = table._arrays.slots.nonzero()[0][0]
+    forged._arrays.slots[slot] = table._arrays.slots[slot]
     assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
     assert forged.text(1) == other
