@@ -109,7 +109,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
         The place behind its last line, or `_ODD` or `_NO_ROOM`; how many words there are.
     """
     size, room = data.shape[0], words.shape[0] - begin
-    while at < size and data[at] == _HASH:
+    while at < size and data[at] == _HASH:  # comments; every line is ended, so no bound is needed
         while data[at] != _LF:
             if data[at] == _CR:
                 return _ODD, 0
@@ -125,6 +125,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
             second, at = _number(data, at + 1)
         if number < 0 or second < 0 or data[at] != _TAB:
             return _ODD, 0
+        # the rest is the same for words, multiword tokens and empty nodes
         form = at + 1
         head, deprel_end, at = _columns(data, form)
         if at < 0:
@@ -139,7 +140,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
             words[row, DEPREL_END] = deprel_end
             num_words += 1
             num_empty, range_begins = 0, False
-        elif range_begins:
+        elif range_begins:  # only a word may follow the line of a multiword token
             return _ODD, 0
         elif kind == _DASH:
             if number != num_words + 1 or number <= range_end or second < number:

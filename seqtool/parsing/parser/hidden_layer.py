@@ -1,4 +1,4 @@
-"""What the classifier sees of configurations, and its hidden layer, in compiled code.
+"""What the classifier sees of a configuration, and its hidden layer, in compiled code.
 
 The first layer is linear in what stands in each slot, so its products with a type are the same
 whenever that type stands there. They are rows of tables, [type * num_slots + slot, hidden], whole

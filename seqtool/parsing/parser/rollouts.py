@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Bytes, Ints, Longs
+from seqtool.core.arrays import Bytes, Floats, Ints, Longs
 from seqtool.parsing.parser.configurations import NUM_ACTIONS, TOKENS, UNATTACHED, Labels
 from seqtool.parsing.parser.hidden_layer import extract
 from seqtool.parsing.parser.oracles import Oracle
@@ -141,7 +141,7 @@ def roll_out(
     return Examples(*(column[known] for column in columns))
 
 
-def _best_of(free: Ints, scores: npt.NDArray[np.float32]) -> Ints:
+def _best_of(free: Ints, scores: Floats) -> Ints:
     """Return the transition of the highest score in each row of `free`; -1 without any."""
     values = np.take_along_axis(scores, np.maximum(free, 0), axis=1)
     best = np.where(free >= 0, values, -np.inf).argmax(axis=1)

@@ -17,10 +17,9 @@ change of a function that is called from another file. It is imported on use onl
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
-from seqtool.core.arrays import Bytes, Ints
+from seqtool.core.arrays import Bytes, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.configurations import (
     ARC_EAGER,
@@ -319,7 +318,7 @@ class Configurations:
         _legal_masks(self.configs, self.nodes, which, self.system, masks)
         return masks
 
-    def choose(self, masks: Bytes, scores: npt.NDArray[np.float32]) -> Ints:
+    def choose(self, masks: Bytes, scores: Floats) -> Ints:
         """Return the legal transition of the highest score in each row; -1 without any."""
         best = np.empty(len(masks), np.int32)
         _choose(masks, scores, *self._counts, best)
