@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
 from seqtool.treebank.trees import find_fault
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]
 
@@ -68,11 +67,11 @@ class Annotation:
 
     path: str
     text: str
-    tokens: Ints
+    tokens: Longs
     token_lines: list[int]
-    sentences: Ints
-    first_words: Ints
-    spans: Ints
+    sentences: Longs
+    first_words: Longs
+    spans: Longs
     in_multiword: Bools
     forms: list[str]
     upos: Texts
@@ -80,8 +79,8 @@ class Annotation:
     feats: Texts
     lemmas: Texts
     deprels: Texts
-    parents: Ints
-    lengths: Ints
+    parents: Longs
+    lengths: Longs
 
 
 def universal_relation(deprel: str) -> str:
@@ -215,7 +214,7 @@ def _without_spaces(forms: Sequence[str]) -> list[str]:
     return "\n".join(forms).translate(_space_table()).split("\n") if forms else []
 
 
-def _spans(lengths: Ints) -> Ints:
+def _spans(lengths: Longs) -> Longs:
     ends = np.cumsum(lengths)
     return np.stack((ends - lengths, ends), axis=1)
 
@@ -270,13 +269,13 @@ def _token_at(annotation: Annotation, index: int) -> tuple[str, int]:
     return annotation.text[start:end], annotation.token_lines[token]
 
 
-def count_same_spans(first: Ints, second: Ints) -> int:
+def count_same_spans(first: Longs, second: Longs) -> int:
     """Return how many spans of two partitions of one text are the same; (N, 2) and (M, 2)."""
     _, in_first, in_second = np.intersect1d(first[:, 0], second[:, 0], return_indices=True)
     return int(np.sum(first[in_first, 1] == second[in_second, 1]))
 
 
-def align_words(gold: Annotation, predicted: Annotation) -> tuple[Ints, Ints]:
+def align_words(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:
     """Return the numbers of the words that match, ascending: (gold words, predicted words)."""
     gold_words, words = _Cursor(gold), _Cursor(predicted)
     pairs: list[tuple[int, int]] = []
@@ -309,7 +308,7 @@ class _Cursor:
         self.num = len(self.starts)
 
     def is_beyond(self, word: int, end: int) -> bool:
-        """Whether a word does not belong to a multiword span that ends at a character."""
+        """Return whether a word does not belong to a multiword span that ends at a character."""
         if word >= self.num:
             return True
         return bool(self.starts[word] >= end if self.inside[word] else self.ends[word] > end)

@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core.arrays import Bools, Longs
 from seqtool.treebank.alignment import (
     NOT_ALIGNED,
     ROOT,
     Annotation,
-    Bools,
-    Ints,
     Texts,
     Treebank,
     align_words,
@@ -130,7 +129,7 @@ class ParserEvaluation:
     sentences: int
     words: int
     punctuation: bool
-    by_sentence: dict[str, Ints]
+    by_sentence: dict[str, Longs]
 
     def __getitem__(self, metric: str) -> Score:
         return self.scores[metric]
@@ -289,9 +288,9 @@ def _is_punctuation(annotation: Annotation) -> Bools:
 
 
 def _same_function_words(
-    gold: Annotation, predicted: Annotation, of_gold: Ints, of_predicted: Ints, right: Bools
+    gold: Annotation, predicted: Annotation, of_gold: Longs, of_predicted: Longs, right: Bools
 ) -> Bools:
-    """Whether the function words that depend on each aligned word are the same.
+    """Return whether the function words that depend on each aligned word are the same.
 
     They are the same if as many depend on both and as many of them are right, as words match in
     order.
@@ -314,7 +313,7 @@ def _same_function_words(
     return np.asarray(same, bool)
 
 
-def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Ints, Ints]:
+def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:
     """Return the gold sentence of each word: that of its first character."""
     starts = gold.sentences[:, 0]
     of_gold, of_predicted = (
@@ -323,12 +322,12 @@ def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Ints, Ints
     return of_gold, of_predicted
 
 
-def _score_spans(gold: Ints, predicted: Ints) -> Score:
+def _score_spans(gold: Longs, predicted: Longs) -> Score:
     return Score(count_same_spans(gold, predicted), len(gold), len(predicted))
 
 
 def _score_relations(
-    gold: Annotation, predicted: Annotation, correct: Ints, counted: tuple[Bools, Bools]
+    gold: Annotation, predicted: Annotation, correct: Longs, counted: tuple[Bools, Bools]
 ) -> dict[str, Score]:
     of_gold = Counter(gold.deprels[counted[0]].tolist())
     of_predicted = Counter(predicted.deprels[counted[1]].tolist())
@@ -340,8 +339,8 @@ def _score_relations(
 def _score_lengths(
     gold: Annotation,
     predicted: Annotation,
-    correct: Ints,
-    correct_predicted: Ints,
+    correct: Longs,
+    correct_predicted: Longs,
     counted: tuple[Bools, Bools],
 ) -> dict[str, Score]:
     """Score by distance; that of an arc that is right is the gold one, should words differ."""

@@ -46,7 +46,8 @@ _ints = types.int32[::1]
 
 @compiled(types.boolean(bytes_in, _int))
 def _begins_blank(data, at):  # type: ignore[no-untyped-def]
-    """Whether a character that Unicode counts as white space stands here."""
+    """Return whether a character that Unicode counts as white space stands here."""
+    # by its one to three bytes of UTF-8; most characters are decided by the first one
     first = data[at]
     if first < 0xC2:
         return first <= 0x20 and (first == 0x20 or first >= 0x1C or 9 <= first <= 13)
@@ -69,6 +70,7 @@ def _begins_blank(data, at):  # type: ignore[no-untyped-def]
 def _number(data, at):  # type: ignore[no-untyped-def]
     """Return the number that stands here, -1 if there is none or one too long, and its end."""
     begin, value = at, np.int64(0)
+    # no further than one digit too many, so that no number overflows
     while _ZERO <= data[at] <= _NINE and at - begin <= _MAX_DIGITS:
         value = 10 * value + np.int64(data[at]) - _ZERO
         at += 1
@@ -86,10 +88,11 @@ def _columns(data, at):  # type: ignore[no-untyped-def]
         The places of HEAD and of the end of DEPREL, and that behind the line; -1 if it is odd.
     """
     head = deprel_end = 0
-    if _begins_blank(data, at):
+    if _begins_blank(data, at):  # a FORM of blanks only is refused, and few forms begin with one
         return head, deprel_end, _ODD
     for column in range(FORM, NUM_COLUMNS):
         begin = at
+        # one comparison for nearly every byte: tab and line ends are among the lowest
         while data[at] > _CR or (data[at] != _TAB and data[at] != _LF and data[at] != _CR):
             at += 1
         if at == begin or data[at] != (_LF if column == MISC else _TAB):
@@ -112,12 +115,13 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
         The place behind its last line, or `_ODD` or `_NO_ROOM`; how many words there are.
     """
     size, room = data.shape[0], words.shape[0] - begin
-    while at < size and data[at] == _HASH:
+    while at < size and data[at] == _HASH:  # comments; every line is ended, so no bound is needed
         while data[at] != _LF:
             if data[at] == _CR:
                 return _ODD, 0
             at += 1
         at += 1
+    # the same rules as `sentence._sort_out`
     num_words = num_empty = range_end = 0
     range_begins = False  # the line before named a multiword token
     while at < size and data[at] != _LF:
@@ -127,6 +131,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
             second, at = _number(data, at + 1)
         if number < 0 or second < 0 or data[at] != _TAB:
             return _ODD, 0
+        # the rest is the same for words, multiword tokens and empty nodes
         form = at + 1
         head, deprel_end, at = _columns(data, form)
         if at < 0:
@@ -141,7 +146,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
             words[row, DEPREL_END] = deprel_end
             num_words += 1
             num_empty, range_begins = 0, False
-        elif range_begins:
+        elif range_begins:  # only a word may follow the line of a multiword token
             return _ODD, 0
         elif kind == _DASH:
             if number != num_words + 1 or number <= range_end or second < number:
@@ -172,7 +177,7 @@ def _find_sentences(  # type: ignore[no-untyped-def]
     """
     size = data.shape[0]
     while num_words < limit:
-        while position < size and data[position] == _LF:
+        while position < size and data[position] == _LF:  # blank lines
             position += 1
         if position == size:
             break
@@ -196,7 +201,7 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 def _write(  # type: ignore[no-untyped-def]
     data, sentences, words, heads, labels, label_bytes, label_ends, out
 ):
-    """Write sentences with new trees, each with a blank line behind it; returns how many bytes.
+    """Write sentences with new trees, each with a blank line behind it; return how many bytes.
 
     Args:
         data: what they were found in.
@@ -210,11 +215,12 @@ def _write(  # type: ignore[no-untyped-def]
     """
     at = word = 0
     for sentence in range(sentences.shape[0]):
-        copied = sentences[sentence, BEGIN]
+        copied = sentences[sentence, BEGIN]  # all before it is written
         for _ in range(sentences[sentence, NUM_WORDS]):
             count = words[word, HEAD_AT] - copied
             copy_bytes(out, at, data, copied, count)
             at += count
+            # the digits of a number come last one first, so how many there are is found before
             head, digits = heads[word], 1
             rest = head // 10
             while rest:

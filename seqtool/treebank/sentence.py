@@ -261,7 +261,7 @@ def _sort_out(
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number from 1 on, as CoNLL-U writes it; no sentence has 10^9 words."""
+    """Return whether a text is a number from 1 on as CoNLL-U writes it; below 10^9."""
     return text.isascii() and text.isdecimal() and text[0] != "0" and len(text) < 10
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from seqtool.core.arrays import Doubles, Longs
 
 NUM_SAMPLES = 10_000
 SEED = 1
@@ -36,8 +35,8 @@ class Significance:
 
 
 def paired_bootstrap(
-    first: Mapping[str, Counts],
-    second: Mapping[str, Counts],
+    first: Mapping[str, Longs],
+    second: Mapping[str, Longs],
     *,
     samples: int = NUM_SAMPLES,
     seed: int = SEED,
@@ -86,7 +85,7 @@ def paired_bootstrap(
     }
 
 
-def _differences(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _differences(sums: Doubles) -> Doubles:
     """Return F1 of the second less that of the first, in percent.
 
     Args:

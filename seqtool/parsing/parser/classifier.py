@@ -13,7 +13,14 @@ from seqtool.parsing.encoding.features import NONE, TokenArrays
 from seqtool.parsing.encoding.lm_states import WEIGHT
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.configurations import Labels
-from seqtool.parsing.parser.hidden_layer import SCALE, gated, hidden_layer, round_into
+from seqtool.parsing.parser.hidden_layer import (
+    SCALE,
+    Tables,
+    Tokens,
+    gated,
+    hidden_layer,
+    round_into,
+)
 from seqtool.parsing.parser.search import Scorer
 from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.parser.transitions import Configurations
@@ -67,7 +74,7 @@ class ProductTable:
         self.num_types = 0
 
     def _vectors(self, symbols: tuple[Ints, Ints]) -> Floats:
-        """The vectors of types by their lexical and tag symbols."""
+        """Return the vectors of types by their lexical and tag symbols."""
         vectors = np.concatenate(
             [
                 _sums(embeddings, rows)
@@ -122,20 +129,20 @@ class ProductTable:
 
 
 def _grown(rows: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
-    """The same rows, and room for more."""
+    """Return the same rows, with room for more."""
     grown = np.empty((size, rows.shape[1]), rows.dtype)
     grown[: len(rows)] = rows
     return grown
 
 
 def _by_slot(weights: Floats, width: int) -> Floats:
-    """Weights [F, num_slots * D] as [D, num_slots * F]."""
+    """Return weights [F, num_slots * D] as [D, num_slots * F]."""
     split = weights.reshape(len(weights), -1, width)
     return np.ascontiguousarray(split.transpose(2, 1, 0).reshape(width, -1))
 
 
 def _sums(embeddings: Floats, symbols: Ints) -> Floats:
-    """The sums of the embeddings of symbols, [num_types, D]; that of PAD is zero."""
+    """Return the sums of the embeddings of symbols, [num_types, D]; that of PAD is zero."""
     sums: Floats = embeddings[symbols[:, 0]]
     for column in symbols.T[1:]:
         if column.any():
@@ -146,7 +153,7 @@ def _sums(embeddings: Floats, symbols: Ints) -> Floats:
 def weight_shapes(
     config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of a classifier, by its name in `network.ParserNetwork`.
+    """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
 
     Args:
         config: what the network is.
@@ -242,7 +249,9 @@ class Classifier:
         self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
 
     def in_context(self, arrays: TokenArrays) -> Shorts:
-        """The products of tokens as the encoder reads them, whose types have products already.
+        """Return the products of tokens as the encoder reads them.
+
+        The products of their types are there already.
 
         Returns:
             A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
@@ -257,7 +266,7 @@ class Classifier:
         in_context: Shorts | None = None,
         token_rows: Ints | None = None,
     ) -> Scorer:
-        """What scores the configurations of sentences.
+        """Return what scores the configurations of sentences.
 
         Args:
             token_types: the types of all tokens.
@@ -268,7 +277,8 @@ class Classifier:
             in_context = np.empty((0, self._num_sums), np.int16)
         if token_rows is None:
             token_rows = np.arange(len(token_types), dtype=np.int32)
-        tables = (self.products.table, *self._fixed, in_context)
+        tables = Tables(self.products.table, *self._fixed, in_context)
+        tokens = Tokens(token_types, token_rows)
 
         def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
             if len(self._hidden) < len(which):
@@ -277,8 +287,7 @@ class Classifier:
             hidden_layer(
                 configurations,
                 which,
-                token_types,
-                token_rows,
+                tokens,
                 self.slots,
                 tables,
                 self._bias,
@@ -292,12 +301,12 @@ class Classifier:
         return score
 
 
-def mean_scorer(scorers: Sequence[Scorer]) -> Scorer:
-    """What scores by the mean of several scorers' scores.
+def average_scorer(members: Sequence[Scorer]) -> Scorer:
+    """Return the scorer of an ensemble: it gives the average of its members' scores.
 
     Its probabilities are the geometric mean of theirs, made to add up to 1.
     """
-    first, *others = scorers
+    first, *others = members
     if not others:
         return first
 
@@ -307,13 +316,13 @@ def mean_scorer(scorers: Sequence[Scorer]) -> Scorer:
         for scorer in others:
             scorer(configurations, which, more)
             scores += more
-        scores /= len(scorers)
+        scores /= len(members)
 
     return score
 
 
 def slots_of(config: ModelConfig) -> Slots:
-    """The slots that a configuration names."""
+    """Return the slots that the settings name."""
     return compile_slots(config.slots, config.label_slots, config.measures, config.contexts)
 
 

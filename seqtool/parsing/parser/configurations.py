@@ -72,7 +72,7 @@ ARC_STANDARD, ARC_EAGER, ARC_HYBRID, SWAPPING = range(4)
 
 
 class System(NamedTuple):
-    """What is to know about a transition system without running it."""
+    """What can be said of a transition system without running it."""
 
     number: int  # as compiled code knows it
     projective: bool  # builds projective trees only
@@ -88,7 +88,7 @@ SYSTEMS = {
 
 
 def is_root_label(label: str) -> bool:
-    """Whether Universal Dependencies keep a label for the arc from ROOT."""
+    """Return whether Universal Dependencies keep a label for the arc from ROOT."""
     return label == "root" or label.startswith("root:")
 
 
@@ -105,7 +105,7 @@ class Labels:
 
     @classmethod
     def of(cls, trees: Iterable[tuple[Sequence[int], Sequence[str]]]) -> Labels:
-        """Gather the labels of trees, the most frequent first.
+        """Return the labels of trees, the most frequent first.
 
         Args:
             trees: of each sentence, the heads (0 for ROOT) and labels of its words.
@@ -143,7 +143,7 @@ class Labels:
         return np.cumsum([0, 1, 1, arcs, arcs, roots], dtype=np.int32)
 
     def ids(self, heads: Sequence[int], labels: Sequence[str]) -> list[int]:
-        """The ids of a tree's labels; a label not known here counts as the most frequent one."""
+        """Return the ids of a tree's labels; one not known here counts as the most frequent one."""
         first = len(self.arcs)
         arc_ids, root_ids = self._ids
         return [

@@ -1,4 +1,4 @@
-"""What the classifier sees of configurations, and its hidden layer, in compiled code.
+"""What the classifier sees of a configuration, and its hidden layer, in compiled code.
 
 The first layer is linear in what stands in each slot, so its products with a type are the same
 whenever that type stands there. They are rows of tables, [type * num_slots + slot, hidden], whole
@@ -10,6 +10,8 @@ Imports Numba, so on use only.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -43,22 +45,66 @@ RELU, CUBE, GLU = range(3)
 ACTIVATIONS = {"relu": RELU, "cube": CUBE, "glu": GLU}
 
 
+class Tokens(NamedTuple):
+    """What stands for each token of the token arrays (`configurations` draws them).
+
+    Attributes:
+        types: its type, whose products are rows of `Tables.types`.
+        rows: its number among the tokens that were read in context.
+    """
+
+    types: Ints
+    rows: Ints
+
+
+class Tables(NamedTuple):
+    """Products with the first layer, int16 [what * num_slots + slot, F].
+
+    Attributes:
+        types: of types, with the slots for words.
+        labels: of 1 + label, with the slots for labels.
+        measures: of classes of measures, with each measure.
+        contexts: of tokens as an encoder reads them, with the slots for contexts.
+    """
+
+    types: Shorts
+    labels: Shorts
+    measures: Shorts
+    contexts: Shorts
+
+
+class Seen(NamedTuple):
+    """What stands in the slots of N configurations.
+
+    Attributes:
+        words: what is noted of the token in each slot for a word, 0 for none; int32 [N, S].
+        labels: 1 + label, or 0; int32 [N, C].
+        measures: classes; int32 [N, M].
+    """
+
+    words: Ints
+    labels: Ints
+    measures: Ints
+
+
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _products = types.int16[:, ::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
-_state = (_table, _table, _ints, _ints)  # configs, nodes, which of them, types of tokens
-_slots = (_table, _ints, _ints, _table)
-_tables = (_products, _products, _products, _products)
+_slots = types.NamedTuple((_table, _ints, _ints, _table, _ints), Slots)  # type: ignore[no-untyped-call]
+_tokens = types.NamedUniTuple(_ints, 2, Tokens)  # type: ignore[no-untyped-call]
+_tables = types.NamedUniTuple(_products, 4, Tables)  # type: ignore[no-untyped-call]
+_seen = types.NamedUniTuple(_table, 3, Seen)  # type: ignore[no-untyped-call]
 
 
 @compiled(types.void(_table, _table, _int, _table, _ints))
 def _visit(configs, nodes, config, addresses, words):  # type: ignore[no-untyped-def]
-    """The word at each node of the addresses; -1 where there is none."""
+    """Note the word at each node of the addresses; -1 where there is none."""
     base = configs[config, BASE]
     length = configs[config, LENGTH]
     for node in range(addresses.shape[0]):
+        # a node stands behind the one that it goes on from, whose word is known by now
         before, kind, argument = addresses[node, 0], addresses[node, 1], addresses[node, 2]
         word = -1
         if kind == FROM_STACK:
@@ -72,9 +118,9 @@ def _visit(configs, nodes, config, addresses, words):  # type: ignore[no-untyped
         elif words[before] >= 0:
             if kind == TO_CHILD:
                 child = nodes[base + words[before], argument]
-                word = child if child > 0 else -1
+                word = child if child > 0 else -1  # ROOT is nobody's child: 0 means none
             else:
-                word = words[before] + argument
+                word = words[before] + argument  # of ROOT, the word before is -1: none
                 if word > length:
                     word = -1
         words[node] = word
@@ -82,7 +128,7 @@ def _visit(configs, nodes, config, addresses, words):  # type: ignore[no-untyped
 
 @compiled(_int(_table, _table, _int, _ints, _table, _int))
 def _bucket(configs, nodes, config, words, measures, which):  # type: ignore[no-untyped-def]
-    """The class of a measure, from 0 (a word is missing) to NUM_BUCKETS - 1."""
+    """Return the class of a measure, from 0 (a word is missing) to NUM_BUCKETS - 1."""
     word = words[measures[which, 1]]
     if word < 0:
         return 0
@@ -101,30 +147,30 @@ def _bucket(configs, nodes, config, words, measures, which):  # type: ignore[no-
     return 6 if distance <= 6 else 7 if distance <= 10 else 8
 
 
-@compiled(types.void(*_state, *_slots, _table, _table, _table))
-def _extract(  # type: ignore[no-untyped-def]
-    configs, nodes, which, token_types, addresses, word_slots, label_slots, measures,
-    types_out, labels_out, measures_out,
-):  # fmt: skip
-    words = np.empty(addresses.shape[0], np.int32)
+@compiled(types.void(_table, _table, _ints, _ints, _slots, _seen))
+def _extract(configs, nodes, which, token_numbers, slots, seen):  # type: ignore[no-untyped-def]
+    words = np.empty(slots.nodes.shape[0], np.int32)
     for place in range(which.shape[0]):
         config = which[place]
         base, tokens = configs[config, BASE], configs[config, TOKENS]
-        _visit(configs, nodes, config, addresses, words)
-        for slot in range(word_slots.shape[0]):
-            word = words[word_slots[slot]]
-            types_out[place, slot] = token_types[tokens + word] if word >= 0 else 0
-        for slot in range(label_slots.shape[0]):
-            word = words[label_slots[slot]]
-            labels_out[place, slot] = nodes[base + word, LABEL] + 1 if word >= 0 else 0
-        for slot in range(measures.shape[0]):
-            bucket = _bucket(configs, nodes, config, words, measures, slot)
-            measures_out[place, slot] = bucket
+        _visit(configs, nodes, config, slots.nodes, words)
+        for slot in range(slots.words.shape[0]):
+            word = words[slots.words[slot]]
+            # row 0 of the token arrays is NONE, and so is number 0
+            seen.words[place, slot] = token_numbers[tokens + word] if word >= 0 else 0
+        for slot in range(slots.labels.shape[0]):
+            word = words[slots.labels[slot]]
+            # a word without a head has label -1: no label, as if no word stood there
+            seen.labels[place, slot] = nodes[base + word, LABEL] + 1 if word >= 0 else 0
+        for slot in range(slots.measures.shape[0]):
+            bucket = _bucket(configs, nodes, config, words, slots.measures, slot)
+            seen.measures[place, slot] = bucket
 
 
 @compiled(types.void(_products, _ints, _int, _int, types.int32[::1]))
 def _add_rows(table, rows, begin, end, sums):  # type: ignore[no-untyped-def]
-    """Add rows of a table, eight at a time, so that the sums are fetched and stored less often."""
+    """Add rows of a table."""
+    # eight at a time, so that the sums are fetched and stored less often
     at = begin
     while at + 8 <= end:
         a, b, c, d = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
@@ -150,42 +196,49 @@ def _add_rows(table, rows, begin, end, sums):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_products, _int))
 def _fetch_row(table, row):  # type: ignore[no-untyped-def]
-    """Ask memory for a row of a table, a line of 32 numbers after the other."""
+    """Ask memory for a row of a table."""
     begin = row * table.shape[1]
-    for unit in range(0, table.shape[1], 32):
+    for unit in range(0, table.shape[1], 32):  # 32 numbers of two bytes are a line of the cache
         fetch(table, begin + unit)
 
 
-@compiled(types.void(*_state, *_slots, _ints, _ints, *_tables, _ints, _int, _floats, _floats))
+@compiled(
+    types.void(
+        *(_table, _table, _ints, _tokens, _slots, _tables, _ints, _int, _floats, _floats),
+    )
+)
 def _hidden(  # type: ignore[no-untyped-def]
-    configs, nodes, which, token_types, addresses, word_slots, label_slots, measures,
-    context_slots, token_rows, type_table, label_table, measure_table, context_table,
-    bias, activation, hidden, gates,
-):  # fmt: skip
-    words = np.empty(addresses.shape[0], np.int32)
-    num_words, num_labels = word_slots.shape[0], label_slots.shape[0]
-    num_measures, num_contexts = measures.shape[0], context_slots.shape[0]
-    # where the rows of each table begin and end, for each of some configurations in turn
+    configs, nodes, which, tokens_seen, slots, tables, bias, activation, hidden, gates
+):
+    token_types, token_rows = tokens_seen.types, tokens_seen.rows
+    words = np.empty(slots.nodes.shape[0], np.int32)
+    num_words, num_labels = slots.words.shape[0], slots.labels.shape[0]
+    num_measures, num_contexts = slots.measures.shape[0], slots.contexts.shape[0]
+    # the rows to add, for `AHEAD` configurations in turn, and where those of each table end
     widest = num_words + num_labels + num_measures + num_contexts
     rows = np.empty(AHEAD * widest, np.int32)
     ends = np.empty((AHEAD, 4), np.int32)
     sums = np.empty(bias.shape[0], np.int32)
+    # memory takes longer than adding: the rows of one configuration are asked for, and those of an
+    # earlier one, which have come meanwhile, are added
     for place in range(which.shape[0] + AHEAD - 1):
         if place < which.shape[0]:
             config = which[place]
             base, tokens = configs[config, BASE], configs[config, TOKENS]
-            _visit(configs, nodes, config, addresses, words)
+            _visit(configs, nodes, config, slots.nodes, words)
             turn = place % AHEAD
             num = turn * widest
+            # where nothing stands, there is nothing to add: NONE is in the bias already
             for slot in range(num_words):
-                word = words[word_slots[slot]]
+                word = words[slots.words[slot]]
                 if word >= 0:
                     rows[num] = token_types[tokens + word] * num_words + slot
-                    _fetch_row(type_table, rows[num])
+                    _fetch_row(tables.types, rows[num])
                     num += 1
             ends[turn, 0] = num
+            # these tables are small and stay in the cache, so that none of their rows is asked for
             for slot in range(num_labels):
-                word = words[label_slots[slot]]
+                word = words[slots.labels[slot]]
                 if word >= 0:
                     label = nodes[base + word, LABEL] + 1
                     if label > 0:
@@ -193,33 +246,35 @@ def _hidden(  # type: ignore[no-untyped-def]
                         num += 1
             ends[turn, 1] = num
             for slot in range(num_measures):
-                bucket = _bucket(configs, nodes, config, words, measures, slot)
+                bucket = _bucket(configs, nodes, config, words, slots.measures, slot)
                 if bucket > 0:
                     rows[num] = bucket * num_measures + slot
                     num += 1
             ends[turn, 2] = num
             for slot in range(num_contexts):
-                word = words[context_slots[slot]]
+                word = words[slots.contexts[slot]]
                 if word >= 0:
                     rows[num] = token_rows[tokens + word] * num_contexts + slot
-                    _fetch_row(context_table, rows[num])
+                    _fetch_row(tables.contexts, rows[num])
                     num += 1
             ends[turn, 3] = num
         done = place - (AHEAD - 1)
         if done < 0:
             continue
         turn = done % AHEAD
+        # whole numbers, whose sum is the same in any order
         for unit in range(sums.shape[0]):
             sums[unit] = bias[unit]
-        _add_rows(type_table, rows, turn * widest, ends[turn, 0], sums)
-        _add_rows(label_table, rows, ends[turn, 0], ends[turn, 1], sums)
-        _add_rows(measure_table, rows, ends[turn, 1], ends[turn, 2], sums)
-        _add_rows(context_table, rows, ends[turn, 2], ends[turn, 3], sums)
+        _add_rows(tables.types, rows, turn * widest, ends[turn, 0], sums)
+        _add_rows(tables.labels, rows, ends[turn, 0], ends[turn, 1], sums)
+        _add_rows(tables.measures, rows, ends[turn, 1], ends[turn, 2], sums)
+        _add_rows(tables.contexts, rows, ends[turn, 2], ends[turn, 3], sums)
         if activation == RELU:
             for unit in range(sums.shape[0]):
                 hidden[done, unit] = max(np.float32(sums[unit]), np.float32(0.0)) * STEP
         elif activation == GLU:
             num_units = hidden.shape[1]
+            # the tanh of all gates is taken afterwards, by NumPy, which does several at a time
             for unit in range(num_units):
                 hidden[done, unit] = np.float32(sums[unit]) * STEP
                 # half, as the logistic function is a tanh of half its argument
@@ -233,7 +288,7 @@ def _hidden(  # type: ignore[no-untyped-def]
 @compiled(types.void(_floats, _floats))
 def _open_gates(hidden, gates):  # type: ignore[no-untyped-def]
     """Multiply units by their gates, which are given as tanh."""
-    half = np.float32(0.5)
+    half = np.float32(0.5)  # a Python float would make it all double precision
     for place in range(hidden.shape[0]):
         for unit in range(hidden.shape[1]):
             hidden[place, unit] *= half + half * gates[place, unit]
@@ -241,6 +296,7 @@ def _open_gates(hidden, gates):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_floats, _products, _int))
 def _round(values, table, begin):  # type: ignore[no-untyped-def]
+    # what does not fit is cut off, and does not turn round
     low, high = np.float32(-32767.0), np.float32(32767.0)
     for row in range(values.shape[0]):
         for column in range(values.shape[1]):
@@ -249,7 +305,7 @@ def _round(values, table, begin):  # type: ignore[no-untyped-def]
 
 
 def gated(sums: Floats) -> Floats:
-    """Units times their gates, of sums [..., 2U], which are overwritten (`network.gated`)."""
+    """Return units times their gates (`network.gated`); the sums, [..., 2U], are overwritten."""
     units, gates = np.split(sums, 2, axis=-1)
     units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
     return units
@@ -260,41 +316,27 @@ def round_into(values: Floats, table: Shorts, begin: int = 0) -> None:
     _round(values, table, begin)
 
 
-def extract(
-    configurations: Configurations, which: Ints, token_types: Ints, slots: Slots
-) -> tuple[Ints, Ints, Ints]:
-    """What stands in each slot of some configurations.
+def extract(configurations: Configurations, which: Ints, token_numbers: Ints, slots: Slots) -> Seen:
+    """Return what stands in each slot of some configurations.
 
     Args:
         configurations: where they are.
         which: which of them, [N].
-        token_types: the types of all tokens.
+        token_numbers: what is to be noted of each token, as its type.
         slots: the places to look at.
-
-    Returns:
-        Types [N, word slots], 1 + label or 0 [N, label slots], classes of measures [N, measures].
     """
     columns = (slots.words, slots.labels, slots.measures)
-    found = [np.empty((len(which), len(column)), np.int32) for column in columns]
-    _extract(
-        configurations.configs,
-        configurations.nodes,
-        which,
-        token_types,
-        slots.nodes,
-        *columns,
-        *found,
-    )
-    return found[0], found[1], found[2]
+    seen = Seen(*(np.empty((len(which), len(column)), np.int32) for column in columns))
+    _extract(configurations.configs, configurations.nodes, which, token_numbers, slots, seen)
+    return seen
 
 
 def hidden_layer(
     configurations: Configurations,
     which: Ints,
-    token_types: Ints,
-    token_rows: Ints,
+    tokens: Tokens,
     slots: Slots,
-    tables: tuple[Shorts, Shorts, Shorts, Shorts],
+    tables: Tables,
     bias: Ints,
     activation: str,
     hidden: Floats,
@@ -305,31 +347,17 @@ def hidden_layer(
     Args:
         configurations: where they are.
         which: which of them.
-        token_types: the types of all tokens.
-        token_rows: the row of each token in the table of tokens.
+        tokens: what stands for each token.
         slots: the places to look at.
-        tables: of types, labels, measures and tokens in their context.
+        tables: products to add.
         bias: of the first layer and what NONE adds in every slot, in steps of 1 / SCALE.
         activation: a name in `ACTIVATIONS`.
         hidden: is written.
         gates: is written: what opened each hidden unit; without gates, no column.
     """
     _hidden(
-        configurations.configs,
-        configurations.nodes,
-        which,
-        token_types,
-        slots.nodes,
-        slots.words,
-        slots.labels,
-        slots.measures,
-        slots.contexts,
-        token_rows,
-        *tables,
-        bias,
-        ACTIVATIONS[activation],
-        hidden,
-        gates,
+        *(configurations.configs, configurations.nodes, which, tokens, slots, tables),
+        *(bias, ACTIVATIONS[activation], hidden, gates),
     )
     if ACTIVATIONS[activation] == GLU:
         np.tanh(gates, out=gates)

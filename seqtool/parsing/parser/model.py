@@ -18,7 +18,7 @@ from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.features import SymbolTable, TokenArrays, Types, encode
 from seqtool.parsing.encoding.lm_states import WordStates, open_own, summarise
 from seqtool.parsing.model import opening, read_weights, save_network
-from seqtool.parsing.parser.classifier import Classifier, mean_scorer, weight_shapes
+from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.search import MARGIN, search
@@ -144,7 +144,7 @@ class Parser:
                 arrays.tokens,
                 arrays.lengths,
                 len(arrays.types),
-                mean_scorer(
+                average_scorer(
                     [
                         classifier.scorer(arrays.types, classifier.in_context(arrays))
                         for classifier in self._classifiers

@@ -1,4 +1,4 @@
-"""What a classifier learns from: the configurations that a parser comes through on the way.
+"""Roll-outs: the configurations that a parser comes through, which its classifier learns from.
 
 Sentences are parsed in lockstep, as in `search`. With a static oracle, its transition is what is
 to be learnt, and what is taken. With a dynamic one, all transitions that cost nothing are to be
@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Bytes, Ints, Longs
+from seqtool.core.arrays import Bytes, Floats, Ints, Longs
 from seqtool.parsing.parser.configurations import NUM_ACTIONS, TOKENS, UNATTACHED, Labels
 from seqtool.parsing.parser.hidden_layer import extract
 from seqtool.parsing.parser.oracles import Oracle
@@ -31,7 +31,7 @@ class Examples:
     """Configurations, and what is to be done in them; N rows each.
 
     Attributes:
-        tokens, labels, measures: what stands in the slots, see `hidden_layer.extract`.
+        tokens, labels, measures: what stands in the slots, see `hidden_layer.Seen`.
         legal: the legal actions, as bits.
         free: int32 [N, NUM_ACTIONS], of each action the transition that costs nothing, or -1.
         sentences: the row of ROOT in the sentence.
@@ -49,7 +49,7 @@ class Examples:
 
     @classmethod
     def of(cls, parts: Sequence[Self]) -> Self:
-        """The examples of all parts, one part after another."""
+        """Return the examples of all parts, one part after another."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
 
@@ -86,7 +86,7 @@ def roll_out(
 
     Args:
         oracle: of the treebank that the sentences are of.
-        system: a name in `states.SYSTEMS`.
+        system: a name in `configurations.SYSTEMS`.
         labels: of arcs.
         token_numbers: what is noted of a token that stands in a slot.
         tokens: the row of each sentence's ROOT.
@@ -112,6 +112,7 @@ def roll_out(
             begun = slice(waiting, waiting + len(done))
             configurations.start(done, tokens[begun], lengths[begun])
             waiting += len(done)
+        # a sentence may be final when it begins, so that lanes can be done again at once
         which = configurations.unfinished(lanes)
         if not len(which):
             break
@@ -119,13 +120,14 @@ def roll_out(
         if scorer is None:
             chosen = oracle.transitions(configurations, which)
             free = np.full((len(which), NUM_ACTIONS), -1, np.int32)
-            free[:, 0] = chosen
+            free[:, 0] = chosen  # the column does not matter to what is learnt
         else:
             targets = oracle.targets(configurations, which)
             free = np.where(oracle.costs(configurations, which, legal) == 0, targets, -1)
             scorer(configurations, which, scores[: len(which)])
             own = configurations.choose(legal, scores[: len(which)])
             best = _best_of(free, scores[: len(which)])
+            # no gold label at all on what is free: only its own choice is left
             follows = (generator.random(len(which)) < exploration) | (best < 0)
             chosen = np.where(follows, own, best).astype(np.int32)
         sentences = configurations.configs[which, TOKENS]
@@ -139,8 +141,8 @@ def roll_out(
     return Examples(*(column[known] for column in columns))
 
 
-def _best_of(free: Ints, scores: npt.NDArray[np.float32]) -> Ints:
-    """The transition of the highest score in each row of `free`; -1 where there is none."""
+def _best_of(free: Ints, scores: Floats) -> Ints:
+    """Return the transition of the highest score in each row of `free`; -1 without any."""
     values = np.take_along_axis(scores, np.maximum(free, 0), axis=1)
     best = np.where(free >= 0, values, -np.inf).argmax(axis=1)
     chosen: Ints = free[np.arange(len(free)), best]

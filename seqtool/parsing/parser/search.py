@@ -1,18 +1,19 @@
 """The search for a tree: a beam over the transitions of many sentences at once.
 
-Greedy parsing is a beam of one. Each lane holds one sentence and its hypotheses; the classifier
-scores the hypotheses of all lanes together. A lane that is done takes the next sentence. Imports
-Numba, so on use only.
+Greedy parsing is a beam of one. Each lane holds one sentence and its hypotheses: lane l has the
+rows l * beam .. l * beam + beam - 1 of the configurations. The classifier scores the hypotheses of
+all lanes together. A lane that is done takes the next sentence. Imports Numba, so on use only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
 
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.configurations import UNATTACHED, Labels
 from seqtool.parsing.parser.transitions import Configurations
@@ -24,15 +25,52 @@ MARGIN = 1.6  # nats behind the best of its sentence at which a hypothesis is gi
 # (configurations, which of them, scores to fill [N, transitions])
 Scorer = Callable[[Configurations, Ints, Floats], None]
 
+
+class Hypotheses(NamedTuple):
+    """What is known of each row of the configurations.
+
+    Attributes:
+        used: whether the row holds a hypothesis.
+        totals: its score, the sum of the log-probabilities of its transitions.
+    """
+
+    used: Bools
+    totals: Floats
+
+
+class Step(NamedTuple):
+    """What is to be done next: first the copies, one after another, then the transitions.
+
+    Attributes:
+        copies_from, copies_to: rows of the configurations.
+        rows, transitions: which row takes which transition.
+    """
+
+    copies_from: Ints
+    copies_to: Ints
+    rows: Ints
+    transitions: Ints
+
+
+class Powers(NamedTuple):
+    """Memory that is written as whole numbers and read as floats: the same bytes twice."""
+
+    bits: Ints
+    floats: Floats
+
+
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
 _int = types.int64
+_hypotheses = types.NamedTuple((types.boolean[::1], _floats), Hypotheses)  # type: ignore[no-untyped-call]
+_step = types.NamedUniTuple(_ints, 4, Step)  # type: ignore[no-untyped-call]
+_powers = types.NamedTuple((_ints, _floats), Powers)  # type: ignore[no-untyped-call]
 
 
 @compiled(_int(_table, _int, types.boolean[::1], _ints))
 def _open_rows(configs, num, used, which):  # type: ignore[no-untyped-def]
-    """The hypotheses that are to be continued; returns how many."""
+    """Note the hypotheses that are to be continued; return how many."""
     found = 0
     for row in range(num):
         if used[row] and configs[row, UNATTACHED] > 0:
@@ -43,7 +81,8 @@ def _open_rows(configs, num, used, which):  # type: ignore[no-untyped-def]
 
 @compiled(types.float32(_floats, _int, _int))
 def _highest(scores, begin, end):  # type: ignore[no-untyped-def]
-    """The highest of some scores; four at a time, as each comparison waits for the one before."""
+    """Return the highest of some scores."""
+    # four at a time, as each comparison waits for the one before
     a = b = c = d = np.float32(-np.inf)
     at = begin
     while at + 4 <= end:
@@ -57,11 +96,9 @@ def _highest(scores, begin, end):  # type: ignore[no-untyped-def]
 
 
 # the order of a sum may change, so that it is made several at a time
-@compiled(
-    types.float32(_floats, _int, _ints, types.float32, _ints, _floats), fastmath={"reassoc", "nsz"}
-)
-def _log_sum(scores, mask, segments, highest, bits, powers):  # type: ignore[no-untyped-def]
-    """The logarithm of the sum of the exponentials of the legal scores, to 0.0001.
+@compiled(types.float32(_floats, _int, _ints, types.float32, _powers), fastmath={"reassoc", "nsz"})
+def _log_sum(scores, mask, segments, highest, powers):  # type: ignore[no-untyped-def]
+    """Return the logarithm of the sum of the exponentials of the legal scores, to 0.0001.
 
     exp(x) is 2 to the whole part of x / ln 2, whose bits are written into a float, times a cubic in
     the rest: a loop without branches, where `np.exp` is called for each.
@@ -71,53 +108,69 @@ def _log_sum(scores, mask, segments, highest, bits, powers):  # type: ignore[no-
         mask: the legal actions.
         segments: of transitions, by action.
         highest: of the legal scores.
-        bits: room for as many numbers as transitions.
-        powers: the same memory as floats.
+        powers: room for as many numbers as transitions.
     """
+    bits, floats = powers.bits, powers.floats
     total = np.float32(0.0)
     for action in range(segments.shape[0] - 1):
         if mask >> action & 1:
             for transition in range(segments[action], segments[action + 1]):
                 power = (scores[transition] - highest) * np.float32(1.4426950408889634)
-                whole = np.floor(max(power, np.float32(-126.0)))
+                whole = np.floor(max(power, np.float32(-126.0)))  # the least exponent of a float
+                # its exponent stands above 23 bits of fraction, and 127 more than it is
                 bits[transition] = np.int32(whole + np.float32(127.0)) << 23
+            # a second loop: only where bits are not written and floats not read in turn, in the
+            # same memory, are several done at a time
             for transition in range(segments[action], segments[action + 1]):
                 power = (scores[transition] - highest) * np.float32(1.4426950408889634)
                 power = max(power, np.float32(-126.0))
                 rest = power - np.floor(power)
                 cubic = np.float32(0.0780233) * rest + np.float32(0.2260664)
                 cubic = (cubic * rest + np.float32(0.6958352)) * rest + np.float32(0.9999249)
-                total += cubic * powers[transition]
+                total += cubic * floats[transition]
     return highest + np.log(total)
 
 
 @compiled(
-    _int(
+    types.UniTuple(_int, 2)(  # type: ignore[no-untyped-call]
         *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
-        *(types.boolean[::1], _floats, _ints, _ints, _ints, _ints, _ints, _floats),
+        *(_hypotheses, _step, _powers),
     )
 )
 def _select(  # type: ignore[no-untyped-def]
-    configs, num_lanes, beam, masks, scores, segments, margin,
-    used, totals, copies_from, copies_to, rows, transitions, bits, powers,
-):  # fmt: skip
-    """Choose the best continuations of each lane.
+    configs, num_lanes, beam, masks, scores, segments, margin, hypotheses, step, powers
+):
+    """Choose the best continuations of each lane, and note them as the next step.
+
+    Args:
+        configs: all configurations.
+        num_lanes: sentences.
+        beam: hypotheses of each.
+        masks: the legal actions of each open hypothesis, in the order of their rows.
+        scores: of all transitions in each of these.
+        segments: of transitions, by action.
+        margin: see `MARGIN`.
+        hypotheses: those that there are; become those that there will be.
+        step: is written.
+        powers: room for as many numbers as transitions.
 
     Returns:
-        num_copies << 32 | num_rows: copies of configurations to be made first, and the rows to be
-        advanced by their transitions. `used` and `totals` are those of the new hypotheses.
+        How many copies are to be made, and how many transitions taken.
     """
+    used, totals = hypotheses.used, hypotheses.totals
+    # the best continuations of one lane, in falling order: all insertions go in here
     best_score = np.empty(beam, np.float32)
     best_parent = np.empty(beam, np.int32)
     best_transition = np.empty(beam, np.int32)
     taken = np.empty(beam, np.bool_)
-    place = num_copies = num_rows = 0
+    place = num_copies = num_rows = 0  # `place`: of the next open hypothesis in `masks`
     for lane in range(num_lanes):
         begin = lane * beam
         found = 0
         for row in range(begin, begin + beam):
             if not used[row]:
                 continue
+            # a final hypothesis has one continuation, itself: transition -1 of an action of its own
             first = last = 0
             mask = 1
             shift = totals[row]
@@ -125,13 +178,15 @@ def _select(  # type: ignore[no-untyped-def]
             if is_open:
                 mask = masks[place]
                 last = segments.shape[0] - 2
+                # log-probabilities are needed only to compare hypotheses with each other
                 if beam > 1:
                     highest = np.float32(-np.inf)
                     for action in range(first, last + 1):
                         if mask >> action & 1:
                             top = _highest(scores[place], segments[action], segments[action + 1])
                             highest = max(highest, top)
-                    shift -= _log_sum(scores[place], mask, segments, highest, bits, powers)
+                    shift -= _log_sum(scores[place], mask, segments, highest, powers)
+                    # not even its best continuation is among the best so far
                     if found == beam and shift + highest <= best_score[found - 1]:
                         place += 1
                         continue
@@ -142,10 +197,12 @@ def _select(  # type: ignore[no-untyped-def]
                 high = segments[action + 1] if is_open else 0
                 for transition in range(low, high):
                     score = shift + scores[place, transition] if is_open else shift
+                    # `not >` and not `<=`, so that a NaN loses, once there are as many as wanted
                     if found == beam and not score > best_score[found - 1]:
                         continue
                     if found < beam:
                         found += 1
+                    # of equal scores, the first one stays before
                     at = found - 1
                     while at > 0 and score > best_score[at - 1]:
                         best_score[at] = best_score[at - 1]
@@ -170,32 +227,37 @@ def _select(  # type: ignore[no-untyped-def]
         free = 0
         for index in range(found):
             row = best_parent[index]
-            if used[row]:
+            if used[row]:  # a better child has the row already
                 while taken[free]:
                     free += 1
                 taken[free] = True
-                copies_from[num_copies] = row
+                step.copies_from[num_copies] = row
                 row = begin + free
-                copies_to[num_copies] = row
+                step.copies_to[num_copies] = row
                 num_copies += 1
             used[row] = True
             totals[row] = best_score[index]
             if best_transition[index] >= 0:
-                rows[num_rows] = row
-                transitions[num_rows] = best_transition[index]
+                step.rows[num_rows] = row
+                step.transitions[num_rows] = best_transition[index]
                 num_rows += 1
-    return num_copies << 32 | num_rows
+    return num_copies, num_rows
 
 
-@compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
-def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
-    """The best hypothesis of each lane in which all are final; the others are given up."""
+@compiled(_int(_table, _int, _int, _hypotheses, _ints))
+def _finished_rows(configs, num_lanes, beam, hypotheses, which):  # type: ignore[no-untyped-def]
+    """Note the best hypothesis of each lane in which all are final, and free the lane.
+
+    Returns:
+        How many there are.
+    """
+    used, totals = hypotheses.used, hypotheses.totals
     found = 0
     for lane in range(num_lanes):
         best = -1
         for row in range(lane * beam, (lane + 1) * beam):
             if used[row]:
-                if configs[row, UNATTACHED] > 0:
+                if configs[row, UNATTACHED] > 0:  # which may still become the best
                     best = -1
                     break
                 if best < 0 or totals[row] > totals[best]:
@@ -226,7 +288,7 @@ def search(
     legal ones; nothing is added for those without a choice.
 
     Args:
-        system: a name in `states.SYSTEMS`.
+        system: a name in `configurations.SYSTEMS`.
         labels: of arcs.
         tokens: the row of each sentence's ROOT in the token arrays.
         lengths: words of each sentence.
@@ -248,12 +310,12 @@ def search(
     size = num_lanes * beam
     configurations = Configurations(system, labels, size, longest)
     segments, configs = labels.segments, configurations.configs
-    used = np.zeros(size, np.bool_)
-    totals = np.zeros(size, np.float32)
-    copies_from, copies_to, rows, transitions, which = (np.empty(size, np.int32) for _ in range(5))
+    hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float32))
+    step = Step(*(np.empty(size, np.int32) for _ in range(4)))
+    which = np.empty(size, np.int32)
     scores = np.empty((size, labels.num_transitions), np.float32)
     bits = np.empty(labels.num_transitions, np.int32)
-    powers = bits.view(np.float32)
+    powers = Powers(bits, bits.view(np.float32))
     # the longest sentences first, so that the lanes are full to the end
     order = np.argsort(-lengths, kind="stable")
     waiting = 0
@@ -264,27 +326,27 @@ def search(
             waiting += len(chosen)
             begun = idle[: len(chosen)]
             configurations.start(begun, tokens[chosen], lengths[chosen])
-            used[begun] = True
-            totals[begun] = 0.0
-        num_open = _open_rows(configs, size, used, which)
+            hypotheses.used[begun] = True
+            hypotheses.totals[begun] = 0.0
+        num_open = _open_rows(configs, size, hypotheses.used, which)
         if num_open:
             opened = which[:num_open]
             masks = configurations.legal(opened)
             scorer(configurations, opened, scores[:num_open])
             if beam > 1 and temperature != 1.0:  # with one hypothesis, only the order counts
                 scores[:num_open] /= np.float32(temperature)
-            packed = _select(
-                configs, num_lanes, beam, masks, scores, segments, margin,
-                used, totals, copies_from, copies_to, rows, transitions, bits, powers,
-            )  # fmt: skip
-            num_copies, num_steps = packed >> 32, packed & 0xFFFFFFFF
+            num_copies, num_steps = _select(
+                *(configs, num_lanes, beam, masks, scores, segments, margin),
+                *(hypotheses, step, powers),
+            )
             if num_copies:
-                configurations.copy(copies_from[:num_copies], copies_to[:num_copies])
-            configurations.advance(rows[:num_steps], transitions[:num_steps])
-        elif waiting == len(order) and not used.any():
+                configurations.copy(step.copies_from[:num_copies], step.copies_to[:num_copies])
+            configurations.advance(step.rows[:num_steps], step.transitions[:num_steps])
+        elif waiting == len(order) and not hypotheses.used.any():
             return heads, label_ids
-        num_done = _finished_rows(configs, num_lanes, beam, used, totals, which)
+        # also after no step at all: sentences may be final when they begin
+        num_done = _finished_rows(configs, num_lanes, beam, hypotheses, which)
         idle = which[:num_done].copy()
         if num_done:
             configurations.collect(idle, heads, label_ids)
-            idle -= idle % beam
+            idle -= idle % beam  # the first row of the lane, where the next sentence begins

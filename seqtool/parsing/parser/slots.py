@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ _HINT = "write s0, b1, s0.l1, s1.r2.next ...; steps are l1 l2 r1 r2 prev next"
 _MEASURE_HINT = "write s0.lefts, s1.rights or s1-s0"
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(NamedTuple):
     """Addresses as compiled code reads them.
 
     Attributes:

@@ -1,8 +1,7 @@
 """Choosing transitions as a task of the training loop.
 
-Many sentences are parsed in lockstep by the classifier that is being trained, and what it sees on
-the way is what it is trained on: each step takes one configuration of every lane, and then one
-transition in it: the one that the oracle likes best, or, exploring, the classifier's own.
+The sentences of an epoch are parsed in blocks by the classifier that is being trained, see
+`rollouts`. The configurations of a block are shuffled, and divided among the steps of the block.
 """
 
 from __future__ import annotations
@@ -60,7 +59,14 @@ class _RollOut:
 
 
 class ParserTask:
-    """The choice of transitions, for `seqtool.training.loop.train`."""
+    """The choice of transitions, for `seqtool.training.loop.train`.
+
+    Args:
+        config: all settings; `model.system` is no longer auto.
+        data: the treebank, made ready.
+        device: torch device of the network.
+        command: what the user typed, for the model card.
+    """
 
     items = "configurations"
     score = "dev_las"
@@ -174,7 +180,7 @@ class ParserTask:
         return loss - free_log_probs.logsumexp(1).mean(), len(batch)
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
-        """The first step of the block of a step, the step after its last, and its sentences."""
+        """Return the first step of the block of a step, the step after its last, its sentences."""
         begin = 0
         for sentences, end in self._blocks:
             if index < end:
@@ -247,7 +253,7 @@ class ParserTask:
     def _scores(
         self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
     ) -> tuple[Tensor, Tensor]:
-        """The scores of transitions, [N, A], and the loss of what else the encoder is taught."""
+        """Return the scores of transitions, [N, A], and the loss of what the encoder learns."""
         learning = self.config.learning
         types_NS = self._arrays.types[tokens_NS[:, : len(self.config.model.slots)]]
         # what the encoder reads
@@ -298,7 +304,7 @@ class ParserTask:
         return scores_NA, loss
 
     def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
-        """The loss of choosing heads by the encoder's states, see `head_choice`."""
+        """Return the loss of choosing heads by the encoder's states, see `head_choice`."""
         told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
         if self._data.right_tags is not None:
             told.append(self._data.right_tags[inside_T])
@@ -309,7 +315,7 @@ class ParserTask:
         return [torch.from_numpy(array).long().to(self._device) for array in arrays]
 
     def _lm_states(self, sentences: Ints | Longs) -> list[Halves] | None:
-        """What the language model made of sentences, if there is one."""
+        """Return what the language model made of sentences; None without one."""
         if self._arrays.lm_states is None:
             return None
         return [self._arrays.lm_states[i] for i in sentences.tolist()]
@@ -317,7 +323,7 @@ class ParserTask:
     def _read(
         self, vectors_UD: Tensor, places_T: Longs, sentences_B: Ints, lengths_B: Ints
     ) -> tuple[Tensor, Tensor]:
-        """The states of tokens in the encoder's first layer and in its last one, each [T, 2E].
+        """Return the states of tokens in the encoder's first and its last layer, each [T, 2E].
 
         Those of the first layer are without the language model, if there is one.
 
@@ -348,7 +354,7 @@ class ParserTask:
         return first_TE, last_TE * self._kept(last_TE, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
-        """Symbols of types, the rarer ones now and then unknown, on the device.
+        """Return symbols of types, the rarer ones now and then unknown, on the device.
 
         One draw for a type, so that if its form is unknown, all that is rarer is too.
         """
@@ -361,13 +367,13 @@ class ParserTask:
         return dropout_mask(values, dropout, self._random)
 
     def parser(self) -> Parser:
-        """The parser of the averaged weights."""
+        """Return the parser of the averaged weights."""
         data, arrays = self._data, self._average.arrays()
         return Parser(self.config, data.types, data.labels, arrays, data.word_states)
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What tells its data from others."""
+        """Numbers that tell its data from others."""
         return self._data.summary
 
     def rate_factor(self, index: int) -> float:
@@ -429,7 +435,7 @@ def _digest(weights: Mapping[str, Floats]) -> bytes:
 
 
 def _present(types: Ints, num_types: int) -> tuple[Longs, Longs]:
-    """The types that occur, ascending and with NONE, and the place of each among them."""
+    """Return the types that occur, ascending and with NONE, and the place of each among them."""
     occurs = np.zeros(num_types, np.bool_)
     occurs[[NONE_TYPE, ROOT_TYPE]] = True
     occurs[types.ravel()] = True

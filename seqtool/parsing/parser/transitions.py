@@ -1,8 +1,14 @@
-"""The transition systems in compiled code; `states` draws their arrays and numbers.
+"""The transition systems in compiled code; `configurations` draws their arrays and numbers.
+
+    legal      which transitions a configuration has
+    advance    takes one in each of several configurations
+    choose     the best legal one by a classifier's scores
+    copy       a hypothesis of a beam becomes two
+    collect    the trees of final configurations
 
 Transitions that leave no choice are made at once: after each one the configuration is taken on
 until there are two legal ones, or it is final. All functions work on any rows of a batch, so that
-sentences in lockstep, the hypotheses of a beam and the rollouts of training share them.
+sentences in lockstep, the hypotheses of a beam and the roll-outs of training share them.
 
 What is compiled and takes transitions stands in this file and in no other: Numba does not see a
 change of a function that is called from another file. It is imported on use only.
@@ -11,10 +17,9 @@ change of a function that is called from another file. It is imported on use onl
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
-from seqtool.core.arrays import Bytes, Ints
+from seqtool.core.arrays import Bytes, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.configurations import (
     ARC_EAGER,
@@ -55,7 +60,7 @@ _int = types.int64
 
 @compiled(_int(_table, _table, _int, _int))
 def _legal(configs, nodes, config, system):  # type: ignore[no-untyped-def]
-    """The legal actions of a configuration, as bits; none of a final one."""
+    """Return the legal actions of a configuration as bits; none of a final one."""
     if configs[config, UNATTACHED] == 0:
         return 0
     base = configs[config, BASE]
@@ -65,14 +70,15 @@ def _legal(configs, nodes, config, system):  # type: ignore[no-untyped-def]
         # the last word must find no other word without a head when it takes its own
         may_leave = words_left > 1 or configs[config, UNATTACHED] == 1
         bits = 1 << SHIFT if words_left > 1 else 0
-        if size == 1:
+        if size == 1:  # ROOT alone: its one dependent, which is never reduced, is still to come
             return bits | 1 << ROOT if may_leave else bits
         head = nodes[base + nodes[base + size - 1, STACK], HEAD]
         if may_leave:
             bits |= 1 << RIGHT
+        # a word is popped with a head only: the one of LEFT, or the one that it has
         if head < 0:
             bits |= 1 << LEFT
-        elif head > 0:
+        elif head > 0:  # the dependent of ROOT stays, so that ROOT gets no other
             bits |= 1 << REDUCE
         return bits
     bits = 1 << SHIFT if words_left > 0 else 0
@@ -81,12 +87,13 @@ def _legal(configs, nodes, config, system):  # type: ignore[no-untyped-def]
     if system == ARC_HYBRID and words_left > 0:
         bits |= 1 << LEFT
     if size == 2:
-        # the bottom of the stack is ROOT
+        # under s0 is ROOT, and its arc ends the sentence
         return bits if words_left > 0 else bits | 1 << ROOT
     bits |= 1 << RIGHT
     if system != ARC_HYBRID:
         bits |= 1 << LEFT
         below = nodes[base + size - 2, STACK]
+        # words in their first order only, so that no two are swapped back and forth
         if system == SWAPPING and below < nodes[base + size - 1, STACK]:
             bits |= 1 << REDUCE
     return bits
@@ -94,6 +101,7 @@ def _legal(configs, nodes, config, system):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_table, _table, _int, _int, _int, _int))
 def _attach(configs, nodes, config, head, child, label):  # type: ignore[no-untyped-def]
+    """Make an arc; of the head's children on that side, the two outermost are kept."""
     base = configs[config, BASE]
     configs[config, UNATTACHED] -= 1
     nodes[base + child, HEAD] = head
@@ -101,6 +109,7 @@ def _attach(configs, nodes, config, head, child, label):  # type: ignore[no-unty
     row = base + head
     if child < head:
         nodes[row, NUM_LEFT] += 1
+        # after a swap, the next child need not lie outside the others
         if nodes[row, LEFT1] == 0 or child < nodes[row, LEFT1]:
             nodes[row, LEFT2] = nodes[row, LEFT1]
             nodes[row, LEFT1] = child
@@ -133,6 +142,7 @@ def _act(configs, nodes, config, action, label, system):  # type: ignore[no-unty
     configs[config, STACK_SIZE] = size - 1
     if action == REDUCE:
         if system == SWAPPING:
+            # the place before the front is free: what stood there was shifted
             configs[config, FRONT] = front - 1
             nodes[base + front - 1, BUFFER] = nodes[base + size - 2, STACK]
             nodes[base + size - 2, STACK] = top
@@ -142,7 +152,7 @@ def _act(configs, nodes, config, action, label, system):  # type: ignore[no-unty
         _attach(configs, nodes, config, nodes[base + front, BUFFER], top, label)
     else:
         _attach(configs, nodes, config, top, nodes[base + size - 2, STACK], label)
-        nodes[base + size - 2, STACK] = top
+        nodes[base + size - 2, STACK] = top  # s1 goes from under s0
 
 
 @compiled(types.void(_table, _table, _int, _int, _int, _int))
@@ -150,6 +160,7 @@ def _settle(configs, nodes, config, system, num_arcs, num_roots):  # type: ignor
     """Take transitions as long as there is exactly one."""
     while True:
         legal = _legal(configs, nodes, config, system)
+        # one action is no choice if it makes no arc, or an arc that has one label only
         if legal == 1 << SHIFT:
             _act(configs, nodes, config, SHIFT, -1, system)
         elif legal == 1 << REDUCE:
@@ -168,6 +179,7 @@ def _settle(configs, nodes, config, system, num_arcs, num_roots):  # type: ignor
 def _start(  # type: ignore[no-untyped-def]
     configs, nodes, which, tokens, lengths, system, num_arcs, num_roots
 ):
+    """Begin a sentence in each of some configurations: ROOT on the stack, all words ahead."""
     for place in range(which.shape[0]):
         config = which[place]
         base, length = configs[config, BASE], lengths[place]
@@ -181,7 +193,7 @@ def _start(  # type: ignore[no-untyped-def]
             nodes[row] = 0
             nodes[row, HEAD] = -1
             nodes[row, LABEL] = -1
-            nodes[row, BUFFER] = word
+            nodes[row, BUFFER] = word  # FRONT is 1, so that ROOT's entry is never read
         _settle(configs, nodes, config, system, num_arcs, num_roots)
 
 
@@ -195,15 +207,17 @@ def _legal_masks(configs, nodes, which, system, masks):  # type: ignore[no-untyp
 def _advance(  # type: ignore[no-untyped-def]
     configs, nodes, which, transitions, system, num_arcs, num_roots
 ):
-    """Returns the place of the first transition that is not legal, or -1."""
+    """Take transitions; return the place of the first one that is not legal, or -1."""
     for place in range(which.shape[0]):
         config, transition = which[place], transitions[place]
         label = -1
+        # from the transition's number to its action and label, by the five segments
         if transition < 2:
             action = transition
         elif transition < 2 + num_arcs:
             action, label = LEFT, transition - 2
         else:
+            # labels of arcs from ROOT are numbered on from the others, as these transitions are
             label = transition - 2 - num_arcs
             action = RIGHT if label < num_arcs else ROOT
         if (
@@ -219,6 +233,7 @@ def _advance(  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_masks, types.float32[:, ::1], _int, _int, _ints))
 def _choose(masks, scores, num_arcs, num_roots, best):  # type: ignore[no-untyped-def]
+    """Note the legal transition of the highest score in each row; -1 where none is legal."""
     for place in range(masks.shape[0]):
         best[place] = -1
         highest = np.float32(-np.inf)
@@ -244,7 +259,7 @@ def _copy(configs, nodes, sources, targets):  # type: ignore[no-untyped-def]
     for place in range(sources.shape[0]):
         source, target = sources[place], targets[place]
         base, begin = configs[source, BASE], configs[target, BASE]
-        for column in range(1, configs.shape[1]):
+        for column in range(1, configs.shape[1]):  # all but BASE: the rows of nodes stay its own
             configs[target, column] = configs[source, column]
         for row in range(configs[source, LENGTH] + 1):
             for column in range(nodes.shape[1]):
@@ -264,7 +279,7 @@ def _collect(configs, nodes, which, heads, labels):  # type: ignore[no-untyped-d
 class Configurations:
     """A batch of configurations of one transition system.
 
-    `configs` and `nodes` are the arrays that `states` describes, for compiled code to read.
+    `configs` and `nodes` are the arrays that `configurations` draws, for compiled code to read.
     Arguments named `which` are rows of `configs`, int32.
 
     Args:
@@ -293,18 +308,18 @@ class Configurations:
         _start(self.configs, self.nodes, which, tokens, lengths, self.system, *self._counts)
 
     def unfinished(self, which: Ints) -> Ints:
-        """Those of `which` that are not final."""
+        """Return those of `which` that are not final."""
         still: Ints = which[self.configs[which, UNATTACHED] > 0]
         return still
 
     def legal(self, which: Ints) -> Bytes:
-        """The legal actions of each: bit a of the mask stands for action a; 0 when it is final."""
+        """Return the legal actions of each: bit a of its mask is action a; 0 when it is final."""
         masks = np.empty(len(which), np.uint8)
         _legal_masks(self.configs, self.nodes, which, self.system, masks)
         return masks
 
-    def choose(self, masks: Bytes, scores: npt.NDArray[np.float32]) -> Ints:
-        """The legal transition of the highest score in each row of `scores`; -1 without any."""
+    def choose(self, masks: Bytes, scores: Floats) -> Ints:
+        """Return the legal transition of the highest score in each row; -1 without any."""
         best = np.empty(len(masks), np.int32)
         _choose(masks, scores, *self._counts, best)
         return best

@@ -126,12 +126,12 @@ def _steers(character: str) -> bool:
 
 
 def has_leftward(text: str) -> bool:
-    """Whether a text has characters written from right to left."""
+    """Return whether a text has characters written from right to left."""
     return not text.isascii() and any(unicodedata.bidirectional(c) in _LEFTWARD for c in text)
 
 
 def is_leftward(text: str, otherwise: bool = False) -> bool:
-    """Whether a text is written from right to left, by its first letter that says so.
+    """Return whether a text is written from right to left, by its first letter that says so.
 
     Args:
         text: of a sentence or a word.

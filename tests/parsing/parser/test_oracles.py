@@ -34,7 +34,7 @@ from seqtool.parsing.parser.configurations import (
     TOKENS,
     Labels,
 )
-from seqtool.parsing.parser.costs import ILLEGAL
+from seqtool.parsing.parser.dynamic_oracles import ILLEGAL
 from seqtool.parsing.parser.oracles import Oracle
 from seqtool.parsing.parser.transitions import Configurations
 

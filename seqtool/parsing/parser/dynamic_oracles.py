@@ -3,7 +3,7 @@
 The cost of an action is the number of words that could still get their gold head before it, in one
 tree, and no longer can after it (Goldberg & Nivre 2012, 2013). A gold arc with another label loses
 one word as well; the label of any other arc loses nothing. The single root, and the rules of
-`states` that ensure it, are taken into account.
+`configurations` that ensure it, are taken into account.
 
     arc-hybrid    gold arcs that the action makes impossible: each of those that are possible can be
                   had together with all others
@@ -52,6 +52,8 @@ _int = types.int64
 
 @compiled(types.void(_table, _table, _int, _ints, _int, _table))
 def _hybrid_costs(configs, nodes, config, gold_heads, place, costs):  # type: ignore[no-untyped-def]
+    """Fill in the costs of arc-hybrid (Goldberg & Nivre 2013)."""
+    # b0 is the word numbered `first` and the buffer is `first` .. `length`, as nothing is put back
     base, tokens = configs[config, BASE], configs[config, TOKENS]
     size, first = configs[config, STACK_SIZE], configs[config, FRONT]
     length = configs[config, LENGTH]
@@ -65,6 +67,7 @@ def _hybrid_costs(configs, nodes, config, gold_heads, place, costs):  # type: ig
     left = right = dependents
     if head >= first:
         right += 1
+    # the head is lost unless it is b0, which LEFT makes it
     if head > first or (size > 1 and head == nodes[base + size - 2, STACK]):
         left += 1
     costs[place, LEFT] = left
@@ -76,6 +79,7 @@ def _hybrid_costs(configs, nodes, config, gold_heads, place, costs):  # type: ig
             word = nodes[base + position, STACK]
             if word > 0 and gold_heads[tokens + word] == first:
                 shift += 1
+            # from s0 it can get a right arc later, from no word below
             if position < size - 1 and gold_heads[tokens + first] == word:
                 shift += 1
     costs[place, SHIFT] = shift
@@ -85,7 +89,7 @@ def _hybrid_costs(configs, nodes, config, gold_heads, place, costs):  # type: ig
 def _orphaned(  # type: ignore[no-untyped-def]
     configs, nodes, config, gold_heads, stacked, first, head, child, rooted
 ):
-    """Arc-eager: 1 if a word on the stack without a head to come stands above the last word.
+    """Arc-eager: return 1 if the last word would stand below a word that nothing can pop, else 0.
 
     The words on the stack are `stacked`, `first` begins the buffer, and `rooted` says whether ROOT
     has its dependent, all that as an action leaves it; `head` -> `child` is the arc it makes, if
@@ -95,6 +99,7 @@ def _orphaned(  # type: ignore[no-untyped-def]
     word = configs[config, LENGTH]
     if first > word:
         return 0
+    # from the last word up, along arcs that are there or can still be had
     while word > 0:
         if child == word:
             word = head
@@ -102,7 +107,8 @@ def _orphaned(  # type: ignore[no-untyped-def]
             word = nodes[base + word, HEAD]
         else:
             gold = gold_heads[tokens + word]
-            reachable = gold >= first
+            reachable = gold >= first  # in the buffer
+            # a word of the buffer finds it on the stack too; one of the stack does not
             if word >= first:
                 reachable = reachable or (stacked[gold] if gold > 0 else not rooted)
             if not reachable:
@@ -115,6 +121,7 @@ def _orphaned(  # type: ignore[no-untyped-def]
 def _eager_costs(  # type: ignore[no-untyped-def]
     configs, nodes, config, gold_heads, stacked, place, costs
 ):
+    """Fill in the costs of arc-eager (Goldberg & Nivre 2012)."""
     base, tokens = configs[config, BASE], configs[config, TOKENS]
     size, first = configs[config, STACK_SIZE], configs[config, FRONT]
     length = configs[config, LENGTH]
@@ -132,7 +139,7 @@ def _eager_costs(  # type: ignore[no-untyped-def]
         if gold_heads[tokens + word] == top:
             dependents += 1
         if word > first and gold_heads[tokens + word] == 0:
-            later_root = 1
+            later_root = 1  # which an arc from ROOT to b0 would leave without its head
     # SHIFT and RIGHT: b0 can take no head but the one it gets
     head = gold_heads[tokens + first]
     on_stack = stacked[head] if head > 0 else not rooted
@@ -147,7 +154,7 @@ def _eager_costs(  # type: ignore[no-untyped-def]
     if top > 0 and gold_heads[tokens + top] > first:
         left += 1
     if top > 0:
-        stacked[top] = False
+        stacked[top] = False  # as it is after either of the two
         after = _orphaned(configs, nodes, config, gold_heads, stacked, first, first, top, rooted)
         costs[place, LEFT] = left + after - before
         after = _orphaned(configs, nodes, config, gold_heads, stacked, first, 0, 0, rooted)
@@ -165,7 +172,7 @@ def _eager_costs(  # type: ignore[no-untyped-def]
 
 @compiled(_int(_ints, _int, _int, _int, _ints))
 def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyped-def]
-    """Arc-standard: the fewest wrong heads of the words that have none yet.
+    """Arc-standard: return the fewest wrong heads of the words that have none yet.
 
     The items are the words on the stack and, of the buffer, the roots of its gold fragments: a
     fragment is what can be built of the gold tree before its root is linked with the stack.
@@ -174,6 +181,8 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
     fragment, either one as the head. Roots without a gold link to what is left are all alike, so
     that they share one entry, `other`. `gold_heads` are those of the one sentence.
     """
+    # words of the buffer above a word of the stack: no fragment of the buffer has one inside it, as
+    # their dependent on the stack is still missing
     spine = np.zeros(length + 1, np.bool_)
     for position in range(1, size):
         word = gold_heads[stack[position]]
@@ -187,7 +196,7 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
         if spine[word] or gold_heads[word] < first:
             words[other] = word
             other += 1
-    if other == 1:
+    if other == 1:  # nothing but ROOT
         return 0
     ids = np.full(length + 1, -1, np.int32)
     for item in range(other):
@@ -202,17 +211,20 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
             lowest[item], highest[item] = min(lowest[item], head), max(highest[item], head)
             lowest[head], highest[head] = min(lowest[head], item), max(highest[head], item)
     fragments = other - size
-    limit = np.int32(length + 1)
+    limit = np.int32(length + 1)  # more than any loss: no tree of that kind yet
     losses = np.full((fragments + 1, other + 1), limit, np.int32)
     losses_below = losses.copy()
     linked = np.empty(other + 1, np.int32)
     best = np.int64(limit)
+    # the first tree is s0 alone; with ROOT alone on the stack, the first fragment
     left = max(size - 1, 1)
     taken = left + 1 - size
     is_linked = lowest[left] < left or highest[left] >= size + taken
     losses[taken, left if is_linked else other] = 0
+    # words of the stack are used up one by one, and for each the fragments from left to right
     while left > 0:
         below = left - 1
+        # only items with a gold link to what is left have entries of their own
         num_linked = 0
         for item in range(left, other):
             if lowest[item] < left or highest[item] >= size:
@@ -232,9 +244,9 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
                 loss = losses[taken, item]
                 if loss == limit:
                     continue
-                losses[taken, item] = limit
+                losses[taken, item] = limit  # emptied, as the table serves again
                 head = gold[item]
-                if taken < fragments:
+                if taken < fragments:  # link with the next fragment: as its head, then under it
                     root = other
                     if lowest[item] < left or highest[item] > following:
                         root = item
@@ -242,7 +254,7 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
                     losses[taken + 1, root] = min(losses[taken + 1, root], wrong)
                     wrong = loss + (head != following)
                     losses[taken + 1, next_root] = min(losses[taken + 1, next_root], wrong)
-                if below > 0:
+                if below > 0:  # link with the next word of the stack, the same two ways
                     root = other
                     if lowest[item] < below or highest[item] >= following:
                         root = item
@@ -250,7 +262,7 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
                     losses_below[taken, root] = min(losses_below[taken, root], wrong)
                     wrong = loss + (head != below)
                     losses_below[taken, below_root] = min(losses_below[taken, below_root], wrong)
-                elif taken == fragments:
+                elif taken == fragments:  # all words are in one tree, whose root ROOT takes
                     best = min(best, np.int64(loss + (head != 0)))
         left = below
         losses, losses_below = losses_below, losses
@@ -261,6 +273,7 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
 def _standard_costs(  # type: ignore[no-untyped-def]
     configs, nodes, config, gold_heads, stack, place, costs
 ):
+    """Fill in the costs of arc-standard: what is lost after an action beyond the least of all."""
     base, tokens = configs[config, BASE], configs[config, TOKENS]
     size, first = configs[config, STACK_SIZE], configs[config, FRONT]
     length = configs[config, LENGTH]
@@ -279,11 +292,11 @@ def _standard_costs(  # type: ignore[no-untyped-def]
         loss = _best_loss(stack, size - 1, first, length, gold) + (gold[top] != below)
         costs[place, RIGHT] = loss
         least = min(least, loss)
-        stack[size - 2] = top
+        stack[size - 2] = top  # what LEFT leaves; this comes last, as it changes the stack
         loss = _best_loss(stack, size - 1, first, length, gold) + (gold[below] != top)
         costs[place, LEFT] = loss
         least = min(least, loss)
-    elif first > length:
+    elif first > length:  # no other action is legal
         costs[place, ROOT] = 0
         least = 0
     for action in range(NUM_ACTIONS):
@@ -292,7 +305,7 @@ def _standard_costs(  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_table, _table, _ints, _masks, _int, _ints, _table))
 def action_costs(configs, nodes, which, legal, system, gold_heads, costs):  # type: ignore[no-untyped-def]
-    """Fill `costs`, int32 [len(which), NUM_ACTIONS]; `gold_heads` is a token array (`states`)."""
+    """Fill `costs`, int32 [len(which), NUM_ACTIONS]; `gold_heads` is a token array."""
     longest = 0
     for config in which:
         longest = max(longest, configs[config, LENGTH])
