@@ -30,6 +30,7 @@ from seqtool.cli.training_options import (
     any_setting,
     check_resume,
     given_settings,
+    note_held_out,
     report,
     setting,
     stop_after,
@@ -170,6 +171,7 @@ def train_parser(
     noted: dict[str, Callable[..., None]] = {}
     if raw:
         from seqtool.parsing.pipeline.train import train_pipeline as train
+        from seqtool.treebank.held_out import describe
     else:
         from seqtool.parsing.parser.train import train_parser as train
 
@@ -178,6 +180,7 @@ def train_parser(
     with Display() as display:
         if raw:
             noted["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
+            noted["on_held_out"] = lambda *numbers: display.note(describe(*numbers))
         trained = train(
             treebank,
             output,
@@ -227,11 +230,11 @@ def _note_data(data: Any) -> None:
     if len(data.skipped) > MAX_SHOWN:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
-    crossing = summary["non_projective_sentences"]
-    held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""
+    num_non_projective = summary["non_projective_sentences"]
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
-        f"{crossing:,} with crossing arcs ({crossing / summary['sentences']:.1%}); "
-        f"validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}; "
+        f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
+        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; system {data.config.model.system}"
     )

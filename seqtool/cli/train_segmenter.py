@@ -29,6 +29,7 @@ from seqtool.cli.training_options import (
     any_setting,
     check_resume,
     given_settings,
+    note_held_out,
     report,
     setting,
     stop_after,
@@ -53,8 +54,8 @@ def train_segmenter(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="CoNLL-U by whose words and sentences the best epoch is chosen; without it, a "
-            "tenth of TRAIN.",
+            help="CoNLL-U by whose words and sentences the best epoch is chosen; without it, "
+            "every tenth sentence of TRAIN.",
             show_default=False,
         ),
     ] = None,
@@ -87,7 +88,7 @@ def train_segmenter(
         return
     check_resume(resume=resume, force=force)
     values = given_settings(given, SETTINGS)
-    settings = resolve(config, values, set_ or [], run=output if resume else None)
+    settings = resolve(None, config, values, set_ or [], run=output if resume else None)
     treebank, dev = treebanks(treebank, dev, resume=resume)
     from seqtool.core.progress import Display
     from seqtool.parsing.segmenter.train import train_segmenter as train
@@ -127,10 +128,10 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
-    held_out = ", a tenth of the treebank" if summary["dev_held_out"] else ""
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} in "
         f"{counted(summary['paragraphs'], 'paragraph')}, "
         f"{counted(summary['tokens'], 'token')}, {summary['multiword_tokens']:,} of them of "
-        f"several words; validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}"
+        f"several words; validation: {counted(summary['dev_sentences'], 'sentence')}"
     )

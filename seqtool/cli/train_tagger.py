@@ -31,6 +31,7 @@ from seqtool.cli.training_options import (
     any_setting,
     check_resume,
     given_settings,
+    note_held_out,
     report,
     setting,
     stop_after,
@@ -145,10 +146,10 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
-    held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-        f"validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}; "
+        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['bundles'], 'bundle')} of tags, "
         f"{counted(summary['edit_scripts'], 'edit script')}"
     )

@@ -97,6 +97,14 @@ def treebanks(
     return files
 
 
+def note_held_out(summary: Mapping[str, Any]) -> None:
+    """Say what of a treebank is held out, if no validation part was given."""
+    from seqtool.treebank.held_out import describe
+
+    if summary["dev_held_out"]:
+        note(describe(summary["sentences"], summary["dev_sentences"]))
+
+
 def typed() -> str:
     """The command as it was typed."""
     return shlex.join(["seqtool", *sys.argv[1:]])

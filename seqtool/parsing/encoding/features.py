@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -188,24 +188,25 @@ class SymbolTable:
         first = self._numbered[list(self.groups).index(group)][3]
         return first, first + len(self.groups[group])
 
-    def to_json(self) -> dict[str, Any]:
-        """The table as JSON can hold it."""
-        return {
-            "columns": list(self.columns),
-            "groups": {k: list(v) for k, v in self.groups.items()},
-        }
+    def to_tables(self, prefix: str) -> dict[str, Sequence[str]]:
+        """Return the groups as tables of a vocabulary, `prefix.group` -> symbols."""
+        return {f"{prefix}.{name}": symbols for name, symbols in self.groups.items()}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_json` returned.
+    def from_tables(
+        cls, tables: Mapping[str, Sequence[str]], prefix: str, columns: Sequence[int]
+    ) -> Self:
+        """Return the table of which `to_tables` gave the groups.
 
         Raises:
-            ValueError, KeyError, TypeError: it is not that.
+            TypeError: a column is no number.
         """
         groups = {
-            str(name): tuple(map(str, symbols)) for name, symbols in content["groups"].items()
+            name.removeprefix(f"{prefix}."): tuple(symbols)
+            for name, symbols in tables.items()
+            if name.startswith(f"{prefix}.")
         }
-        return cls(tuple(int(column) for column in content["columns"]), groups)
+        return cls(tuple(map(int, columns)), groups)
 
 
 class Types:

@@ -218,6 +218,25 @@ class Recurrence:
         return inputs_UD, tokens
 
 
+def bilstm_shapes(name: str, width: int, units: int, num_layers: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of an `encoder.ContextEncoder`, by their names in a network.
+
+    Args:
+        name: of the encoder in the network.
+        width: of what it reads.
+        units: of a direction.
+        num_layers: how many.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in range(num_layers):
+        for direction in ("forwards", "backwards"):
+            prefix = f"{name}.layers.{layer}.{direction}"
+            shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
+            shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
+            shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+    return shapes
+
+
 class TokenProducts:
     """The first layer's products of tokens in their context with every slot that looks at them.
 

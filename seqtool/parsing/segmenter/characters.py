@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,15 +156,6 @@ class Alphabet:
                 )
             )
         return np.array(rows, np.int32).reshape(-1, 3)
-
-    def to_json(self) -> dict[str, Any]:
-        """The alphabet as JSON holds it."""
-        return {"scripts": list(self.scripts), "characters": "".join(self.characters)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Alphabet:
-        """Return what `to_json` gave."""
-        return cls(content["scripts"], content["characters"])
 
 
 @cache

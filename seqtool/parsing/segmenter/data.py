@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
-from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes
@@ -88,7 +88,10 @@ class GoldText:
         lengths: characters of each, [N].
         forms: each one's number in the lexicon, 0 for none, [N].
         tags: the number of each one's tag, [N].
-        spaced, multiword, ends, breaks: see above, [N].
+        spaced: whether whitespace follows each, [N].
+        multiword: whether each is several words, [N].
+        ends: whether a sentence ends with each, [N].
+        breaks: whether a paragraph does, [N].
     """
 
     codes: CodePoints
@@ -182,9 +185,6 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join((*lines, text[begin:]))
 
 
-HELD_OUT = 10  # without a validation part, a tenth of the treebank, in blocks of so many sentences
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """A treebank as a segmenter learns from it.
@@ -217,13 +217,17 @@ def prepare_data(
     """Read treebanks; beside words and tokens, parts of speech and relations are looked at.
 
     Raises:
-        DataError: a file cannot be read or a sentence is broken; the treebank is too small.
+        DataError: a file cannot be read or a sentence is broken.
     """
-    train = list(read_conllu(train_files, check="columns", skip_invalid=skip_invalid))
-    if dev_file is None:
-        train, dev = _held_out(train)
-    else:
+    train: list[Sentence] = []
+    dev: list[Sentence] = []
+    sentences = read_conllu(train_files, check="columns", skip_invalid=skip_invalid)
+    for sentence, is_dev in held_out(sentences):
+        (dev if is_dev and dev_file is None else train).append(sentence)
+    if dev_file is not None:
         dev = list(read_conllu(dev_file, check="columns", skip_invalid=skip_invalid))
+    elif not dev:  # nothing is held out of so small a treebank
+        dev = train
     tokens = [token for sentence in train for token in surface_tokens(sentence)]
     counts = Counter(fold(token.form) for token in tokens)
     known = [form for form, count in counts.most_common() if count >= config.model.min_count]
@@ -250,21 +254,6 @@ def prepare_data(
             "dev_held_out": dev_file is None,
         },
     )
-
-
-def _held_out(sentences: list[Sentence]) -> tuple[list[Sentence], list[Sentence]]:
-    """Part a treebank: every tenth block of ten sentences is kept for validation."""
-    if len(sentences) < 2 * HELD_OUT:
-        raise DataError(
-            f"{len(sentences)} sentences are too few to keep a tenth of them for validation",
-            hint="give a validation part with --dev",
-        )
-    train: list[Sentence] = []
-    dev: list[Sentence] = []
-    blocks = [sentences[at : at + HELD_OUT] for at in range(0, len(sentences), HELD_OUT)]
-    for number, block in enumerate(blocks):
-        (dev if number % HELD_OUT == 1 else train).extend(block)
-    return train, dev
 
 
 _WIDTHS = (40, 101)  # characters of a line

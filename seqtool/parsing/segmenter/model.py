@@ -5,20 +5,19 @@ Dimensions: C characters, N tokens, S stretches of text, H units of a direction 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, CodePoints, Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ModelError, counted
-from seqtool.parsing.model import mean, opening, read_weights, save_network
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.lstm import bilstm_shapes
+from seqtool.parsing.model import Shapes, TreebankModel, average
 from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.characters import Alphabet, Ints64, seen, space_table, to_text
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
@@ -28,7 +27,7 @@ from seqtool.parsing.segmenter.units import MAX_WORD, Unit, may_end, sentence_en
 from seqtool.treebank.sentence import Sentence
 
 
-class Segmenter:
+class Segmenter(TreebankModel[SegmenterConfig]):
     """A trained segmenter.
 
     Args:
@@ -41,6 +40,7 @@ class Segmenter:
     """
 
     kind = KIND
+    config_class = SegmenterConfig
 
     def __init__(
         self,
@@ -51,38 +51,65 @@ class Segmenter:
         has_spaces: bool,
         weights: Mapping[str, Floats],
     ) -> None:
-        self.config, self.alphabet, self.lexicon = config, alphabet, dict(lexicon)
-        self.splitter, self.has_spaces, self.weights = splitter, has_spaces, weights
-        self._readers = [Reader(config.model, alphabet, lexicon, weights)]
-        self._threads = ThreadpoolController()
+        super().__init__(config, weights)
+        self.alphabet, self.lexicon = alphabet, dict(lexicon)
+        self.splitter, self.has_spaces = splitter, has_spaces
+        self.reader = Reader(config.model, alphabet, lexicon, weights)
 
-    def joined(self, others: Sequence[Segmenter]) -> Segmenter:
-        """A segmenter that goes by the mean of the scores of this one and others.
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What it knows beside its weights."""
+        return Vocabulary(
+            tables={
+                "scripts": self.alphabet.scripts,
+                "characters": self.alphabet.characters,
+                "forms": list(self.lexicon),
+                "multiword": [(form, *words) for form, words in self.splitter.table.items()],
+                "endings": [(ending, *rule) for ending, rule in self.splitter.rules.items()],
+            },
+            extra={"has_spaces": self.has_spaces},
+        )
 
-        Args:
-            others: trained on the same data with the same settings, from other seeds.
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: all but the weights."""
+        return self.vocabulary
 
-        Raises:
-            ModelError: one knows other characters, forms or multiword tokens.
-        """
-        for other in others:
-            if self.vocabulary() != other.vocabulary():
-                raise ModelError(
-                    "segmenters of different treebanks or settings cannot work together",
-                    hint="train them on the same files, with settings that differ in the seed only",
-                )
-        segmenter = copy.copy(self)
-        segmenter._readers = [reader for one in (self, *others) for reader in one._readers]
-        return segmenter
+    @classmethod
+    def restore(
+        cls,
+        config: SegmenterConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Segmenter:
+        """Return the segmenter that was saved; see `TreebankModel.restore`."""
+        tables: Mapping[str, Any] = vocabulary.tables
+        alphabet = Alphabet(tables["scripts"], tables["characters"])
+        lexicon = {form: row for row, form in enumerate(tables["forms"], start=1)}
+        splitter = MultiwordSplitter(
+            {form: tuple(words) for form, *words in tables["multiword"]},
+            {ending: tuple(rule) for ending, *rule in tables["endings"]},
+        )
+        weights = read_weights(weight_shapes(config.model, len(alphabet), len(lexicon)))
+        has_spaces = bool(vocabulary.extra["has_spaces"])
+        return cls(config, alphabet, lexicon, splitter, has_spaces, weights)
 
-    def vocabulary(self) -> dict[str, Any]:
-        """What it knows beside its weights, as JSON holds it."""
-        return {
-            "alphabet": self.alphabet.to_json(),
-            "lexicon": list(self.lexicon),
-            "multiword": self.splitter.to_json(),
-            "has_spaces": self.has_spaces,
-        }
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        model = header.config["model"]
+        return checkpoint.compose(
+            header,
+            "A segmenter: raw text to sentences and words",
+            f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
+            f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
+            checkpoint.scores_table(header),
+            "F1 in percent, on the raw text of the validation part, lines broken after 80 "
+            "characters.",
+            checkpoint.data_table(header),
+            maker="train_segmenter (Python)",
+        )
 
     def segment(
         self,
@@ -128,10 +155,10 @@ class Segmenter:
         if self.has_spaces:
             forms = [" ".join(form.split()) for form in forms]
         counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
-        scores_N2 = mean(
+        scores_N2 = average(
             [
-                reader.token_scores(states, forms, counts_S)
-                for reader, states in zip(self._readers, found.states, strict=True)
+                member.reader.token_scores(states, forms, counts_S)
+                for member, states in zip(self.members, found.states, strict=True)
             ]
         )
         all_spans = []
@@ -157,7 +184,8 @@ class Segmenter:
 
     def _read_characters(self, codes_C: CodePoints, sizes_S: Ints64) -> _Tokens:
         """Find the tokens of texts as they are seen."""
-        rows = [reader.rows_of(codes_C) for reader in self._readers]
+        readers = [member.reader for member in self.members]
+        rows = [reader.rows_of(codes_C) for reader in readers]
         is_space = space_table()[codes_C]
         next_is_space = np.append(is_space[1:], True)
         is_last = np.zeros(len(codes_C), np.bool_)
@@ -166,18 +194,18 @@ class Segmenter:
         forced = is_last if self.has_spaces else is_last | (next_is_space & ~is_space)
         firsts: list[Ints64] = []
         lasts: list[Ints64] = []
-        of_firsts: list[list[Floats]] = [[] for _ in self._readers]
-        of_lasts: list[list[Floats]] = [[] for _ in self._readers]
+        of_firsts: list[list[Floats]] = [[] for _ in readers]
+        of_lasts: list[list[Floats]] = [[] for _ in readers]
         place, is_new = 0, True  # where the open token begins, and whether it is to be noted
         for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
             states = [
                 reader.character_states(rows_C, group)
-                for reader, rows_C in zip(self._readers, rows, strict=True)
+                for reader, rows_C in zip(readers, rows, strict=True)
             ]
-            scores_C = mean(
+            scores_C = average(
                 [
                     reader.end_scores(states_CH)
-                    for reader, states_CH in zip(self._readers, states, strict=True)
+                    for reader, states_CH in zip(readers, states, strict=True)
                 ]
             )
             begin, end = int(group.begins[0]), int(group.ends[-1])
@@ -234,45 +262,6 @@ def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
     return np.union1d(ends, np.array(more, np.int64))
 
 
-def save_model(
-    directory: Path,
-    segmenter: Segmenter,
-    *,
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> None:
-    """Write a segmenter as a model directory."""
-    save_network(
-        directory,
-        segmenter,
-        segmenter.vocabulary(),
-        model_card,
-        scores=scores,
-        data=data,
-        command=command,
-        versions=versions,
-    )
-
-
-def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segmenter:
-    """Open the segmenter in a model directory; it works on the CPU, whatever the device.
-
-    Raises:
-        ModelError: a file is missing or damaged.
-    """
-    with opening(directory, header) as vocabulary:
-        config = from_dict(SegmenterConfig, header.config)
-        alphabet = Alphabet.from_json(vocabulary["alphabet"])
-        lexicon = {form: row for row, form in enumerate(vocabulary["lexicon"], start=1)}
-        splitter = MultiwordSplitter.from_json(vocabulary["multiword"])
-        shapes = weight_shapes(config.model, len(alphabet), len(lexicon))
-        weights = read_weights(directory, shapes)
-        has_spaces = bool(vocabulary["has_spaces"])
-        return Segmenter(config, alphabet, lexicon, splitter, has_spaces, weights)
-
-
 def weight_shapes(
     config: ModelConfig, num_symbols: int, num_forms: int
 ) -> dict[str, tuple[int, ...]]:
@@ -295,25 +284,8 @@ def weight_shapes(
         ),
     )
     for encoder, width, units, num_layers in encoders:
-        for layer in range(num_layers):
-            for direction in ("forwards", "backwards"):
-                prefix = f"{encoder}.layers.{layer}.{direction}"
-                shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
-                shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
-                shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+        shapes |= bilstm_shapes(encoder, width, units, num_layers)
     return shapes
 
 
-def model_card(header: Header) -> str:
-    """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
-    model = header.config["model"]
-    return checkpoint.compose(
-        header,
-        "A segmenter: raw text to sentences and words",
-        f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
-        f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
-        checkpoint.scores_table(header),
-        "F1 in percent, on the raw text of the validation part, lines broken after 80 characters.",
-        checkpoint.data_table(header),
-        maker="train_segmenter (Python)",
-    )
+load_model = Segmenter.load

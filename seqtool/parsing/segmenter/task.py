@@ -16,7 +16,7 @@ from seqtool.parsing.encoding.encoder import dropout_mask, unknown_chances
 from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
-from seqtool.parsing.segmenter.model import Segmenter, save_model
+from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.network import SegmenterNetwork
 from seqtool.training import hardware
 from seqtool.treebank.sentence import Sentence
@@ -214,9 +214,8 @@ class SegmenterTask:
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the segmenter as a model directory."""
-        save_model(
+        self.segmenter().save(
             directory,
-            self.segmenter(),
             scores=scores,
             data=self.summary,
             command=self._command,

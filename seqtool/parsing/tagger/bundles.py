@@ -63,18 +63,14 @@ class Bundles:
         """Values of all columns together."""
         return sum(len(numbers) for numbers in self.values)
 
-    def to_json(self) -> list[list[str]]:
-        """The bundles as JSON can hold them."""
-        return [list(bundle) for bundle in self.names]
-
     @classmethod
-    def from_json(cls, content: Sequence[Sequence[Any]]) -> Self:
-        """What `to_json` returned.
+    def of(cls, table: Sequence[Sequence[Any]]) -> Self:
+        """Return the bundles of a vocabulary's table.
 
         Raises:
-            ValueError, TypeError: it is not that.
+            ValueError: it is not that.
         """
-        names = [(str(upos), str(xpos), str(feats)) for upos, xpos, feats in content]
+        names = [(str(upos), str(xpos), str(feats)) for upos, xpos, feats in table]
         if not names or len(set(names)) < len(names):
             raise ValueError("bundles are missing, or met twice")
         return cls(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, Literal, Self, get_args
@@ -48,21 +48,17 @@ class EditScript:
             return lemma[0].upper() + lemma[1:]
         return lemma.upper() if self.casing == "upper" else lemma
 
-    def to_json(self) -> list[str | int]:
-        """The script as JSON can hold it."""
-        return list(astuple(self))
-
     @classmethod
-    def from_json(cls, content: list[str | int]) -> Self:
-        """What `to_json` returned.
+    def of(cls, entry: Sequence[Any]) -> Self:
+        """Return the script of an entry of a vocabulary's table.
 
         Raises:
             ValueError: it is not that.
         """
-        casing, cut_before, before, cut_after, after = content
+        casing, cut_before, before, cut_after, after = entry
         if casing not in get_args(Casing) or min(int(cut_before), int(cut_after)) < 0:
-            raise ValueError(f"no edit script: {content!r}")
-        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))  # type: ignore[arg-type]
+            raise ValueError(f"no edit script: {entry!r}")
+        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))
 
 
 @lru_cache(1 << 16)
@@ -139,28 +135,20 @@ class Lemmas:
         made = (self.scripts[number].apply(form) for number in ranked)
         return next((lemma for lemma in made if lemma is not None), form)
 
-    def to_json(self) -> dict[str, Any]:
-        """Scripts and table as JSON can hold them."""
-        return {
-            "scripts": [script.to_json() for script in self.scripts],
-            "table": {
-                upos: {form: list(lemmas) for form, lemmas in forms.items()}
-                for upos, forms in self.table.items()
-            },
-        }
-
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_json` returned.
+    def of(cls, scripts: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> Self:
+        """Return the lemmas of a vocabulary's tables.
+
+        Args:
+            scripts: the edit scripts.
+            rows: UPOS, form and lemmas.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it is not that.
+            ValueError: they are not that.
         """
-        scripts = [EditScript.from_json(script) for script in content["scripts"]]
         if not scripts:
             raise ValueError("no edit scripts")
-        for forms in content["table"].values():
-            for lemmas in forms.values():
-                if not isinstance(lemmas, list) or not all(isinstance(x, str) for x in lemmas):
-                    raise TypeError(f"no lemmas: {lemmas!r}")
-        return cls(scripts, content["table"])
+        table: dict[str, dict[str, Sequence[str]]] = {}
+        for upos, form, *lemmas in rows:
+            table.setdefault(upos, {})[form] = lemmas
+        return cls([EditScript.of(script) for script in scripts], table)

@@ -22,7 +22,7 @@ from seqtool.parsing.encoding.encoder import (
 )
 from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
-from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
 from seqtool.training import hardware
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
@@ -218,9 +218,8 @@ class TaggerTask:
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the tagger as a model directory."""
-        save_model(
+        self.tagger().save(
             directory,
-            self.tagger(),
             scores=scores,
             data=self.summary,
             command=self._command,
