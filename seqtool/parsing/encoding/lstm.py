@@ -55,7 +55,7 @@ def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[
 
 @compiled(types.void(_floats, _floats, _int))
 def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
-    """The cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
+    """Update the cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
@@ -71,7 +71,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_floats, _floats, _floats, _int, _int))
 def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyped-def]
-    """The states: h = o tanh(c), into `states` from a row and a column on."""
+    """Write the states, h = o tanh(c), into `states` from a row and a column on."""
     size = bounded.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
@@ -98,7 +98,7 @@ class Room:
         self._arrays: dict[str, Floats] = {}
 
     def array(self, name: str, num_rows: int, width: int) -> Floats:
-        """An array of that shape, whose numbers mean nothing; it ends the last of its name."""
+        """Return an array of any numbers; it takes the memory of the last of its name."""
         size = num_rows * width
         if name not in self._arrays or self._arrays[name].size < size:
             self._arrays[name] = np.empty(size, np.float32)
@@ -189,7 +189,7 @@ class Recurrence:
     def states(
         self, inputs_UD: Floats, places: Ints, lengths: Ints
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """The states of all tokens, step by step, in memory that the next call takes again.
+        """Return the states of all tokens, step by step, in memory that the next call takes again.
 
         Args:
             inputs_UD: what tokens are read as; tokens may share rows.
@@ -216,6 +216,15 @@ class Recurrence:
                 )  # fmt: skip
             inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)
         return inputs_UD, tokens
+
+
+def part_of(weights: Mapping[str, Floats], prefix: str) -> dict[str, Floats]:
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in weights.items()
+        if name.startswith(prefix)
+    }
 
 
 def bilstm_shapes(name: str, width: int, units: int, num_layers: int) -> dict[str, tuple[int, ...]]:
@@ -246,14 +255,7 @@ class TokenProducts:
     """
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
-        prefix = "encoder."
-        self._recurrence = Recurrence(
-            {
-                name.removeprefix(prefix): array
-                for name, array in weights.items()
-                if name.startswith(prefix)
-            }
-        )
+        self._recurrence = Recurrence(part_of(weights, "encoder."))
         self._lm = weights.get(WEIGHT)
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
@@ -266,7 +268,7 @@ class TokenProducts:
         self._room = Room()
 
     def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
-        """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
+        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
         They lie in memory that the next call takes again.
 

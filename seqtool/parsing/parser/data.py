@@ -56,7 +56,7 @@ class GoldTrees:
     trees: list[Tree]
 
     def token_arrays(self, trees: Sequence[Tree], labels: Labels) -> tuple[Ints, Ints]:
-        """Heads and label ids of trees of these sentences as token arrays."""
+        """Return the heads and label ids of trees of these sentences as token arrays."""
         heads = np.full(len(self.arrays.types), -1, np.int32)
         label_ids = np.full(len(self.arrays.types), -1, np.int32)
         for begin, (tree_heads, deprels) in zip(self.arrays.tokens.tolist(), trees, strict=True):
@@ -102,7 +102,7 @@ class TrainingData:
 
     @property
     def num_gold_tags(self) -> int:
-        """How many combinations of gold tags there are."""
+        """The number of combinations of gold tags."""
         return 0 if self.gold_tags is None else 1 + int(self.gold_tags.max())
 
 
@@ -166,7 +166,7 @@ class Part:
     gold_tags: list[str] = field(default_factory=lambda: [""])
 
     def gold(self, word_states: WordStates | None) -> GoldTrees:
-        """What was read, as arrays."""
+        """Return what was read, as arrays."""
         arrays = TokenArrays(
             np.asarray(self.types, np.int32),
             np.asarray(self.tokens, np.int32),
@@ -288,7 +288,7 @@ def _with_gold(
 
 
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """The settings with the system `auto` chosen by the share of non-projective trees."""
+    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
     if config.model.system != "auto":
         return config
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM

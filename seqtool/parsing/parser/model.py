@@ -148,7 +148,7 @@ class Parser(TreebankModel[ParserConfig]):
         return Parser(self.config, types, self.labels, self.weights, self.word_states)
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
-        """Sentences as token arrays; if too many types were met, the earlier ones are forgotten."""
+        """Return sentences as token arrays; earlier types are forgotten if there are too many."""
         self.limit_types()
         if self.word_states is None:
             return encode(sentences, self.types)

@@ -47,7 +47,7 @@ class PipelineConfig(Config):
 
 
 def folders(part: str, num: int) -> list[str]:
-    """The folders of the members of a part: `tagger`, `tagger-2` ..."""
+    """Return the folders of the members of a part: `tagger`, `tagger-2` ..."""
     return [part, *(f"{part}-{number}" for number in range(2, num + 1))]
 
 

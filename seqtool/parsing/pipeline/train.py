@@ -206,7 +206,7 @@ class _Stages:
             check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
-        """The sentences of a treebank."""
+        """Return the sentences of a treebank."""
         return list(read_conllu(files, skip_invalid=self.record.skip_invalid))
 
     def run(self) -> TrainedPipeline:
@@ -302,7 +302,7 @@ class _Stages:
         return jobs
 
     def multiwords(self) -> list[Job]:
-        """The jobs that train taggers of surface tokens; none where the treebank needs none."""
+        """Return the jobs that train taggers of surface tokens, if the treebank needs them."""
         if not self.config.multiwords:
             return []
         sentences = self.sentences(self.record.train)
@@ -318,7 +318,7 @@ class _Stages:
         return self.parts("multiword", train_tagger, [str(train)], dev)
 
     def folds(self) -> list[Job]:
-        """The jobs that tag each fold of the treebank by a tagger that does not see it."""
+        """Return the jobs that tag each fold of the treebank by a tagger that does not see it."""
         num = self.config.folds
         arguments = {
             "files": self.record.train,
@@ -335,7 +335,7 @@ class _Stages:
         ]
 
     def config_of(self, folder: str) -> Any:
-        """The settings of a part; those of its members differ in the seed."""
+        """Return the settings of a part; those of its members differ in the seed."""
         part, _, number = folder.partition("-")
         config = getattr(self.config, part)
         seed = config.training.seed + int(number or 1) - 1
@@ -396,7 +396,7 @@ def _tag_fold(
 
 
 def _lm_at_hand(given: str | None, output: Path) -> str | None:
-    """The language model, if any: the tagger's copy once it is there, as only that will stay."""
+    """Return the language model, if any: the tagger's copy once it is there, as only that stays."""
     tagger = output / "tagger"
     is_copied = given is not None and (tagger / checkpoint.RUN).is_file()
     return str(tagger / FOLDER) if is_copied else given

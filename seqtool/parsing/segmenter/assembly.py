@@ -202,7 +202,7 @@ def assemble(
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
-    """Sentences of a stretch, and the place after the last one of them.
+    """Return the sentences of a stretch, and the place after the last one of them.
 
     Returns:
         Each with the whitespace that follows it inside the stretch; the place.

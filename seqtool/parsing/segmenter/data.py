@@ -41,7 +41,7 @@ class Token:
 
     @property
     def tag(self) -> str:
-        """Those as one text: ADP/case+DET/det."""
+        """The tags as one text: ADP/case+DET/det."""
         return "+".join(map("/".join, self.tags))
 
 
@@ -72,7 +72,7 @@ def _tags(row: Sequence[str]) -> tuple[str, str]:
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
-    """Whether a paragraph or a document begins with the sentence."""
+    """Return whether a paragraph or a document begins with the sentence."""
     return any(
         comment.removeprefix("#").split(maxsplit=1)[:1] in (["newpar"], ["newdoc"])
         for comment in sentence.comments
@@ -105,12 +105,12 @@ class GoldText:
 
     @property
     def num_tags(self) -> int:
-        """How many tags there are."""
+        """The number of tags."""
         return int(self.tags.max()) + 1
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are."""
+        """The number of sentences."""
         return int(self.ends.sum())
 
 
@@ -295,7 +295,7 @@ def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator)
 def _separators(
     gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
 ) -> CodePoints:
-    """What stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
+    """Return what stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
     # paragraphs are apart, even where their last token says that nothing follows it
     is_spaced = gold.spaced | gold.breaks
     separators = np.where(is_spaced, SPACE, 0).astype(np.uint32)
@@ -320,7 +320,7 @@ def _separators(
 
 
 def _windows(sizes: Ints, breaks: Bools, width: int, random: np.random.Generator) -> Ints:
-    """The first token of each window: paragraphs, the long ones in pieces that begin anywhere."""
+    """Return the first token of each window: a paragraph, or a piece of a long one."""
     firsts_N: Ints64 = np.cumsum(sizes, dtype=np.int64) - sizes
     begins = np.concatenate(([0], np.flatnonzero(breaks)[:-1] + 1))
     offsets = random.integers(width, size=len(begins))

@@ -66,7 +66,7 @@ class MultiwordSplitter:
 
 
 def _rule(form: str, words: Words, size: int) -> Words | None:
-    """The rule by which an ending of so many characters gives the words, if there is one."""
+    """Return the rule by which an ending of so many characters gives the words, if any."""
     kept = form[:-size]
     if not words[0].startswith(kept) or not all(words[1:]):
         return None

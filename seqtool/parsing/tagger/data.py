@@ -17,9 +17,8 @@ from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
 from seqtool.parsing.tagger.bundles import Bundles
-from seqtool.parsing.tagger.characters import Characters, padded
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import FIELDS, lexical_table
+from seqtool.parsing.tagger.forms import FIELDS, Characters, lexical_table, padded
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.held_out import held_out
@@ -88,12 +87,12 @@ class TrainingData:
     summary: dict[str, Any] = field(default_factory=dict)
 
     def forms(self, words: Sequence[int], lengths: Sequence[int]) -> Iterator[list[str]]:
-        """The forms of each sentence of a part."""
+        """Return the forms of each sentence of a part."""
         for begin, end in pairwise(np.cumsum([0, *lengths]).tolist()):
             yield [self.distinct[word][0] for word in words[begin:end]]
 
     def untagged_dev(self) -> list[Sentence]:
-        """The sentences of the validation part without tags and lemmas."""
+        """Return the sentences of the validation part without tags and lemmas."""
         sentences = []
         for forms in self.forms(self.dev.words, self.dev.lengths):
             blank = ["_"] * (NUM_COLUMNS - 2)

@@ -35,7 +35,7 @@ class EditScript:
     after: str
 
     def apply(self, form: str) -> str | None:
-        """The lemma of a form; None if the form is too short, or nothing would be left."""
+        """Return the lemma of a form; None if the form is too short, or nothing would be left."""
         if self.casing == "absolute":
             return self.before
         text = form if self.casing == "keep" else form.lower()
@@ -63,7 +63,7 @@ class EditScript:
 
 @lru_cache(1 << 16)
 def edit_script(form: str, lemma: str) -> EditScript:
-    """The script that makes a lemma of a form: `edit_script(f, l).apply(f) == l` for any two.
+    """Return the script that makes a lemma of a form: `edit_script(f, l).apply(f) == l`.
 
     Of several casings, the one by which the most stays, the first one of equals.
     """
@@ -99,7 +99,7 @@ class Lemmas:
 
     @classmethod
     def build(cls, counts: Mapping[tuple[str, str, str], int], min_count: int) -> Self:
-        """Those of words as (form, UPOS, lemma), with how often each occurs.
+        """Return the lemmas of words.
 
         Args:
             counts: of such words.
@@ -115,12 +115,12 @@ class Lemmas:
         return cls(common or list(scripts), table)
 
     def met(self, form: str, upos: str) -> Sequence[str]:
-        """The lemmas that a form with a tag had, or else that it had in lower case."""
+        """Return the lemmas that a form with a tag had, or else those of its lower case."""
         forms = self.table.get(upos, {})
         return forms.get(form) or forms.get(form.lower()) or ()
 
     def choose(self, form: str, met: Sequence[str], scores_E: Floats) -> str:
-        """The lemma of a form by the scores of edit scripts.
+        """Return the lemma of a form by the scores of edit scripts.
 
         Args:
             form: any.

@@ -16,18 +16,16 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, project, summarise
-from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes
+from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, values_there
-from seqtool.parsing.tagger.characters import Characters, best_bundles
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles, values_there
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
-from seqtool.parsing.tagger.forms import Forms
+from seqtool.parsing.tagger.forms import Characters, Forms
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 CHUNK_WORDS = 1 << 12  # words read together
-_ENCODER = "encoder."
 
 
 class Reading(NamedTuple):
@@ -76,13 +74,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         super().__init__(config, weights, word_states)
         self.bundles, self.lemmas = bundles, lemmas
         self.forms = Forms(symbols, characters, weights)
-        self._recurrence = Recurrence(
-            {
-                name.removeprefix(_ENCODER): array
-                for name, array in weights.items()
-                if name.startswith(_ENCODER)
-            }
-        )
+        self._recurrence = Recurrence(part_of(weights, "encoder."))
         # of forms' vectors, and of states
         split = config.model.lexical_size + config.model.num_filters
         self._values = _split(weights["values.weight"], split)
@@ -228,7 +220,7 @@ class Tagger(TreebankModel[TaggerConfig]):
             rows[word][LEMMA] = self.lemmas.choose(rows[word][FORM], lemmas, scores[place])
 
     def script_scores(self, reading: Reading, words: Sequence[int], bundles: Ints) -> Floats:
-        """The scores of the edit scripts of some words, [W, scripts], by their tags."""
+        """Return the scores of the edit scripts of some words, [W, scripts], by their tags."""
         of_vectors, of_states = self._lemma_words
         hidden: Floats = reading.states[words] @ of_states
         hidden += reading.vectors[reading.places[words]] @ of_vectors
@@ -281,7 +273,7 @@ def weight_shapes(
     num_scripts: int,
     state_size: int = 0,
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
+    """Return the shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
     units, width = config.encoder_size, config.lexical_size + config.num_filters
     shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),

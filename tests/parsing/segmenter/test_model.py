@@ -15,12 +15,10 @@ from parsing.segmenter.tiny_segmenter import FORMS, SPLITTER, random_segmenter
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
-from seqtool.parsing.segmenter import forward
 from seqtool.parsing.segmenter import model as model_module
 from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen
-from seqtool.parsing.segmenter.forward import Windows
-from seqtool.parsing.segmenter.model import Segmenter
+from seqtool.parsing.segmenter.model import Segmenter, Windows
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.parsing.segmenter.network import SegmenterNetwork
 from seqtool.parsing.segmenter.units import MAX_WORD
@@ -91,11 +89,10 @@ def test_batches_do_not_matter(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_module, "CHARACTERS", 8)
         patch.setattr(model_module, "CHARACTER_CONTEXT", 3)
-        patch.setattr(forward, "TOKENS", 8)
-        patch.setattr(forward, "TOKEN_CONTEXT", 3)
+        patch.setattr(model_module, "TOKENS", 8)
+        patch.setattr(model_module, "TOKEN_CONTEXT", 3)
         together = segmenter.split(codes)
         patch.setattr(model_module, "GROUP", 10)
-        patch.setattr(forward, "GROUP", 10)
         assert segmenter.split(codes) == together
         assert [segmenter.split([single])[0] for single in codes] == together
         # nothing is lost, and no token is empty or holds whitespace that it may not

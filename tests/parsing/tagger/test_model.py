@@ -20,14 +20,13 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.model import VOCABULARY
 from seqtool.parsing.tagger import forms as forms_module
 from seqtool.parsing.tagger import model as model_module
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles
-from seqtool.parsing.tagger.characters import (
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles
+from seqtool.parsing.tagger.forms import (
     BEGIN,
     END,
     MAX_CHARACTERS,
     Characters,
     Convolution,
-    best_bundles,
     padded,
 )
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
