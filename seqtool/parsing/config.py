@@ -1,4 +1,4 @@
-"""Settings of segmenter, tagger, parser and pipeline: how they are put together, and `run.json`.
+"""How the settings of a segmenter, tagger, parser or pipeline are put together.
 
 Settings come from a preset, or from the run that is resumed; then from a YAML file, from options of
 the command and from `--set`. What comes later wins.
@@ -22,38 +22,8 @@ from seqtool.core.config import (
 )
 from seqtool.core.errors import ConfigError
 from seqtool.core.registry import did_you_mean
-from seqtool.training.run import Record
 
 C = TypeVar("C", bound=Config)
-
-
-@dataclass(frozen=True)
-class TreebankRecord(Record[C], Generic[C]):
-    """`run.json` of a run on a treebank; see `seqtool.training.run.Record`.
-
-    Attributes:
-        kind: of the model.
-        config: all settings; nothing is left to be chosen.
-        train: the treebank's files.
-        dev: those of the validation part; None for a tenth of the treebank.
-        embeddings: a file of word vectors.
-        skip_invalid: whether broken sentences are left out.
-        threads: as they were asked for.
-        command: what was typed.
-        lm: the directory of a language model, which the run has a copy of.
-        gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
-    """
-
-    kind: str
-    config: C
-    train: tuple[str, ...]
-    dev: str | None = None
-    embeddings: str | None = None
-    skip_invalid: bool = False
-    threads: int | None = None
-    command: str = ""
-    lm: str | None = None
-    gold_tags: str | None = None
 
 
 def _itself(name: str) -> Sequence[str]:
@@ -116,6 +86,8 @@ class Presets(Generic[C]):
         """
         settings = self.settings(name)
         if run is not None and name is None:
+            from seqtool.parsing.train import TreebankRecord  # which imports torch
+
             settings = to_dict(TreebankRecord.read_as(run, self.config, self.kind).config)
         if file is not None:
             _merge(settings, load_yaml(file))

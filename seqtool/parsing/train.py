@@ -17,15 +17,44 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
-from seqtool.parsing.config import Presets, TreebankRecord
+from seqtool.parsing.config import Presets
 from seqtool.parsing.encoding.lm_states import WordStates, open_for_run
 from seqtool.training import hardware
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import train
-from seqtool.training.run import TrainedModel, complete, finish
+from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
 
 C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True)
+class TreebankRecord(Record[C], Generic[C]):
+    """`run.json` of a run on a treebank; see `seqtool.training.run.Record`.
+
+    Attributes:
+        kind: of the model.
+        config: all settings; nothing is left to be chosen.
+        train: the treebank's files.
+        dev: those of the validation part; None for a tenth of the treebank.
+        embeddings: a file of word vectors.
+        skip_invalid: whether broken sentences are left out.
+        threads: as they were asked for.
+        command: what was typed.
+        lm: the directory of a language model, which the run has a copy of.
+        gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
+    """
+
+    kind: str
+    config: C
+    train: tuple[str, ...]
+    dev: str | None = None
+    embeddings: str | None = None
+    skip_invalid: bool = False
+    threads: int | None = None
+    command: str = ""
+    lm: str | None = None
+    gold_tags: str | None = None
 
 
 class TrainingData(Protocol):

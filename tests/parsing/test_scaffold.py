@@ -14,7 +14,6 @@ from parsing.segmenter.tiny_segmenter import write_treebank
 from seqtool.core import runtime
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
-from seqtool.parsing.config import TreebankRecord
 from seqtool.parsing.parser.config import PRESETS as PARSERS
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.train import PARSER
@@ -25,7 +24,7 @@ from seqtool.parsing.segmenter.train import SEGMENTER
 from seqtool.parsing.tagger.config import PRESETS as TAGGERS
 from seqtool.parsing.tagger.data import read_data as tagger_data
 from seqtool.parsing.tagger.train import TAGGER
-from seqtool.parsing.train import with_precision
+from seqtool.parsing.train import TreebankRecord, with_precision
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[
     """Add inputs to the gates; those of sentences that begin, from `num_read` on, are empty yet."""
     for place in range(gates.shape[0]):
         row = rows[begin + place]
-        if place < num_read:
+        if place < num_read:  # the recurrent products are there already
             for unit in range(gates.shape[1]):
                 gates[place, unit] += projected[row, unit] + bias[unit]
         else:
@@ -63,6 +63,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
             for unit in range(size):
                 cells[place, unit] = np.float32(0.0)
         for unit in range(size):
+            # sigmoid(x) = 1/2 + 1/2 tanh(x/2): one tanh over all gates; the weights are halved
             entering = half + half * gates[place, unit]
             kept = half + half * gates[place, size + unit]
             candidate = gates[place, 2 * size + unit]
@@ -87,6 +88,7 @@ def _round(values, rows, table):  # type: ignore[no-untyped-def]
     for place in range(values.shape[0]):
         row = rows[place]
         for column in range(values.shape[1]):
+            # a sum of int16 must not wrap around, so what is too large is cut off
             value = min(max(values[place, column], low), high)
             table[row, column] = np.int16(np.int32(np.rint(value)))
 

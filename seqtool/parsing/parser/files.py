@@ -158,7 +158,7 @@ class _Chunk:
             return np.empty(0, np.int32), np.empty(0, np.int32)
         arrays, rows = self._encode()
         heads, label_ids = self._parser.heads_and_labels(arrays, beam=self._beam)
-        for place in self._parser.lifted_sentences(arrays, label_ids):
+        for place in self._parser.with_lifted_arcs(arrays, label_ids):
             begin = arrays.tokens[place] + 1
             words = slice(begin, begin + arrays.lengths[place])
             names = [self._label_names[label] for label in label_ids[words]]

@@ -204,7 +204,7 @@ class Parser(TreebankModel[ParserConfig]):
         """Parse encoded sentences: heads and labels of each, lifted arcs put back."""
         heads, label_ids = self.heads_and_labels(arrays, beam=beam)
         names = self._names[label_ids].tolist()
-        lifted = set(self.lifted_sentences(arrays, label_ids))
+        lifted = set(self.with_lifted_arcs(arrays, label_ids))
         head_list = heads.tolist()
         begins, lengths = arrays.tokens.tolist(), arrays.lengths.tolist()
         for place, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
@@ -212,7 +212,7 @@ class Parser(TreebankModel[ParserConfig]):
             tree = head_list[words], names[words]
             yield deprojectivise(*tree) if place in lifted else tree
 
-    def lifted_sentences(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
+    def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
         """Return the places of the sentences in which an arc is to be put back, in order."""
         marked = np.flatnonzero(self._lifted[label_ids])
         places: list[int] = np.unique(

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
-from seqtool.parsing.config import TreebankRecord
 from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.task import ParserTask
-from seqtool.parsing.train import Kind, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 
 

@@ -32,7 +32,6 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
-from seqtool.parsing.config import TreebankRecord
 from seqtool.parsing.encoding.lm_states import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
@@ -51,7 +50,7 @@ from seqtool.parsing.tagger.train import (
     tagged_fold,
     train_tagger,
 )
-from seqtool.parsing.train import Kind, open_record, with_precision
+from seqtool.parsing.train import Kind, TreebankRecord, open_record, with_precision
 from seqtool.training import hardware
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser

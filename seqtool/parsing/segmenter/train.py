@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.progress import Event
-from seqtool.parsing.config import TreebankRecord
 from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, prepare_data
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.task import SegmenterTask
-from seqtool.parsing.train import Kind, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 
 

@@ -48,6 +48,7 @@ def best_bundles(scores, bundles, starts, kept, best):  # type: ignore[no-untype
                 wanted = kept[token, column]
                 if wanted >= 0 and wanted != value:
                     differing += 1
+            # tags that are there come first: no score outweighs one more that differs
             if differing < fewest or (differing == fewest and score > highest):
                 highest, fewest = score, differing
                 best[token] = bundle

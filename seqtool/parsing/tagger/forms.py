@@ -46,10 +46,11 @@ def strongest(products, bias, symbols, lengths, vectors):  # type: ignore[no-unt
     for form in range(lengths.shape[0]):
         end = begin + lengths[form]
         best = vectors[form]
-        best[:] = np.float32(0.0)
+        best[:] = np.float32(0.0)  # the ReLU behind the maximum: no answer is below zero
         for place in range(begin, end):
             sums[:] = bias
             for offset in range(width):
+                # a product depends on one character and its place under the filter alone
                 at = place + offset - half
                 if begin <= at < end:
                     row = products[offset, symbols[at]]

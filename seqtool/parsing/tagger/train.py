@@ -12,13 +12,12 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.config import TreebankRecord
 from seqtool.parsing.encoding.lm_states import FOLDER, WordStates, open_word_states
 from seqtool.parsing.tagger.config import PRESETS, TaggerConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.train import Kind, fingerprint, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, fingerprint, train_on_treebank
 from seqtool.training.loop import train
 from seqtool.training.run import TrainedModel, complete
 from seqtool.treebank.sentence import Sentence
