@@ -1,4 +1,14 @@
-"""What a segmenter is trained and validated on."""
+"""What a segmenter is trained and validated on: the tokens of a treebank, laid out as raw text.
+
+    form    spaced  multiword  ends  breaks
+    I       yes     no         no    no
+    can't   no      yes        no    no      ca + n't
+    .       yes     no         yes   yes     the sentence ends, and the paragraph
+
+A paragraph that begins inside a sentence (NewPar=Yes in MISC) is taken for a space. How a text is
+broken into lines and paragraphs tells little about its sentences, so that is drawn anew for each
+epoch: lines of some width, a line for each sentence, a paragraph run on into the next one.
+"""
 
 from __future__ import annotations
 

@@ -42,6 +42,14 @@ from seqtool.treebank.sentence import Sentence
 class Windows:
     """The windows of sequences that stand one after another, W of them, in order.
 
+    The states of a place do not depend on what is far away, so long sequences are read in windows:
+
+        sequence   a b c d e f g h i j
+        windows    a b c d e +             `+` is read for the context of what is before it,
+                       + + f g h i j       or after, and its states are not used
+
+    A sequence of up to `size` + 2 * `context` places is one window.
+
     Attributes:
         begins, ends: the places of what is used of each; together, these are all places.
         read_begins, read_ends: the places of what is read, [W].

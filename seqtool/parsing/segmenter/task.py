@@ -26,7 +26,9 @@ def segmentation_scores(
 ) -> dict[str, float]:
     """Return F1 of `tokens`, `words`, `multiword` tokens and `sentences`, in percent.
 
-    Multiword tokens are left out where there are none in either.
+    Spans are compared as at CoNLL 2018, whitespace left out. A word of a multiword token is right
+    if the token's span and the word's form (in lower case) and place are, where the official scorer
+    aligns them. Multiword tokens are left out where there are none in either.
     """
     gold_spans, predicted_spans = _spans(gold), _spans(predicted)
     scores = {}

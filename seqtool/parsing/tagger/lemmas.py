@@ -1,4 +1,17 @@
-"""Lemmas: those of forms that were met, by a table, and the edit scripts for all others."""
+"""Lemmas: those of forms that were met, by a table, and the edit scripts for all others.
+
+An edit script makes a lemma of a form (Straka 2018, section 3.3):
+
+    form     lemma   casing
+    running  run     lower     in lower case: the last 4 characters go
+    Feet     foot    lower     the last 3 go, "oot" comes
+    McCains  McCain  keep      as it is written: the last one goes
+    OBAMA    Obama   title     nothing goes; the first letter becomes a capital
+    went     go      absolute  nothing stays: the lemma itself
+
+The longest stretch that form and lemma share stays; what stands before it and after it is removed
+and replaced. So one script serves all the words that are inflected alike.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Training of taggers: `train_tagger`."""
+"""Training of taggers: `train_tagger`; and jackknifing, which tags a treebank by parts.
+
+What reads predicted tags later is trained on such: on gold tags it would learn to trust them. So
+each fold of a treebank is tagged by a tagger that has not seen it.
+"""
 
 from __future__ import annotations
 
