@@ -74,14 +74,14 @@ class Record(Generic[C]):
         path = output / checkpoint.RUN
         try:
             content = storage.read_object(path)
-            if content["format_version"] > RUN_VERSION:
-                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             if content.get("kind") != kind:
                 raise ModelError(
                     f"the run is not one of a {kind or 'language model'}",
                     hint="name another with -o",
                     path=output,
                 )
+            if content["format_version"] > RUN_VERSION:
+                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             # fields that are not there keep their defaults: older runs have fewer
             names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
             values = {

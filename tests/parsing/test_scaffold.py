@@ -18,6 +18,7 @@ from seqtool.parsing.parser.config import PRESETS as PARSERS
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.train import PARSER
 from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
+from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.config import PRESETS as SEGMENTERS
 from seqtool.parsing.segmenter.data import prepare_data as segmenter_data
 from seqtool.parsing.segmenter.train import SEGMENTER
@@ -74,27 +75,53 @@ def test_no_features_are_known_elsewhere(
     assert not runtime.has_bf16_products()
 
 
-def test_all_hold_out_the_same_sentences(tmp_path: Path) -> None:
-    path = str(write_treebank(tmp_path / "t.conllu", 35))
-    text = Path(path).read_text(encoding="utf-8")
-    # tags and trees, which a treebank of the segmenter's tests has not
+def tagged_treebank(path: Path, num: int) -> str:
+    """A treebank of the segmenter's tests, with tags and trees."""
     lines = []
-    for line in text.splitlines():
+    for line in write_treebank(path, num).read_text(encoding="utf-8").splitlines():
         columns = line.split("\t")
         if len(columns) == 10 and columns[0].isdecimal():
             columns[3] = columns[3].replace("_", "X")
             columns[6:8] = ("0", "root") if columns[0] == "1" else ("1", "dep")
         lines.append("\t".join(columns))
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("num", "num_train", "num_dev"), [(35, 32, 3), (9, 9, 9)])
+def test_all_hold_out_the_same_sentences(
+    num: int, num_train: int, num_dev: int, tmp_path: Path
+) -> None:
+    """Every tenth; none of fewer than ten, whose dev is train."""
+    path = tagged_treebank(tmp_path / "t.conllu", num)
     segmenter = segmenter_data([path], None, SEGMENTERS.configuration())
     tagger = tagger_data([path], None, TAGGERS.configuration().model)
     parser = parser_data([path], None, PARSERS.configuration())
     forms = [sentence.column(1) for sentence in segmenter.dev]
-    assert len(forms) == 3
+    assert len(forms) == num_dev
     assert list(tagger.forms(tagger.dev.words, tagger.dev.lengths)) == forms
     assert parser.dev.arrays.lengths.tolist() == list(map(len, forms))
     for data in (segmenter, tagger, parser):
-        assert (data.summary["sentences"], data.summary["dev_sentences"]) == (32, 3)
+        assert data.summary["dev_held_out"]
+        numbers = data.summary["sentences"], data.summary["dev_sentences"]
+        assert numbers == (num_train, num_dev)
+
+
+@pytest.mark.parametrize(("num", "numbers"), [(35, (32, 3)), (9, (9, 9))])
+def test_a_pipeline_says_what_is_held_out(
+    num: int, numbers: tuple[int, int], tmp_path: Path
+) -> None:
+    class Told(Exception):
+        pass
+
+    def tell(*found: int) -> None:
+        assert found == numbers
+        raise Told
+
+    path = tagged_treebank(tmp_path / "t.conllu", num)
+    with pytest.raises(Told):
+        train_pipeline(path, tmp_path / "p", device="cpu", on_held_out=tell)
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize("presets", [SEGMENTERS, TAGGERS, PARSERS, PIPELINES])

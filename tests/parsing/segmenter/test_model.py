@@ -65,7 +65,7 @@ def test_scores_are_those_of_the_network() -> None:
         )  # fmt: skip
         decisions = network.decisions(inner).numpy()
     of_tokens = _states_of(states, spans.begins, ends)
-    scores = segmenter._readers[0].token_scores(of_tokens, forms, np.array([len(ends)]))
+    scores = segmenter.reader.token_scores(of_tokens, forms, np.array([len(ends)]))
     np.testing.assert_allclose(scores, decisions, rtol=1e-4, atol=1e-5)
     expected = [place + 1 for place, score in enumerate(decisions[:-1, 0]) if score > 0]
     assert spans.sentence_ends == [*expected, len(ends)]
