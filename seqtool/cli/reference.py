@@ -172,9 +172,9 @@ def _settings_section(
 def _presets_section() -> str:
     lines = ["## Presets", "", "What each preset changes of the defaults above."]
     kinds: tuple[tuple[str, Mapping[str, Any]], ...] = (
-        ("train-parser", parsers.PRESETS),
-        ("train-tagger", taggers.PRESETS),
-        ("train-segmenter", {"": segmenters.DEFAULTS}),
+        ("train-parser", parsers.PRESETS.table),
+        ("train-tagger", taggers.PRESETS.table),
+        ("train-segmenter", {"": segmenters.PRESETS.settings()}),
     )
     for command, presets in kinds:
         for name, values in presets.items():

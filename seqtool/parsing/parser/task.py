@@ -31,7 +31,7 @@ from seqtool.parsing.parser.classifier import Classifier
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.configurations import NUM_ACTIONS
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser, save_model
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ParserNetwork
 from seqtool.parsing.parser.oracles import Oracle
 from seqtool.parsing.parser.rollouts import Examples, roll_out
@@ -98,7 +98,7 @@ class ParserTask:
             labels.num_transitions,
             0 if data.word_states is None else data.word_states.size,
             choose_heads=config.learning.head_weight > 0,
-            num_right_tags=data.num_right_tags,
+            num_gold_tags=data.num_gold_tags,
             num_words=num_words(self._words),
         )
         if data.vectors is not None:
@@ -306,8 +306,8 @@ class ParserTask:
     def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
         """Return the loss of choosing heads by the encoder's states, see `head_choice`."""
         told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
-        if self._data.right_tags is not None:
-            told.append(self._data.right_tags[inside_T])
+        if self._data.gold_tags is not None:
+            told.append(self._data.gold_tags[inside_T])
         loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
         return loss
 
@@ -416,9 +416,8 @@ class ParserTask:
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the parser as a model directory."""
-        save_model(
+        self.parser().save(
             directory,
-            self.parser(),
             scores=scores,
             data=self.summary,
             command=self._command,

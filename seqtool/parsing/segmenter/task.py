@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints
 from seqtool.parsing.encoding.encoder import dropout_mask, unknown_chances
 from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
-from seqtool.parsing.segmenter.model import Segmenter, save_model
+from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
 from seqtool.training import hardware
 from seqtool.treebank.sentence import Sentence
@@ -27,7 +26,9 @@ def segmentation_scores(
 ) -> dict[str, float]:
     """Return F1 of `tokens`, `words`, `multiword` tokens and `sentences`, in percent.
 
-    Multiword tokens are left out where there are none in either.
+    Spans are compared as at CoNLL 2018, whitespace left out. A word of a multiword token is right
+    if the token's span and the word's form (in lower case) and place are, where the official scorer
+    aligns them. Multiword tokens are left out where there are none in either.
     """
     gold_spans, predicted_spans = _spans(gold), _spans(predicted)
     scores = {}
@@ -120,10 +121,10 @@ class SegmenterTask:
         learning, layout, text = self.config.learning, self._layout, self._data.text
         windows = self._batches[index]
         begins, ends = layout.windows[windows], layout.windows[windows + 1]
-        tokens = _ranges(begins, ends)
+        tokens = ranges(begins, ends)
         first_places = layout.firsts[begins]
         lengths = layout.lasts[ends - 1] + 1 - first_places
-        places = _ranges(first_places, first_places + lengths)
+        places = ranges(first_places, first_places + lengths)
         # of each token, how far its window's characters are from where they stand in the text
         shift = np.repeat(first_places - (np.cumsum(lengths) - lengths), ends - begins)
         firsts = torch.from_numpy(layout.firsts[tokens] - shift).long().to(self._device)
@@ -174,11 +175,11 @@ class SegmenterTask:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What tells its data from others."""
+        """Numbers that tell its data from others."""
         return self._data.summary
 
     def rate_factor(self, index: int) -> float:
-        """All batches have the same learning rate."""
+        """Return 1: all batches have the same learning rate."""
         return 1.0
 
     def _drawn(self, chances: Tensor) -> Tensor:
@@ -188,7 +189,7 @@ class SegmenterTask:
         return dropout_mask(values, dropout, self._random)
 
     def segmenter(self) -> Segmenter:
-        """The segmenter of the weights as they are."""
+        """Return the segmenter of the weights as they are."""
         data = self._data
         return Segmenter(
             self.config, data.alphabet, data.lexicon, data.splitter, data.has_spaces,
@@ -214,18 +215,10 @@ class SegmenterTask:
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the segmenter as a model directory."""
-        save_model(
+        self.segmenter().save(
             directory,
-            self.segmenter(),
             scores=scores,
             data=self.summary,
             command=self._command,
             versions={"torch": torch.__version__},
         )
-
-
-def _ranges(begins: Ints, ends: Ints) -> Ints:
-    """The numbers from each begin to its end, one range after another."""
-    sizes = ends - begins
-    steps = np.arange(int(sizes.sum()), dtype=np.int32)
-    return steps + np.repeat(begins - (np.cumsum(sizes, dtype=np.int32) - sizes), sizes)

@@ -22,7 +22,7 @@ from seqtool.parsing.encoding.encoder import (
 )
 from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
-from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
 from seqtool.training import hardware
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
@@ -147,7 +147,7 @@ class TaggerTask:
         return loss, len(inside)
 
     def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
-        """The language model's states after the words of sentences, [T, P], if there is one."""
+        """Return the language model's states after words, [T, P]; None without one."""
         if self._lm_states is None:
             return None
         states = np.concatenate([self._lm_states[i] for i in sentences.tolist()])
@@ -155,7 +155,7 @@ class TaggerTask:
         return states_TP * self._kept(states_TP, self.config.learning.dropout_lm)
 
     def _vectors(self, words_U: Tensor) -> Tensor:
-        """The vectors of forms, the rarer symbols of which are now and then unknown."""
+        """Return the vectors of forms, the rarer symbols of which are now and then unknown."""
         lexical_US = self._lexical[words_U]
         if self.config.learning.dropout_words:
             drawn = torch.from_numpy(self._random.random(lexical_US.shape, np.float32))
@@ -170,7 +170,7 @@ class TaggerTask:
         return dropout_mask(values, dropout, self._random)
 
     def tagger(self) -> Tagger:
-        """The tagger of the averaged weights."""
+        """Return the tagger of the averaged weights."""
         arrays, data = self._average.arrays(), self._data
         return Tagger(
             self.config,
@@ -201,7 +201,7 @@ class TaggerTask:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What tells its data from others."""
+        """Numbers that tell its data from others."""
         return self._data.summary
 
     def rate_factor(self, index: int) -> float:
@@ -218,9 +218,8 @@ class TaggerTask:
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the tagger as a model directory."""
-        save_model(
+        self.tagger().save(
             directory,
-            self.tagger(),
             scores=scores,
             data=self.summary,
             command=self._command,
@@ -231,6 +230,6 @@ class TaggerTask:
 def _cut(
     sentences: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], num_words: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Sentences in runs of about so many words, the last one shorter."""
+    """Return sentences in runs of about so many words, the last one shorter."""
     ends = np.cumsum(lengths[sentences])
     return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)
