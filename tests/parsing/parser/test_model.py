@@ -14,7 +14,7 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
-from seqtool.parsing.parser import classifier, model, streams
+from seqtool.parsing.parser import classifier, model
 from seqtool.parsing.parser.config import CHEN_MANNING
 from seqtool.parsing.parser.configurations import SYSTEMS, Labels
 from seqtool.parsing.parser.hidden_layer import SCALE, extract
@@ -155,7 +155,7 @@ def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPat
     sentences = random_sentences(20, 9)
     parser.parse(sentences)
     expected = [sentence.to_conllu() for sentence in sentences]
-    monkeypatch.setattr(streams, "CHUNK_WORDS", 12)
+    monkeypatch.setattr(model, "CHUNK_WORDS", 12)
     broken = Broken("not CoNLL-U", DataError("nine columns"))
     taken = 0
 
