@@ -80,6 +80,7 @@ MAY_IMPORT_TORCH = (
     "parsing.parser.network",
     "parsing.pipeline.train",
     "parsing.encoding.encoder",
+    "parsing.task",
     "parsing.train",
     "parsing.segmenter.network",
     "parsing.segmenter.task",
