@@ -19,6 +19,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
 from seqtool.parsing.config import Presets
 from seqtool.parsing.encoding.lm_states import WordStates, open_for_run
+from seqtool.parsing.task import TrainingData
 from seqtool.training import hardware
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import train
@@ -55,14 +56,6 @@ class TreebankRecord(Record[C], Generic[C]):
     command: str = ""
     lm: str | None = None
     gold_tags: str | None = None
-
-
-class TrainingData(Protocol):
-    """What a kind of model is trained on."""
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell these data from others."""
 
 
 class MakesTask(Protocol):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import dropout_mask, unknown_chances
+from seqtool.parsing.encoding.encoder import unknown_chances
 from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
 from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.training import hardware
+from seqtool.parsing.task import TreebankTask
 from seqtool.treebank.sentence import Sentence
 
 
@@ -63,12 +61,11 @@ def _spans(sentences: Iterable[Sentence]) -> dict[str, set[tuple[object, ...]]]:
     return spans
 
 
-class SegmenterTask:
+class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
     """The ends of tokens and sentences, for `seqtool.training.loop.train`."""
 
     items = "characters"
     score = "dev_mean"
-    larger_is_better = True
 
     def __init__(
         self,
@@ -78,9 +75,7 @@ class SegmenterTask:
         device: str = "cpu",
         command: str = "",
     ) -> None:
-        self.config, self._data, self._command = config, data, command
-        self._device = device
-        hardware.seed_everything(config.training.seed)
+        super().__init__(config, data, device=device, command=command)
         self.module = SegmenterNetwork(
             config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
         )
@@ -96,7 +91,6 @@ class SegmenterTask:
         self._drop_characters = unknown_chances(counts_U, config.learning.dropout_symbols)
         counts_F = np.bincount(data.text.forms, minlength=1 + len(data.lexicon))
         self._drop_forms = unknown_chances(counts_F, config.learning.dropout_symbols)
-        self._epoch = 0
 
     def start_epoch(self, epoch: int) -> int:
         """Lay the treebank out, and draw an order of its windows; return the number of steps."""
@@ -116,8 +110,7 @@ class SegmenterTask:
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: nats per character that is no whitespace."""
-        # anew in each step, so that a continued run draws the same numbers
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._begin_step(index)
         learning, layout, text = self.config.learning, self._layout, self._data.text
         windows = self._batches[index]
         begins, ends = layout.windows[windows], layout.windows[windows + 1]
@@ -173,22 +166,10 @@ class SegmenterTask:
         loss = end_loss + decision_loss + learning.tag_weight * tag_loss
         return loss / num_items, num_items
 
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell its data from others."""
-        return self._data.summary
-
-    def rate_factor(self, index: int) -> float:
-        """Return 1: all batches have the same learning rate."""
-        return 1.0
-
     def _drawn(self, chances: Tensor) -> Tensor:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
 
-    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        return dropout_mask(values, dropout, self._random)
-
-    def segmenter(self) -> Segmenter:
+    def model(self) -> Segmenter:
         """Return the segmenter of the weights as they are."""
         data = self._data
         return Segmenter(
@@ -201,24 +182,7 @@ class SegmenterTask:
 
         `dev_mean` is the mean of words and sentences.
         """
-        predicted = list(self.segmenter().segment([self._data.dev_text]))
+        predicted = list(self.model().segment([self._data.dev_text]))
         scores = segmentation_scores(self._data.dev, predicted)
         mean = (scores["words"] + scores["sentences"]) / 2
         return {**{f"dev_{name}": score for name, score in scores.items()}, self.score: mean}
-
-    def carried(self) -> dict[str, Tensor]:
-        """Nothing is carried from batch to batch."""
-        return {}
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned: nothing."""
-
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the segmenter as a model directory."""
-        self.segmenter().save(
-            directory,
-            scores=scores,
-            data=self.summary,
-            command=self._command,
-            versions={"torch": torch.__version__},
-        )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ from torch.nn import functional
 from seqtool.core.arrays import Halves, Ints
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
-    dropout_mask,
     num_words,
     unknown_chances,
     word_numbers,
@@ -24,13 +21,13 @@ from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.training import hardware
+from seqtool.parsing.task import TreebankTask
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
-class TaggerTask:
+class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
     """The choice of tags and edit scripts, for `seqtool.training.loop.train`.
 
     Args:
@@ -42,13 +39,11 @@ class TaggerTask:
 
     items = "words"
     score = "dev_tags"
-    larger_is_better = True
 
     def __init__(
         self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
     ) -> None:
-        self.config, self._data, self._device, self._command = config, data, device, command
-        hardware.seed_everything(config.training.seed)
+        super().__init__(config, data, device=device, command=command)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:
@@ -105,8 +100,7 @@ class TaggerTask:
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
         self._average.update()
-        # anew in each step, so that a continued run draws the same numbers
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._begin_step(index)
         learning = self.config.learning
         sentences = self._batches[index]
         lengths = self._data.lengths[sentences]
@@ -166,10 +160,7 @@ class TaggerTask:
         spelling_UL = self._spelling[words_U, :longest]
         return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
 
-    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        return dropout_mask(values, dropout, self._random)
-
-    def tagger(self) -> Tagger:
+    def model(self) -> Tagger:
         """Return the tagger of the averaged weights."""
         arrays, data = self._average.arrays(), self._data
         return Tagger(
@@ -186,7 +177,7 @@ class TaggerTask:
         """Return how many words of the validation part are right, in percent."""
         data = self._data
         sentences = data.untagged_dev()
-        for _ in self.tagger().tag_stream(sentences):
+        for _ in self.model().tag_stream(sentences):
             pass
         rows = [row for sentence in sentences for row in sentence.rows]
         right = dict.fromkeys(("upos", "xpos", "feats", "tags", "lemmas"), 0)
@@ -199,15 +190,6 @@ class TaggerTask:
             right["lemmas"] += row[LEMMA] == lemma
         return {f"dev_{name}": 100.0 * count / len(rows) for name, count in right.items()}
 
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell its data from others."""
-        return self._data.summary
-
-    def rate_factor(self, index: int) -> float:
-        """Return 1: every batch counts alike."""
-        return 1.0
-
     def carried(self) -> dict[str, Tensor]:
         """Return the averages."""
         return self._average.carried()
@@ -215,16 +197,6 @@ class TaggerTask:
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
         self._average.restore(tensors)
-
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the tagger as a model directory."""
-        self.tagger().save(
-            directory,
-            scores=scores,
-            data=self.summary,
-            command=self._command,
-            versions={"torch": torch.__version__},
-        )
 
 
 def _cut(

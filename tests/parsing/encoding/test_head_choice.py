@@ -106,7 +106,7 @@ def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
     data = prepare_data([str(path)], str(path), wanted)
     task = ParserTask(data.config, data)
-    assert not any(name.startswith("head_choice") for name in task.parser().weights)
+    assert not any(name.startswith("head_choice") for name in task.model().weights)
 
     arrays, choice = data.train.arrays, task.module.head_choice
     inside = np.arange(1, len(arrays.types))
