@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench wikitext2 ptb pipeline clean
+.PHONY: help install demo test check format bench reference wikitext2 ptb pipeline clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -51,6 +51,9 @@ format: $(INSTALLED)  ## put the source in order
 bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
 	@for file in tests/benchmarks/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+reference: $(INSTALLED)  ## write the manual's pages of commands and settings again
+	@$(BIN)/python -m seqtool.cli.reference
 
 wikitext2: $(INSTALLED)  ## train, evaluate and sample on WikiText-2 (DATA=folder, RECIPE=name)
 	@$(MAKE) --no-print-directory pipeline NAME=wikitext-2 \

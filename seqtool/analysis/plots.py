@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.storage import atomic_file
 from seqtool.lm.perplexity import perplexity_of
 
 if TYPE_CHECKING:
@@ -17,63 +19,108 @@ if TYPE_CHECKING:
 
     from seqtool.lm.ngram.sizes import OrderSize
 
+PERPLEXITY = "valid_perplexity"  # the score of a language model
+# how scores are called in print; the others are words
+ABBREVIATIONS = {"uas": "UAS", "las": "LAS", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS"}
+
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Perplexity per epoch, as `log.jsonl` records it; epochs count from 1."""
+    """What `log.jsonl` records of each epoch.
+
+    Attributes:
+        epochs: their numbers, from 1.
+        losses: mean training loss, nats, with dropout.
+        scores: of the validation part, by name: a perplexity, or percents.
+        best: the index of the epoch whose weights the model has.
+    """
 
     epochs: list[int]
-    train: list[float]
-    valid: list[float]
+    losses: list[float]
+    scores: dict[str, list[float]]
+    best: int
 
 
 def read_learning_curve(log_path: str | Path) -> LearningCurve:
-    """Read the epochs of a run's `log.jsonl`.
+    """Return the epochs of a run's `log.jsonl`.
 
     Raises:
         DataError: no such file, a line that is no JSON, or no epoch that was completed.
     """
     path = Path(log_path)
-    curve = LearningCurve([], [], [])
+    epochs: list[_Epoch] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise DataError("no training log is there", hint="name a trained model", path=path) from (
-            error
-        )
+        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
+        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
+        raise DataError("no training log is there", hint=hint, path=path) from error
     for number, line in enumerate(lines, start=1):
         try:
             event = json.loads(line)
             if event["event"] == "epoch":
-                curve.epochs.append(event["epoch"])
-                curve.train.append(perplexity_of(event["loss"]))
-                curve.valid.append(event["scores"]["valid_perplexity"])
-        except (ValueError, KeyError, TypeError) as error:
+                scores = {name: _number(value) for name, value in event["scores"].items()}
+                if not scores or (epochs and scores.keys() != epochs[0].scores.keys()):
+                    raise KeyError("scores")
+                is_best = event.get("is_best", False)
+                epochs.append(_Epoch(event["epoch"], _number(event["loss"]), scores, is_best))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
             ) from error
-    if not curve.epochs:
+    if not epochs:
         raise DataError("no epoch was completed", hint="train for longer", path=path)
-    return curve
+    return LearningCurve(
+        [epoch.number for epoch in epochs],
+        [epoch.loss for epoch in epochs],
+        {name: [epoch.scores[name] for epoch in epochs] for name in epochs[0].scores},
+        max((i for i, epoch in enumerate(epochs) if epoch.is_best), default=0),
+    )
+
+
+class _Epoch(NamedTuple):
+    """What one line of the log says of an epoch that was completed."""
+
+    number: int
+    loss: float
+    scores: dict[str, float]
+    is_best: bool
+
+
+def _number(value: float | None) -> float:
+    """Return a number of the log, where null is one that was not finite."""
+    return math.inf if value is None else float(value)
 
 
 def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
-    """Draw training and validation perplexity by epoch, on a log scale; the suffix says the format.
+    """Draw how a model was learned; the suffix of the file says the format.
+
+    Of a language model these are training and validation perplexity by epoch, on a log scale; of a
+    parser, tagger or segmenter the training loss, and beside it the scores of the validation part.
 
     Raises:
         ConfigError: matplotlib is not installed, or it cannot write that format.
         DataError: the log cannot be read.
     """
     curve = read_learning_curve(log_path)
-    figure, axes = _figure()
-    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+    if list(curve.scores) == [PERPLEXITY]:
+        _plot_perplexity(curve, output)
+    else:
+        _plot_scores(curve, output)
 
-    axes.plot(curve.epochs, curve.train, marker=".", label="training (with dropout)")
-    axes.plot(curve.epochs, curve.valid, marker=".", label="validation")
-    best = min(range(len(curve.valid)), key=curve.valid.__getitem__)
+
+def _plot_perplexity(curve: LearningCurve, output: str | Path) -> None:
+    figure, (axes,) = _figure()
+    from matplotlib.ticker import ScalarFormatter
+
+    valid = curve.scores[PERPLEXITY]
+    train = [perplexity_of(loss) for loss in curve.losses]
+    axes.plot(curve.epochs, train, marker=".", label="training (with dropout)")
+    axes.plot(curve.epochs, valid, marker=".", label="validation")
+    best = min(range(len(valid)), key=valid.__getitem__)
     axes.annotate(
-        f"{curve.valid[best]:.1f}",
-        (curve.epochs[best], curve.valid[best]),
+        f"{valid[best]:.1f}",
+        (curve.epochs[best], valid[best]),
         textcoords="offset points",
         xytext=(0, 8),
         ha="right",
@@ -81,11 +128,39 @@ def plot_learning_curve(log_path: str | Path, output: str | Path) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_formatter(ScalarFormatter())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("perplexity")
+    _label(axes, "perplexity")
     axes.legend()
     _save(figure, output)
+
+
+def _plot_scores(curve: LearningCurve, output: str | Path) -> None:
+    figure, (left, right) = _figure(2)
+    left.plot(curve.epochs, curve.losses, marker=".", color="black")
+    left.set_ylim(bottom=0)
+    _label(left, "training loss (with dropout)")
+    for name, values in curve.scores.items():
+        shown = name.removeprefix("dev_").replace("_", " ")
+        label = f"{ABBREVIATIONS.get(shown, shown)} {values[curve.best]:.2f}"
+        right.plot(curve.epochs, values, marker=".", label=label)
+    # no axis goes far beyond 100 percent, or shows less than one percent
+    lowest = min(map(min, curve.scores.values()))
+    highest = max(map(max, curve.scores.values()))
+    margin = max(highest - lowest, 1.0) / 20
+    right.set_ylim(min(lowest, highest - 1) - margin, min(highest, 100.0) + margin)
+    epoch = curve.epochs[curve.best]
+    right.axvline(epoch, color="grey", linestyle=":", zorder=0)
+    _label(right, "validation score, percent")
+    figure.legend(loc="outside right upper", title=f"epoch {epoch}, the best")
+    _save(figure, output)
+
+
+def _label(axes: Axes, quantity: str) -> None:
+    """Name a quantity that is drawn by epoch."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(quantity)
 
 
 def plot_sizes(sizes: Sequence[OrderSize], output: str | Path) -> None:
@@ -94,7 +169,7 @@ def plot_sizes(sizes: Sequence[OrderSize], output: str | Path) -> None:
     Raises:
         ConfigError: matplotlib is not installed, or it cannot write that format.
     """
-    figure, axes = _figure()
+    figure, (axes,) = _figure()
     orders = [size.order for size in sizes]
     axes.bar(orders, [size.bytes / 1e6 for size in sizes], label="this order")
     totals = [size.total_bytes / 1e6 for size in sizes]
@@ -116,19 +191,23 @@ def plot_sizes(sizes: Sequence[OrderSize], output: str | Path) -> None:
     _save(figure, output)
 
 
-def _figure() -> tuple[Figure, Axes]:
+def _figure(num_panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure and its panels, side by side."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ConfigError(
             "matplotlib is not installed", hint="pip install 'seqtool[plot]'"
         ) from error
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    return figure, figure.subplots()
+    width = 6.0 if num_panels == 1 else 5.0 * num_panels
+    figure = Figure(figsize=(width, 4), layout="constrained")
+    return figure, figure.subplots(1, num_panels, squeeze=False)[0]
 
 
 def _save(figure: Figure, output: str | Path) -> None:
+    path = Path(output) if Path(output).suffix else Path(f"{output}.png")
     try:
-        figure.savefig(output, dpi=150)
+        with atomic_file(path) as stream:
+            figure.savefig(stream, dpi=150, format=path.suffix[1:])
     except ValueError as error:  # an unknown suffix
         raise ConfigError(str(error), hint="name a .png, .svg or .pdf file", path=output) from error

@@ -1,113 +1,175 @@
-"""Models that learn from the text they are measured on: how they are made, and what is shown."""
+"""Models that learn from the text they are measured on: the options, and what is shown of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from seqtool.cli.options import note
+import typer
+
+from seqtool.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from seqtool.cli.adapting_options import Adapting
+    from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
-    from seqtool.lm.protocol import LanguageModel
+
+CACHE_PANEL = "Cache: adapts to the text that is measured"
+DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
 
 
-def make_dynamic(
-    models: Sequence[LanguageModel],
-    paths: Sequence[Path],
-    adapting: Adapting,
-    *,
-    tune: str | None,
-    field: str | None,
-) -> tuple[list[LanguageModel], list[DynamicTuning]]:
-    """Return the models with every neural one learning, and how its settings were chosen.
-
-    Raises:
-        ConfigError: none is neural, or a mixture hides one.
-        DataError: a text that cannot be used.
-        ModelError: the training text of a model is not known or not there.
-    """
-    if adapting.dynamic is None:
-        return list(models), []
-    from seqtool.core.errors import ConfigError
-    from seqtool.lm.mixture.model import MixedModel
-
-    for model, path in zip(models, paths, strict=True):
-        if isinstance(model, MixedModel):
-            raise ConfigError(
-                f"{path} is a mixture, whose parts --dynamic leaves as they are",
-                hint="name its parts, each with -m",
-            )
-    if not any(model.kind == "neural-lm" for model in models):
-        raise ConfigError(
-            "--dynamic is for neural models, and there is none", hint="drop it, or add one with -m"
-        )
-    adapted, tunings = [], []
-    for model, path in zip(models, paths, strict=True):
-        if model.kind != "neural-lm":
-            adapted.append(model)
-            continue
-        learning, tuning = _learning(model, path, adapting, tune=tune, field=field)
-        adapted.append(learning)
-        tunings += [] if tuning is None else [tuning]
-    return adapted, tunings
+def _adapting(
+    panel: str, help: str, *, metavar: str = "X", min: float | None = None, max: float | None = None
+) -> Any:
+    return typer.Option(help=help, metavar=metavar, min=min, max=max, rich_help_panel=panel)
 
 
-def _learning(
-    model: Any, path: Path, adapting: Adapting, *, tune: str | None, field: str | None
-) -> tuple[LanguageModel, DynamicTuning | None]:
-    from seqtool.core.progress import progress_bar
-    from seqtool.lm.neural import dynamic
+@dataclass(frozen=True)
+class AdaptingOptions:
+    """Options of models that learn from the text they are measured on."""
 
-    given = adapting.dynamic or {}
-    config = dynamic.DynamicConfig(**given)
-    text = adapting.statistics or _training_corpus(path)
-    with progress_bar("gradients of the training text") as on_progress:
-        statistics = dynamic.gradient_statistics(
-            model, text, config, field=field, on_progress=on_progress
-        )
-    learning = dynamic.DynamicLanguageModel(model, statistics, config, name=str(path))
-    if tune is None:
-        return learning, None
-    names = [name for name in ("rate", "decay") if name not in given]
-    tuning = dynamic.tune_dynamic(
-        learning,
-        tune,
-        names=names,
-        field=field,
-        on_trial=lambda tried, perplexity: note(
-            f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache",
+            rich_help_panel=CACHE_PANEL,
+            help="Mix in a cache: the words that the text itself used last, those in a like state "
+            "of the network above all.",
         ),
-    )
-    return tuning.model, tuning
+    ] = False
+    cache_window: Annotated[
+        int | None,
+        _adapting(
+            CACHE_PANEL,
+            "Tokens that it remembers; 2,000 if neither given nor tuned.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    cache_theta: Annotated[
+        float | None,
+        _adapting(
+            CACHE_PANEL,
+            "How much more a word counts whose state is alike; 0.4 if neither given nor tuned.",
+            min=0,
+        ),
+    ] = None
+    cache_decay: Annotated[
+        float | None,
+        _adapting(
+            CACHE_PANEL,
+            "A word fades by exp(-X) with each token after it; 0.004 if neither given nor tuned.",
+            min=0,
+        ),
+    ] = None
+    cache_lambda: Annotated[
+        float | None,
+        _adapting(
+            CACHE_PANEL,
+            "Its share in the mixture; 0.15 if neither given nor tuned.",
+            min=0,
+            max=1,
+        ),
+    ] = None
+    dynamic: Annotated[
+        bool,
+        typer.Option(
+            "--dynamic",
+            rich_help_panel=DYNAMIC_PANEL,
+            help="Let a neural model go on learning from the text, each piece after it was scored. "
+            "The model on disk stays as it is.",
+        ),
+    ] = False
+    dynamic_rate: Annotated[
+        float | None,
+        _adapting(DYNAMIC_PANEL, "Learning rate; 0.0001 if neither given nor tuned."),
+    ] = None
+    dynamic_decay: Annotated[
+        float | None,
+        _adapting(
+            DYNAMIC_PANEL,
+            "How fast the weights go back to the trained ones; 0.008 if neither given nor tuned.",
+            min=0,
+        ),
+    ] = None
+    dynamic_segment: Annotated[
+        int | None,
+        _adapting(
+            DYNAMIC_PANEL,
+            "Tokens between two steps of learning; 20 if not given.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    dynamic_stats: Annotated[
+        str | None,
+        _adapting(
+            DYNAMIC_PANEL,
+            "The training text, from which the size of gradients is taken; the corpus of the "
+            "training run if not given.",
+            metavar="TEXT",
+        ),
+    ] = None
+    dynamic_stats_tokens: Annotated[
+        int | None,
+        _adapting(
+            DYNAMIC_PANEL,
+            "How many of its first tokens are read; 200,000 if not given.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
 
+    def check(self, *, reset_state: bool) -> None:
+        """Refuse options of something that was not asked for, before a model is opened.
 
-def _training_corpus(path: Path) -> Path:
-    """Return the prepared corpus that a model was trained on.
+        Raises:
+            ConfigError: there is such an option, or an impossible value.
+        """
+        for switch in ("cache", "dynamic"):
+            is_on = getattr(self, switch)
+            for name, value in vars(self).items():
+                if name.startswith(f"{switch}_") and value is not None and not is_on:
+                    raise ConfigError(
+                        f"--{name.replace('_', '-')} is for --{switch}",
+                        hint=f"add --{switch}, or drop it",
+                    )
+        for switch in ("cache", "dynamic"):
+            if getattr(self, switch) and reset_state:
+                raise ConfigError(
+                    f"--{switch} learns from the text, but --reset-state forgets it with each "
+                    "sentence",
+                    hint="drop one of the two",
+                )
+        rate = self.dynamic_rate
+        if rate is not None and not rate > 0:
+            raise ConfigError(f"--dynamic-rate is {rate:g}", hint="give a learning rate above 0")
 
-    Raises:
-        ModelError: the run does not say, or the corpus is no longer there.
-    """
-    from seqtool.core.errors import ModelError
-    from seqtool.lm.neural.train import RunRecord
+    @property
+    def cache_settings(self) -> FreeConfig | None:
+        """Settings of a cache, free where not given; None for no cache."""
+        from seqtool.lm.mixture.config import FreeConfig
 
-    hint = "name the training text with --dynamic-stats"
-    try:
-        corpus = path / RunRecord.read(path).corpus
-    except ModelError as error:
-        raise ModelError(
-            "the run's record, which names the training text, is not there or damaged",
-            hint=hint,
-            path=path,
-        ) from error
-    if not (corpus / "corpus.json").is_file():
-        raise ModelError(
-            f"the corpus that it was trained on is no longer there: {corpus}", hint=hint, path=path
-        )
-    return corpus
+        if not self.cache:
+            return None
+        return FreeConfig(self.cache_window, self.cache_theta, self.cache_decay)
+
+    @property
+    def dynamic_settings(self) -> dict[str, Any]:
+        """Settings of dynamic evaluation that are given."""
+        settings = {
+            "statistics_tokens": self.dynamic_stats_tokens,
+            "rate": self.dynamic_rate,
+            "decay": self.dynamic_decay,
+            "segment": self.dynamic_segment,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
+    @property
+    def dynamic_is_free(self) -> bool:
+        """Whether there is something to tune of dynamic evaluation."""
+        return self.dynamic and None in (self.dynamic_rate, self.dynamic_decay)
 
 
 def adaptation_rows(

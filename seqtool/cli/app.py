@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from seqtool import __version__
 from seqtool.cli.options import Command
 from seqtool.core import runtime
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
+from seqtool.core.version import __version__
 
 COMMANDS = {
     "prepare": "seqtool.cli.prepare:prepare",
     "train-lm": "seqtool.cli.train_lm:train_lm",
-    "ngram train": "seqtool.cli.ngram_train:train",
-    "ngram export": "seqtool.cli.ngram_export:export",
-    "ngram import": "seqtool.cli.ngram_import:import_",
-    "ngram counts": "seqtool.cli.ngram_counts:counts",
+    "ngram train": "seqtool.cli.ngram:train",
+    "ngram export": "seqtool.cli.ngram:export",
+    "ngram import": "seqtool.cli.ngram:import_",
+    "ngram counts": "seqtool.cli.ngram:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "generate": "seqtool.cli.generate:generate",
     "train-segmenter": "seqtool.cli.train_segmenter:train_segmenter",
@@ -34,6 +34,7 @@ COMMANDS = {
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.fetch:fetch",
     "demo": "seqtool.cli.demo:demo",
+    "help": "seqtool.cli.help:show_manual",
 }
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
@@ -41,7 +42,9 @@ GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
 
-EPILOG = "Start with `seqtool demo`. Every command has its own --help."
+EPILOG = (
+    "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help."
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -66,14 +69,24 @@ def _seqtool(
 
 def load_commands() -> dict[str, Callable[..., None]]:
     """Return the function of every command, by its name."""
-    parts = {name: reference.partition(":") for name, reference in COMMANDS.items()}
-    return {name: getattr(import_module(module), part) for name, (module, _, part) in parts.items()}
+    return {name: load_command(name) for name in COMMANDS}
 
 
-def build_app() -> typer.Typer:
+def load_command(name: str) -> Callable[..., None]:
+    """Return the function of a command."""
+    module, _, function = COMMANDS[name].partition(":")
+    command: Callable[..., None] = getattr(import_module(module), function)
+    return command
+
+
+def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     """Return the Typer application with every command of `COMMANDS`.
 
     The first word of a name of two is that of a group.
+
+    Args:
+        args: what was typed. The command that it names is built alone, without the modules of the
+            others; where it names none, the others have help texts, but no options.
     """
     app = typer.Typer(
         name="seqtool",
@@ -85,13 +98,29 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_seqtool)
     groups = {"": app}
-    for name, function in load_commands().items():
+    named = [" ".join(args[:size]) for size in (1, 2)] if args is not None else []
+    used = set(named) & COMMANDS.keys()
+    for name in COMMANDS:
+        if args is None or name in used:
+            function = load_command(name)
+        else:
+            function = _stand_in("" if used else load_command(name).__doc__)
         group, _, last = name.rpartition(" ")
         if group and group not in groups:
             groups[group] = typer.Typer(help=GROUPS[group], no_args_is_help=True)
             app.add_typer(groups[group], name=group)
         groups[group].command(last, cls=Command)(function)
     return app
+
+
+def _stand_in(help_text: str | None) -> Callable[[], None]:
+    """Return a command that is listed, and not run: options take their time to build."""
+
+    def command() -> None:
+        raise AssertionError("not the command that was typed")
+
+    command.__doc__ = help_text
+    return command
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
@@ -128,7 +157,8 @@ def main(args: Sequence[str] | None = None) -> int:
     smaller = "use a smaller batch or model, or close other programs"
     try:
         with runtime.quiet_unless_first():
-            build_app()(None if args is None else list(args), prog_name="seqtool")
+            typed = list(sys.argv[1:] if args is None else args)
+            build_app(typed)(typed, prog_name="seqtool")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Interrupted as error:

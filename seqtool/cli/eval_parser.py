@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import JsonOption, SeedOption, default_model, emit, note, show_table
+from seqtool.cli.models import default_model, open_model
+from seqtool.cli.options import JsonOption, SeedOption, emit, note, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -131,12 +132,11 @@ def _annotations(
         DataError: a file is broken.
         ModelError: a model cannot be opened, or is no parser.
     """
-    from seqtool.cli.models import open_parser
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
 
-    parsers = [open_parser(path) for path in models]
+    parsers = [open_model(path, "parser") for path in models]
     sentences: list[Sentence] = []
     with progress_bar("reading", is_bytes=True) as on_progress:
         if parsers:  # they are parsed as well, and stdin cannot be read again

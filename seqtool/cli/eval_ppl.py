@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.adapting import adaptation_rows, make_dynamic
-from seqtool.cli.adapting_options import (
-    CacheDecayOption,
-    CacheLambdaOption,
-    CacheOption,
-    CacheThetaOption,
-    CacheWindowOption,
-    DynamicDecayOption,
-    DynamicOption,
-    DynamicRateOption,
-    DynamicSegmentOption,
-    DynamicStatsOption,
-    DynamicStatsTokensOption,
-    parse_adapting,
-)
-from seqtool.cli.mixing import (
-    ModelsOption,
-    WeightsOption,
-    check_mixing,
-    chosen_models,
-    mixed,
-    mixture_rows,
-    open_parts,
-    parse_weights,
-    save_measured,
-    tuning_remarks,
-)
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    ThreadsOption,
-    emit,
-    note,
-)
-from seqtool.core.errors import counted
+from seqtool.cli.adapting import AdaptingOptions, adaptation_rows
+from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
+from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, typed
+from seqtool.cli.settings import takes_options
+from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
+    from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
+    from seqtool.lm.neural.dynamic import DynamicConfig, DynamicTuning
     from seqtool.lm.protocol import LMEvaluation
 
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
 
 
+@takes_options()
 def eval_ppl(
     text: Annotated[
         list[Path] | None,
@@ -105,20 +79,11 @@ def eval_ppl(
         bool,
         typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),
     ] = False,
-    cache: CacheOption = False,
-    cache_window: CacheWindowOption = None,
-    cache_theta: CacheThetaOption = None,
-    cache_decay: CacheDecayOption = None,
-    cache_lambda: CacheLambdaOption = None,
-    dynamic: DynamicOption = False,
-    dynamic_rate: DynamicRateOption = None,
-    dynamic_decay: DynamicDecayOption = None,
-    dynamic_segment: DynamicSegmentOption = None,
-    dynamic_stats: DynamicStatsOption = None,
-    dynamic_stats_tokens: DynamicStatsTokensOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
+    *,
+    adapting: AdaptingOptions,
 ) -> None:
     """Measure how well a language model predicts a text.
 
@@ -128,9 +93,9 @@ def eval_ppl(
     fitted on held-out text. --cache and --dynamic let models adapt to the text itself, each token
     after it was scored, and --tune then chooses their settings too.
     """
-    from seqtool.core.errors import ConfigError
     from seqtool.core.progress import progress_bar
     from seqtool.lm.mixture.model import MixedModel
+    from seqtool.lm.mixture.opening import mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
     from seqtool.lm.protocol import evaluate_lm
     from seqtool.lm.score_tables import check_targets
@@ -143,32 +108,32 @@ def eval_ppl(
     paths = [str(path) for path in text] if text else [_sample_text()]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
-    adapting = parse_adapting(
-        cache=cache,
-        window=cache_window,
-        theta=cache_theta,
-        decay=cache_decay,
-        weight=cache_lambda,
-        dynamic=dynamic,
-        statistics=dynamic_stats,
-        statistics_tokens=dynamic_stats_tokens,
-        rate=dynamic_rate,
-        dynamic_decay=dynamic_decay,
-        segment=dynamic_segment,
-        reset_state=reset_state,
-    )
-    check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
+    adapting.check(reset_state=reset_state)
+    _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     check_targets(per_token, per_sentence)
-    opened = open_parts(models, device=device, threads=threads)
-    learning, dynamic_tunings = make_dynamic(opened, models, adapting, tune=tune, field=field)
-    language_model = mixed(learning, models, shares, adapting)
+    parts = open_parts(models, device=device, threads=threads)
+    dynamic_tunings: list[DynamicTuning] = []
+    if adapting.dynamic:
+        from seqtool.lm.neural.adapting import make_dynamic
+
+        parts, dynamic_tunings = make_dynamic(
+            parts,
+            models,
+            adapting.dynamic_settings,
+            training_text=adapting.dynamic_stats,
+            tune=tune,
+            field=field,
+            on_trial=_note_trial,
+        )
+    cache = adapting.cache_settings
+    language_model = mix(parts, models, shares, cache=cache, cache_weight=adapting.cache_lambda)
     tuning = mixture = None
     if tune is not None and isinstance(language_model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
             tuning = tune_mixture(
                 language_model,
                 tune,
-                cache=adapting.cache,
+                cache=cache,
                 field=field,
                 reset_state=reset_state,
                 on_progress=on_progress,
@@ -188,7 +153,7 @@ def eval_ppl(
         else:
             result = evaluate_lm(language_model, paths, on_progress=on_progress, **options)
     if save_mixture is not None and mixture is not None:
-        save_measured(save_mixture, mixture, models, paths, tuning)
+        _save(save_mixture, mixture, models, paths, tuning)
     if as_json:
         content = result.to_json() if mixture is None else mixture.to_json()
         if tuning is not None:
@@ -197,16 +162,16 @@ def eval_ppl(
             content["dynamic_tuning"] = [found.to_json() for found in dynamic_tunings]
         emit(content)
     else:
-        is_one = len(models) == 1 and adapting.cache is None
+        is_one = len(models) == 1 and not adapting.cache
         name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
         num_tried = 0 if tuning is None else tuning.num_tried
         rows = [
             ("model", name),
-            *([] if mixture is None else mixture_rows(mixture, tuning)),
+            *([] if mixture is None else _mixture_rows(mixture, tuning)),
             *adaptation_rows(result.adaptations, dynamic_tunings, num_tried),
         ]
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
-    for remark in [*_remarks(result), *tuning_remarks(result, paths, tuning, dynamic_tunings)]:
+    for remark in [*_remarks(result), *_tuning_remarks(result, paths, tuning, dynamic_tunings)]:
         note(f"note: {remark}")
 
 
@@ -216,6 +181,85 @@ def _sample_text() -> str:
     path = sample_text("en", "test")
     note(f"no TEXT given: using the shipped sample, {path}")
     return str(path)
+
+
+def _check_mixing(
+    models: Sequence[Path],
+    texts: Sequence[str],
+    weights: str | None,
+    adapting: AdaptingOptions,
+    *,
+    tune: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Refuse options of mixing that do not go together, before any model is opened.
+
+    Raises:
+        ConfigError: options that exclude one another, or that are for a mixture only.
+        DataError: a text is not there, when there is one to tune on first.
+        OutputError: the mixture would replace something.
+    """
+    is_mixture = len(models) > 1 or adapting.cache
+    given = {
+        "--tune": tune is not None and not adapting.dynamic_is_free,
+        "--save-mixture": output is not None,
+    }
+    for name in (name for name, is_given in given.items() if is_given and not is_mixture):
+        raise ConfigError(f"{name} is for a mixture", hint="name another model with -m, or drop it")
+    for name, value in (("--weights", weights), ("--cache-lambda", adapting.cache_lambda)):
+        if tune is not None and value is not None:
+            raise ConfigError(
+                f"--tune fits the weights that {name} gives", hint="drop one of the two"
+            )
+    if output is not None and adapting.dynamic:
+        raise ConfigError(
+            "what --dynamic learns from a text is not kept, so it cannot be saved",
+            hint="drop --dynamic, or --save-mixture",
+        )
+    if tune is not None:
+        from seqtool.core.reading import find_files
+
+        find_files([name for name in (*texts, tune) if not (Path(name) / "corpus.json").is_file()])
+    if output is None:
+        if force:
+            raise ConfigError("--force is for --save-mixture", hint="drop it")
+        return
+    from seqtool.core import checkpoint
+    from seqtool.lm.mixture.model import check_apart
+
+    check_apart(output, models)
+    hint = "replace it with --force, or choose another directory"
+    checkpoint.check_output(output, force=force, hint=hint)
+
+
+def _note_trial(tried: DynamicConfig, perplexity: float) -> None:
+    note(f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}")
+
+
+def _save(
+    output: Path,
+    mixture: MixtureEvaluation,
+    models: Sequence[Path],
+    texts: Sequence[str],
+    tuning: Tuning | None,
+) -> None:
+    """Write the mixture of these models with what was measured of it."""
+    from seqtool.lm.mixture.model import save_model
+
+    scores = {"perplexity": mixture.result.perplexity}
+    data: dict[str, object] = {"measured_on": list(texts)}
+    if tuning is not None:
+        scores["tuning_perplexity"] = tuning.perplexity
+        data |= {"tuned_on": tuning.text, "tuning_tokens": tuning.tokens}
+    save_model(
+        output,
+        mixture.model,
+        models,
+        scores={name: value for name, value in scores.items() if math.isfinite(value)},
+        data=data,
+        command=typed(),
+    )
 
 
 def _show(
@@ -267,4 +311,60 @@ def _remarks(result: LMEvaluation) -> list[str]:
             remarks.append(
                 "better than the grammar that wrote the text: the model has seen this text before"
             )
+    return remarks
+
+
+def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
+    """Return a row per part, its weight and what it is worth alone, and one about the tuning."""
+    from seqtool.lm.protocol import adaptations_of
+
+    rows = []
+    for weight, name, part, perplexity, impossible in zip(
+        mixture.model.weights,
+        mixture.model.names,
+        mixture.model.parts,
+        mixture.perplexities,
+        mixture.impossible,
+        strict=True,
+    ):
+        if part.kind == "cache":
+            share = 1 - impossible / mixture.result.tokens
+            worth = f"{name}: has {share:.1%} of the tokens"
+        else:
+            is_dynamic = any(found.kind == "dynamic" for found in adaptations_of(part))
+            kind = f"{part.kind}, dynamic" if is_dynamic else part.kind
+            worth = f"{name} ({kind}): perplexity {perplexity:,.2f} alone"
+        rows.append((f"  weight {weight:.4f}", worth))
+    if tuning is not None:
+        rows.append(
+            (
+                "  tuned on",
+                f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}",
+            )
+        )
+    return rows
+
+
+def _tuning_remarks(
+    result: LMEvaluation,
+    texts: Sequence[str],
+    tuning: Tuning | None,
+    dynamic: Sequence[DynamicTuning] = (),
+) -> list[str]:
+    """Return what to say when something was fitted on what is measured, or on too little."""
+    fitted_on = [(tuning.text, tuning.split)] if tuning is not None else []
+    fitted_on += [(found.text, found.split) for found in dynamic]
+    measured = [Path(text).resolve() for text in texts]
+    remarks = []
+    if any(Path(text).resolve() in measured and split == result.split for text, split in fitted_on):
+        what = "weights were" if tuning is not None and not tuning.num_tried else "settings were"
+        remarks.append(
+            f"the {what} fitted on the very text that is measured, so the perplexity is a "
+            "little too good"
+        )
+    if tuning is not None and tuning.fitted.impossible:
+        remarks.append(
+            f"{tuning.fitted.impossible:,} tokens of the tuning text have no probability under any "
+            "of the models; the weights were fitted on the others"
+        )
     return remarks

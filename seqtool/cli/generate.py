@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.mixing import (
-    ModelsOption,
-    WeightsOption,
-    chosen_models,
-    open_models,
-    parse_weights,
-)
+from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -25,11 +19,38 @@ from seqtool.cli.options import (
     emit,
     note,
 )
+from seqtool.cli.settings import offer, takes_options
 
 if TYPE_CHECKING:
     from seqtool.lm.sampling import Piece
 
 
+@takes_options(
+    "seqtool.lm.sampling:GenerateConfig",
+    {
+        "-n,--num": offer("num", help="How many samples."),
+        "--max-tokens": "max_tokens",
+        "--temperature": offer(
+            "temperature",
+            help="Below 1 safer, above 1 wilder, 0 always the likeliest.",
+            metavar="T",
+        ),
+        "--top-k": offer("top_k", help="Draw from the K likeliest tokens only.", metavar="K"),
+        "--top-p": offer(
+            "top_p", help="Draw from the fewest tokens whose probability reaches P.", metavar="P"
+        ),
+        "--beam": offer("beam", help="Beam search with N hypotheses instead of chance."),
+        "--length-penalty": offer(
+            "length_penalty", help="Rank the beam by log-probability / length^A.", metavar="A"
+        ),
+        "--stop/--no-stop": offer(
+            "stop_at_sentence_end", help="Stop at the end of the sentence, or go on."
+        ),
+        "--generate-unk": offer("generate_unk", help="Let the model write <unk>."),
+    },
+    panel=None,
+    shows_defaults=True,
+)
 def generate(
     prompt: Annotated[
         str,
@@ -39,39 +60,11 @@ def generate(
     ] = "",
     model: ModelsOption = None,
     weights: WeightsOption = None,
-    num: Annotated[int, typer.Option("-n", "--num", metavar="N", help="How many samples.")] = 1,
-    max_tokens: Annotated[
-        int, typer.Option(metavar="N", help="The longest continuation, in tokens.")
-    ] = 100,
-    temperature: Annotated[
-        float,
-        typer.Option(metavar="T", help="Below 1 safer, above 1 wilder, 0 always the likeliest."),
-    ] = 1.0,
-    top_k: Annotated[
-        int | None, typer.Option(metavar="K", help="Draw from the K likeliest tokens only.")
-    ] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Draw from the fewest tokens whose probability reaches P."),
-    ] = None,
-    beam: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Beam search with N hypotheses instead of chance."),
-    ] = None,
-    length_penalty: Annotated[
-        float,
-        typer.Option(metavar="A", help="Rank the beam by log-probability / length^A."),
-    ] = 0.0,
-    stop: Annotated[
-        bool,
-        typer.Option("--stop/--no-stop", help="Stop at the end of the sentence, or go on."),
-    ] = True,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Read unknown words of the prompt as <unk>.")
     ] = False,
-    generate_unk: Annotated[
-        bool, typer.Option("--generate-unk", help="Let the model write <unk>.")
-    ] = False,
+    *,
+    settings: dict[str, Any],
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -83,33 +76,23 @@ def generate(
     them if they hold several sentences; a beam gives its N best texts, the best first.
     """
     from seqtool.lm import sampling
+    from seqtool.lm.mixture.opening import open_mixture
 
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")
-    options: dict[str, Any] = {
-        "num": num,
-        "max_tokens": max_tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "stop_at_sentence_end": stop,
-        "generate_unk": generate_unk,
-    }
-    sampling.GenerateConfig(**options)  # an impossible option fails before a model is loaded
+    config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
-    language_model = open_models(paths, shares, device=device, threads=threads)
-    is_new_seed = seed is None and beam is None and temperature > 0
+    language_model = open_mixture(paths, shares, device=device, threads=threads)
+    is_new_seed = seed is None and config.beam is None and config.temperature > 0
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)
     pieces = sampling.generate(
-        language_model, prompt, seed=seed, allow_unknown=allow_unknown, **options
+        language_model, prompt, seed=seed, allow_unknown=allow_unknown, **settings
     )
     if is_new_seed:
         note(f"--seed {seed} writes the same again")
-    if num == 1 and not as_json:
+    if config.num == 1 and not as_json:
         _stream(pieces)
         return
     samples = sampling.collect(pieces, language_model.tokenizer.vocabulary)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import JsonOption, default_model, emit, show_table
+from seqtool.cli.models import default_model
+from seqtool.cli.options import JsonOption, emit, show_table
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header

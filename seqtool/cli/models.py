@@ -1,88 +1,122 @@
-"""Opening a model for a command, without torch where the model needs none."""
+"""The model of a command: the default one, and opening it without torch where it needs none."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Annotated, Any
 
-if TYPE_CHECKING:
-    from seqtool.lm.protocol import LanguageModel
-    from seqtool.parsing.parser.model import Parser
-    from seqtool.parsing.segmenter.model import Segmenter
-    from seqtool.parsing.tagger.model import Tagger
+import typer
+
+from seqtool.cli.options import note
+
+# what `-m` means when it is not given: kind -> (directory, the command that makes it)
+DEFAULT_MODELS = {
+    "lm": ("runs/lm", "seqtool train-lm"),
+    "ngram": ("runs/ngram", "seqtool ngram train"),
+    "parser": ("runs/parser", "seqtool train-parser"),
+    "segmenter": ("runs/segmenter", "seqtool train-segmenter"),
+    "tagger": ("runs/tagger", "seqtool train-tagger"),
+}
+
+# kind -> what only a model of that kind can do, and the command that makes one
+ABILITIES = {
+    "parser": ("parse_stream", "train-parser"),
+    "tagger": ("tag_stream", "train-tagger"),
+    "segmenter": ("segment", "train-segmenter"),
+}
+
+ModelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="A language model, or an ARPA file; several (-m A -m B) are mixed. "
+        "runs/lm by default, else runs/ngram.",
+        show_default=False,
+    ),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="W,W...",
+        help="The share of each model in a mixture, as 0.3,0.7; equal if not given.",
+    ),
+]
 
 
-def open_language_model(path: Path, *, device: str, threads: int | None) -> LanguageModel:
-    """Open the model at `path` on a device ("auto" chooses one).
+def default_model(*kinds: str) -> Path:
+    """Return the default model of the first of these kinds that has one, and say so on stderr.
+
+    Args:
+        kinds: names of `DEFAULT_MODELS`, the preferred one first.
 
     Raises:
-        ModelError: there is no model, it is damaged, or it is no language model.
-        ConfigError: there is no such device, or an impossible number of threads.
+        ModelError: there is none; the hint names the command that makes one, and models at hand.
     """
-    from seqtool.core import checkpoint
+    for kind in kinds:
+        path = Path(DEFAULT_MODELS[kind][0])
+        if (path / "model.json").is_file():
+            note(f"no model given: using {path}")
+            return path
     from seqtool.core.errors import ModelError
 
-    # a model made with torch is neural, or a mixture with a neural part
-    if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
-        from seqtool.training import hardware
+    directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
+    commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
+    others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
+    choose = f", or choose one: {', '.join(others[:8])}" if others else ""
+    raise ModelError(
+        f"no model was given, and there is none in {directories}",
+        hint=f"train one with {commands}{choose}",
+    )
 
-        device = hardware.choose_device(device)
-        hardware.set_threads(threads)
-        hardware.prepare_device(device)
-    model = checkpoint.load(path, device=device)
-    if not hasattr(model, "next_log_probs"):
-        raise ModelError(
-            "is no language model", hint="choose one that train-lm made, with -m", path=path
+
+def chosen_models(models: Sequence[Path] | None) -> list[Path]:
+    """Return the models of `-m`, or the default one."""
+    return list(models) if models else [default_model("lm", "ngram")]
+
+
+def parse_weights(text: str | None, num_models: int) -> list[float] | None:
+    """Return the weights of `--weights`, None when it is not given.
+
+    Raises:
+        ConfigError: no numbers, weights of one model, or no distribution over the models.
+    """
+    if text is None:
+        return None
+    from seqtool.core.errors import ConfigError
+    from seqtool.lm.mixture.model import check_weights
+
+    if num_models < 2:
+        raise ConfigError(
+            "--weights is for a mixture", hint="name another model with -m, or drop it"
         )
-    return cast("LanguageModel", model)
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(
+            f"--weights is {text!r}, but must be numbers", hint="write it as 0.3,0.7"
+        ) from error
+    return list(check_weights(weights, num_models))
 
 
-def open_parser(path: Path) -> Parser:
-    """Open the parser at `path`.
+def open_model(path: Path, kind: str) -> Any:
+    """Open the parser, tagger or segmenter at `path`.
 
     Raises:
-        ModelError: there is no model, it is damaged, or it is no parser.
+        ModelError: there is no model, it is damaged, or it is of another kind.
     """
     from seqtool.core import checkpoint
     from seqtool.core.errors import ModelError
 
+    ability, command = ABILITIES[kind]
     model = checkpoint.load(path)
-    if not hasattr(model, "parse_stream"):
+    if not hasattr(model, ability):
         raise ModelError(
-            "is no parser", hint="choose one that train-parser made, with -m", path=path
+            f"is no {kind}", hint=f"choose one that {command} made, with -m", path=path
         )
-    return cast("Parser", model)
-
-
-def open_tagger(path: Path) -> Tagger:
-    """Open the tagger at `path`.
-
-    Raises:
-        ModelError: there is no model, it is damaged, or it is no tagger.
-    """
-    from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
-
-    model = checkpoint.load(path)
-    if not hasattr(model, "tag_stream"):
-        raise ModelError(
-            "is no tagger", hint="choose one that train-tagger made, with -m", path=path
-        )
-    return cast("Tagger", model)
-
-
-def open_segmenter(path: Path) -> Segmenter:
-    """Open the segmenter at `path`.
-
-    Raises:
-        ModelError: there is no model, it is damaged, or it is no segmenter.
-    """
-    from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
-
-    model = checkpoint.load(path)
-    if not hasattr(model, "segment"):
-        raise ModelError(
-            "is no segmenter", hint="choose one that train-segmenter made, with -m", path=path
-        )
-    return cast("Segmenter", model)
+    # what is loaded stays, so the collector of cycles need not look at it again and again
+    gc.freeze()
+    return model

@@ -1,18 +1,46 @@
-"""What the commands of `seqtool ngram` share."""
+"""`seqtool ngram`: estimate n-gram models, turn them to and from ARPA, count n-grams."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import note
+from seqtool.cli.options import (
+    FIELD_HELP,
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    ThreadsOption,
+    emit,
+    note,
+    show_table,
+    typed,
+)
+from seqtool.cli.settings import Offer, offer, takes_options
+from seqtool.core.errors import counted
 
-NGRAM_OUTPUT = Path("runs/ngram")
+if TYPE_CHECKING:
+    from seqtool.core.vocabulary import Vocabulary
+    from seqtool.lm.ngram.counts import Listing
+    from seqtool.lm.ngram.train import NgramTraining
+
+CONFIG = "seqtool.lm.ngram.config:NgramConfig"
+OUTPUT = Path("runs/ngram")
+LISTED = 20  # n-grams that are shown when nothing is said
+READING: dict[str, str | Offer] = {  # how a text is read, of every command that counts
+    "--special-tokens": offer(
+        "special_tokens",
+        help="A literal <unk>, <s> or </s> in the text: <unk> is the unknown word and the "
+        "others are refused (auto), all are unknown words, left out, or refused.",
+    ),
+    "--lowercase": "lowercase",
+}
 
 InputsArgument = Annotated[
     list[str] | None,
@@ -27,19 +55,350 @@ FieldOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Read JSON Lines and take the text from this field; of .jsonl files: text.",
+        help=FIELD_HELP,
         show_default=False,
     ),
 ]
-SpecialTokensOption = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|unknown|skip|refuse",
-        help="A literal <unk>, <s> or </s> in the text: <unk> is the unknown word and the "
-        "others are refused (auto), all are unknown words, left out, or refused.",
-    ),
-]
-LowercaseOption = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
+
+
+@takes_options(
+    CONFIG,
+    {
+        "--order": "order",
+        "--smoothing": offer(
+            "smoothing",
+            help="modified-kneser-ney, kneser-ney, absolute-discounting, witten-bell, add-k, "
+            "stupid-backoff or maximum-likelihood.",
+        ),
+        "--prune": offer(
+            "prune",
+            help="Per order, leave out n-grams that occur at most this often; the last number "
+            "holds for the longer ones too. As KenLM has it: 0 0 1.",
+        ),
+        "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        "--vocab-size": "vocab_size",
+        "--min-count": "min_count",
+        "--discounts": offer(
+            "discounts",
+            help="Discounts as the paper has them, or with KenLM's slip at the end of a text.",
+        ),
+        "--fallback-discounts": offer(
+            "fallback",
+            help="Discounts where the counts give none that are valid (0.5 1 1.5).",
+            metavar="D D D",
+        ),
+        "--add": "add",
+        "--backoff": "backoff",
+        **READING,
+    },
+    panel=None,
+    shows_defaults=True,
+)
+def train(
+    inputs: InputsArgument = None,
+    output: OutputOption = OUTPUT,
+    field: FieldOption = None,
+    arpa: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the model as ARPA too (.gz: packed).", show_default=False
+        ),
+    ] = None,
+    threads: ThreadsOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Estimate an n-gram model of a text; modified Kneser-Ney, as KenLM has it, by default.
+
+    Order by order, what was counted, kept and discounted is shown.
+    """
+    from seqtool.core.config import from_dict
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import train_ngram
+
+    config = from_dict(NgramConfig, settings)
+    if str(arpa) == "-":
+        raise typer.BadParameter(
+            "name a file; `seqtool ngram export MODEL -` writes to stdout", param_hint="--arpa"
+        )
+    with stage_bars() as on_progress:
+        trained = train_ngram(
+            text_or_sample(inputs, "training on"),
+            output,
+            config,
+            field=field,
+            arpa=arpa,
+            force=force,
+            threads=threads,
+            command=typed(),
+            on_progress=on_progress,
+        )
+    for warning in trained.warnings:
+        note(f"warning: {warning}")
+    if as_json:
+        emit(_to_json(trained))
+    else:
+        _show_training(trained)
+
+
+def _to_json(trained: NgramTraining) -> dict[str, Any]:
+    return {
+        "model": str(trained.path),
+        "arpa": None if trained.arpa is None else str(trained.arpa),
+        "seconds": trained.total_seconds,
+        "stages": trained.seconds,
+        "tokens": trained.num_tokens,
+        "sentences": trained.num_sentences,
+        "unknown": trained.num_unknown,
+        "vocabulary_size": trained.vocabulary_size,
+        "ngrams": trained.num_ngrams,
+        "orders": trained.statistics,
+        "warnings": trained.warnings,
+        **trained.scores,
+    }
+
+
+def _show_training(trained: NgramTraining) -> None:
+    columns = ["order", "n-grams", "kept", "singletons", "discounts"]
+    rows = [
+        [
+            str(row["order"]),
+            f"{row['counted']:,}",
+            f"{row['ngrams']:,}",
+            f"{row['singletons']:,}",
+            "  ".join(f"{discount:.4f}" for discount in row["discounts"])
+            + (" (fallback)" if row["fallback"] else ""),
+        ]
+        for row in trained.statistics
+    ]
+    if not any(row["discounts"] for row in trained.statistics):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    words = trained.num_tokens - trained.num_sentences
+    note(
+        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
+        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
+        f"vocabulary of {trained.vocabulary_size:,}"
+    )
+    show_table("", columns, rows, to_stderr=True)
+    seconds = trained.total_seconds
+    parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
+    note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
+    for name, value in trained.scores.items():
+        note(f"{name.replace('_', ' ')} {value:.2f}")
+    if trained.arpa is not None:
+        note(f"ARPA file: {trained.arpa}")
+    note(f"next: seqtool eval-ppl TEXT -m {trained.path}  or  seqtool inspect {trained.path}")
+    typer.echo(trained.path)
+
+
+def export(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An n-gram model.", show_default=False)
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="The ARPA file to write (.gz: packed), or - for stdout."
+        ),
+    ],
+    threads: ThreadsOption = None,
+) -> None:
+    """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read."""
+    from seqtool.core import checkpoint
+    from seqtool.core.errors import ModelError
+    from seqtool.core.progress import progress_bar
+    from seqtool.lm.ngram.arpa import arpa_pieces, write_arpa
+    from seqtool.lm.ngram.model import NgramModel
+    from seqtool.lm.ngram.train import available_threads
+
+    opened = checkpoint.load(model)
+    if not isinstance(opened, NgramModel):
+        raise ModelError(
+            f"is a model of kind {opened.kind}, and only n-gram models have an ARPA form",
+            hint="name one that `seqtool ngram train` made",
+            path=model,
+        )
+    table, vocabulary = opened.table, opened.tokenizer.vocabulary
+    workers = threads or available_threads()
+    if target == "-":
+        for piece in arpa_pieces(table, vocabulary, threads=workers):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    with progress_bar("export") as on_progress:
+        write_arpa(table, vocabulary, target, threads=workers, on_progress=on_progress)
+    size = Path(target).stat().st_size
+    note(f"{sum(map(len, table.levels)):,} n-grams of orders 1 to {table.order}, {size:,} bytes")
+    typer.echo(target)
+
+
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
+            show_default=False,
+        ),
+    ],
+    output: OutputOption = OUTPUT,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="The model is of lower-cased text.")
+    ] = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn an ARPA file into a model directory, which opens at once."""
+    from seqtool.core.progress import progress_bar
+    from seqtool.lm.ngram.train import import_arpa
+
+    start = time.perf_counter()
+    with progress_bar("import", is_bytes=True) as on_progress:
+        table, notes = import_arpa(
+            source,
+            output,
+            lowercase=lowercase,
+            force=force,
+            command=typed(),
+            on_progress=on_progress,
+        )
+    for line in notes:
+        note(line)
+    sizes = [len(level) for level in table.levels]
+    seconds = time.perf_counter() - start
+    if as_json:
+        emit(
+            {
+                "model": str(output),
+                "order": table.order,
+                "ngrams": sizes,
+                "vocabulary_size": table.vocabulary_size,
+                "notes": notes,
+                "seconds": seconds,
+            }
+        )
+        return
+    shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
+    note(f"{shown} in {seconds:.1f} s")
+    typer.echo(output)
+
+
+@takes_options(
+    CONFIG,
+    {"--order": offer("order", help="Length of the n-grams; 2 if not given.")} | READING,
+    panel=None,
+)
+def counts(
+    inputs: InputsArgument = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help=f"How many, the most frequent; 0 is all. {LISTED}, or all with -o.",
+            show_default=False,
+        ),
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(metavar="N", help="Leave out n-grams that are rarer.")
+    ] = 1,
+    sort: Annotated[
+        str, typer.Option(metavar="frequency|text", help="What to sort by.")
+    ] = "frequency",
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="WORD",
+            help="Only n-grams with this word; repeatable, then with all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    boundaries: Annotated[
+        bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
+    ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write them there as TSV.", show_default=False
+        ),
+    ] = None,
+    field: FieldOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
+    if sort not in ("frequency", "text"):
+        raise typer.BadParameter("choose frequency or text", param_hint="--sort")
+    from seqtool.core.config import from_dict
+    from seqtool.lm.ngram.config import NgramConfig
+    from seqtool.lm.ngram.train import count_text
+
+    # bigrams, where nothing is said, and not the order of a model
+    config = from_dict(NgramConfig, {"order": 2, **settings})
+    with stage_bars() as on_progress:
+        counts_of_text, vocabulary = count_text(
+            text_or_sample(inputs, "counting"),
+            config,
+            field=field,
+            threads=threads,
+            on_progress=on_progress,
+        )
+    from seqtool.lm.ngram.counts import list_ngrams
+
+    if top is None:
+        top = LISTED if output is None else 0
+    listing = list_ngrams(
+        counts_of_text,
+        vocabulary,
+        top=top or None,
+        min_count=min_count,
+        sort="text" if sort == "text" else "frequency",
+        filters=filters or (),
+        boundaries=boundaries,
+    )
+    if output is not None or not as_json:
+        _show_listing(listing, vocabulary, output)
+    if as_json:
+        emit(_listing_to_json(listing, vocabulary, config.order))
+        return
+    note(f"{len(listing.counts):,} of {listing.distinct:,} n-grams of order {config.order}")
+
+
+def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> dict[str, Any]:
+    ngrams = [
+        {"ngram": vocabulary.decode(words), "count": count}
+        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
+    ]
+    return {
+        "order": order,
+        "distinct": listing.distinct,
+        "total": listing.total,
+        "ngrams": ngrams,
+    }
+
+
+def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:
+    """Print the n-grams as a table to a terminal, or as TSV."""
+    from seqtool.lm.score_tables import open_table
+
+    columns = ("count", "per million", "n-gram")
+    rate = 1e6 / max(1, listing.total)
+    rows = (
+        (str(count), f"{count * rate:.1f}", " ".join(vocabulary.decode(words)))
+        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
+    )
+    if output is None and sys.stdout.isatty():
+        show_table("", columns, list(rows))
+        return
+    with open_table(output or "-") as table:
+        assert table is not None
+        table.write("\t".join(columns) + "\n")
+        table.writelines("\t".join(row) + "\n" for row in rows)
 
 
 def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from seqtool.core import runtime
 
 if TYPE_CHECKING:
     from seqtool.core.config import Config
@@ -38,14 +41,7 @@ ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the output directory if it exists.")
 ]
 
-# what `-m` means when it is not given: kind -> (directory, the command that makes it)
-DEFAULT_MODELS = {
-    "lm": ("runs/lm", "seqtool train-lm"),
-    "ngram": ("runs/ngram", "seqtool ngram train"),
-    "parser": ("runs/parser", "seqtool train-parser"),
-    "segmenter": ("runs/segmenter", "seqtool train-segmenter"),
-    "tagger": ("runs/tagger", "seqtool train-tagger"),
-}
+FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
 
 # options of several numbers, which may be apart by spaces or by commas
 NUMBER_LISTS = ("--prune", "--fallback-discounts")
@@ -116,30 +112,9 @@ def print_settings(config: type[Config]) -> None:
         print(f"{line:<34}# {field.metadata['help']}")
 
 
-def default_model(*kinds: str) -> Path:
-    """Return the default model of the first of these kinds that has one, and say so on stderr.
-
-    Args:
-        kinds: names of `DEFAULT_MODELS`, the preferred one first.
-
-    Raises:
-        ModelError: there is none; the hint names the command that makes one, and models at hand.
-    """
-    for kind in kinds:
-        path = Path(DEFAULT_MODELS[kind][0])
-        if (path / "model.json").is_file():
-            note(f"no model given: using {path}")
-            return path
-    from seqtool.core.errors import ModelError
-
-    directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
-    commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
-    others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
-    choose = f", or choose one: {', '.join(others[:8])}" if others else ""
-    raise ModelError(
-        f"no model was given, and there is none in {directories}",
-        hint=f"train one with {commands}{choose}",
-    )
+def typed() -> str:
+    """Return the command as it was typed."""
+    return f"{runtime.program()} {shlex.join(sys.argv[1:])}"
 
 
 def show_table(

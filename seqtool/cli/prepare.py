@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import ForceOption, JsonOption, OutputOption, SeedOption, emit, note
+from seqtool.cli.options import (
+    FIELD_HELP,
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    emit,
+    note,
+)
+from seqtool.cli.settings import offer, takes_options
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus
@@ -18,6 +27,27 @@ DEFAULT_OUTPUT = Path("runs/corpus")
 SHOWN_BROKEN = 10
 
 
+@takes_options(
+    "seqtool.text.preparation:PrepareConfig",
+    {
+        "--unit": "unit",
+        "--vocab-size": offer(
+            "vocab_size",
+            help="Size of the vocabulary, <unk> and </s> included. Words and characters: all if "
+            "not given; bpe and unigram: 8000, or fewer where the text has no more.",
+        ),
+        "--min-count": "min_count",
+        "--vocab": offer("vocab", help="The vocabulary, one word a line.", metavar="FILE"),
+        "--field": offer("field", help=FIELD_HELP),
+        "--lowercase": "lowercase",
+        "--skip-empty-lines": "skip_empty_lines",
+        "--special-tokens": "special_tokens",
+        "--character-coverage": offer("character_coverage", metavar="SHARE"),
+        "--byte-fallback": "byte_fallback",
+    },
+    panel=None,
+    shows_defaults=True,
+)
 def prepare(
     context: typer.Context,
     inputs: Annotated[
@@ -31,25 +61,6 @@ def prepare(
         ),
     ] = None,
     output: OutputOption = DEFAULT_OUTPUT,
-    unit: Annotated[
-        str, typer.Option(metavar="word|char|byte|bpe|unigram", help="What a token is.")
-    ] = "word",
-    vocab_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Size of the vocabulary, <unk> and </s> included. Words and characters: all if "
-            "not given; bpe and unigram: 8000, or fewer where the text has no more.",
-            show_default=False,
-        ),
-    ] = None,
-    min_count: Annotated[
-        int, typer.Option(metavar="N", help="Words or characters rarer than this become <unk>.")
-    ] = 1,
-    vocab: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The vocabulary, one word a line.", show_default=False),
-    ] = None,
     valid: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The validation text.", show_default=False),
@@ -65,34 +76,8 @@ def prepare(
             show_default=False,
         ),
     ] = None,
-    field: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Read JSON Lines and take the text from this field; of .jsonl files: text.",
-            show_default=False,
-        ),
-    ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
-    skip_empty_lines: Annotated[
-        bool, typer.Option("--skip-empty-lines", help="Leave out lines of nothing but blanks.")
-    ] = False,
-    special_tokens: Annotated[
-        str,
-        typer.Option(
-            metavar="refuse|unknown|skip", help="What a literal <s> or </s> among words becomes."
-        ),
-    ] = "refuse",
-    character_coverage: Annotated[
-        float,
-        typer.Option(metavar="SHARE", help="Share of characters that bpe and unigram cover."),
-    ] = 1.0,
-    byte_fallback: Annotated[
-        bool,
-        typer.Option(
-            "--byte-fallback", help="Let bpe and unigram spell other characters by their bytes."
-        ),
-    ] = False,
+    *,
+    settings: dict[str, Any],
     seed: SeedOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -112,21 +97,9 @@ def prepare(
     from seqtool.text import prepared
     from seqtool.text.splits import parse_shares
 
-    values = {
-        "unit": unit,
-        "vocab_size": vocab_size,
-        "min_count": min_count,
-        "vocab": None if vocab is None else str(vocab),
-        "lowercase": lowercase,
-        "field": field,
-        "split": None if split is None else parse_shares(split),
-        "seed": seed or 0,
-        "skip_empty_lines": skip_empty_lines,
-        "special_tokens": special_tokens,
-        "character_coverage": character_coverage,
-        "byte_fallback": byte_fallback,
-    }
-    config = from_dict(prepared.PrepareConfig, values)
+    if split is not None:
+        settings["split"] = parse_shares(split)
+    config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
         from seqtool.text.sample import sample_text

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import default_model, note
-from seqtool.cli.raw_text import (
-    PresegmentedOption,
-    PretokenizedOption,
-    RulesOption,
-    read_raw,
-)
+from seqtool.cli.models import default_model, open_model
+from seqtool.cli.options import note
+from seqtool.cli.sentences import LayoutOptions, TargetOption
+from seqtool.cli.settings import takes_options
 
 
+@takes_options()
 def segment(
     files: Annotated[
         list[str] | None,
@@ -33,13 +30,9 @@ def segment(
             "--model", "-m", metavar="DIR", help="A segmenter; runs/segmenter if not given."
         ),
     ] = None,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout."),
-    ] = "-",
-    rules: RulesOption = False,
-    presegmented: PresegmentedOption = False,
-    pretokenized: PretokenizedOption = False,
+    output: TargetOption = "-",
+    *,
+    layout: LayoutOptions,
 ) -> None:
     """Split raw text into sentences and words, as CoNLL-U.
 
@@ -49,25 +42,14 @@ def segment(
     from seqtool.core.errors import ConfigError
     from seqtool.treebank.conllu import write_conllu
 
-    if model is not None and (rules or pretokenized):
-        option = "--rules" if rules else "--pretokenized"
+    needs_no_model = layout.rules or layout.pretokenized
+    if model is not None and needs_no_model:
+        option = "--rules" if layout.rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
     segmenter = None
-    if not rules and not pretokenized:
-        from seqtool.cli.models import open_segmenter
-
-        segmenter = open_segmenter(model or default_model("segmenter"))
-    sentences = read_raw(
-        files or [_sample()],
-        segmenter,
-        model,
-        rules=rules,
-        presegmented=presegmented,
-        pretokenized=pretokenized,
-    )
-    # what is loaded stays, so the collector of cycles need not look at it again and again
-    gc.freeze()
-    write_conllu(sentences, output)
+    if not needs_no_model:
+        segmenter = open_model(model or default_model("segmenter"), "segmenter")
+    write_conllu(layout.read(files or [_sample()], segmenter, model), output)
 
 
 def _sample() -> str:

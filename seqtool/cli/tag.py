@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import default_model
-from seqtool.cli.raw_text import (
-    PresegmentedOption,
-    PretokenizedOption,
-    RawOption,
-    RulesOption,
-    is_raw,
-    read_raw,
+from seqtool.cli.models import default_model, open_model
+from seqtool.cli.sentences import (
+    AnnotatedFilesArgument,
+    RawTextOptions,
+    TargetOption,
+    noted,
+    sample_trees,
 )
-
-if TYPE_CHECKING:
-    pass
+from seqtool.cli.settings import takes_options
 
 
+@takes_options()
 def tag(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-            ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
-            "not given.",
-            show_default=False,
-        ),
-    ] = None,
+    files: AnnotatedFilesArgument = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -43,21 +31,16 @@ def tag(
             "given.",
         ),
     ] = None,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout."),
-    ] = "-",
+    output: TargetOption = "-",
     retag: Annotated[
         bool, typer.Option("--retag", help="Predict also what the columns hold already.")
     ] = False,
-    raw: RawOption = False,
-    rules: RulesOption = False,
-    presegmented: PresegmentedOption = False,
-    pretokenized: PretokenizedOption = False,
     skip_invalid: Annotated[
         bool,
         typer.Option("--skip-invalid", help="Write broken sentences as they are."),
     ] = False,
+    *,
+    text: RawTextOptions,
 ) -> None:
     """Give words UPOS, XPOS, FEATS and lemmas.
 
@@ -65,23 +48,13 @@ def tag(
     `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
     comments, multiword tokens and empty nodes come back as they were, in bounded memory.
     """
-    from seqtool.cli.models import open_tagger
-    from seqtool.cli.treebanks import noted, read_treebank, sample_trees
     from seqtool.treebank.conllu import write_conllu
+    from seqtool.treebank.gold import read_treebank
 
     given = files or [sample_trees()]
     path = model or default_model("tagger", "parser")
-    tagger = open_tagger(path)
-    # what is loaded stays, so the collector of cycles need not look at it again and again
-    gc.freeze()
+    tagger = open_model(path, "tagger")
     items = noted(read_treebank(given, "columns", skip_invalid=skip_invalid), "passed through")
-    if is_raw(given, raw=raw, rules=rules, given=presegmented or pretokenized):
-        items = read_raw(
-            given,
-            tagger,
-            path,
-            rules=rules,
-            presegmented=presegmented,
-            pretokenized=pretokenized,
-        )
+    if text.are_for(given):
+        items = text.read(given, tagger, path)
     write_conllu(tagger.tag_stream(items, retag=retag), output)

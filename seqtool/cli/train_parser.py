@@ -1,54 +1,45 @@
-"""`seqtool train-parser`: train a dependency parser."""
+"""`seqtool train-parser`: train a dependency parser, or with --raw all that plain text needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seqtool.cli.options import (
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    SeedOption,
-    note,
-)
-from seqtool.cli.training_options import SETTINGS as SHARED_SETTINGS
-from seqtool.cli.training_options import (
-    EpochsOption,
+from seqtool.cli.options import OutputOption, note, print_settings
+from seqtool.cli.settings import offer, takes_options
+from seqtool.cli.training import (
+    MAX_SHOWN,
+    PANEL,
+    SETTINGS,
+    EmbeddingsOption,
     LanguageModelOption,
-    LearningRateOption,
-    ListSettingsOption,
-    MaxMinutesOption,
-    PatienceOption,
     PresetFileOption,
-    ResumeOption,
-    SkipInvalidOption,
-    any_setting,
-    check_resume,
-    given_settings,
+    TreebankOptions,
+    describe_dev,
     report,
-    setting,
-    stop_after,
-    treebanks,
-    typed,
+    run_training,
 )
-from seqtool.cli.treebanks import MAX_SHOWN
-
-DEFAULT_OUTPUT = Path("runs/parser")
-
-# option -> the setting it stands for
-SETTINGS = {
-    "system": "model.system",
-    "encoder": "model.encoder",
-    "hidden": "model.hidden_size",
-    **SHARED_SETTINGS,
-}
 
 
+@takes_options(
+    "seqtool.parsing.parser.config:ParserConfig",
+    {
+        "--system": offer(
+            "model.system",
+            help="auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or "
+            "swap.",
+            metavar="NAME",
+        ),
+        "--encoder": offer(
+            "model.encoder", help="What reads words in their sentence (default none)."
+        ),
+        "--hidden": "model.hidden_size",
+        **SETTINGS,
+    },
+    panel=PANEL,
+)
 def train_parser(
     treebank: Annotated[
         list[Path] | None,
@@ -68,140 +59,101 @@ def train_parser(
             show_default=False,
         ),
     ] = None,
-    output: OutputOption = DEFAULT_OUTPUT,
+    output: OutputOption = Path("runs/parser"),
     raw: Annotated[
         bool,
         typer.Option(
             "--raw",
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
-            "lemmatizer, and parsers that are used to their tags.",
+            "lemmatizer, and parsers that are used to their tags. Parts that are trained at once, "
+            "each in a process of its own, share the threads; --threads 1 trains one after "
+            "another.",
         ),
     ] = False,
     preset: Annotated[
         str | None,
-        setting(
-            "Settings by name (default fast; accurate with --raw).",
+        typer.Option(
+            help="Settings by name (default fast; accurate with --raw).",
             metavar="fast|accurate|chen-manning",
+            rich_help_panel=PANEL,
         ),
     ] = None,
-    fast: Annotated[bool, setting("The same as --preset fast, also with --raw.", "--fast")] = False,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast",
+            help="The same as --preset fast, also with --raw.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = False,
     config: PresetFileOption = None,
-    set_: Annotated[list[str] | None, any_setting("model.hidden_size=300")] = None,
-    list_settings: ListSettingsOption = False,
-    system: Annotated[
-        str | None,
-        setting(
-            "auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or swap.",
-            metavar="NAME",
-        ),
-    ] = None,
     fields: Annotated[
         str | None,
-        setting(
-            "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).",
-            metavar="LIST",
-        ),
-    ] = None,
-    embeddings: Annotated[
-        Path | None,
-        setting(
-            "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", metavar="FILE"
-        ),
-    ] = None,
-    lm: LanguageModelOption = None,
-    encoder: Annotated[
-        str | None,
-        setting("What reads words in their sentence (default none).", metavar="none|bilstm"),
-    ] = None,
-    hidden: Annotated[int | None, setting("Hidden units.", metavar="N")] = None,
-    epochs: EpochsOption = None,
-    lr: LearningRateOption = None,
-    patience: PatienceOption = None,
-    resume: ResumeOption = False,
-    force: ForceOption = False,
-    skip_invalid: SkipInvalidOption = False,
-    max_minutes: MaxMinutesOption = None,
-    seed: SeedOption = None,
-    device: DeviceOption = "auto",
-    threads: Annotated[
-        int | None,
         typer.Option(
-            min=1,
-            metavar="N",
-            help="CPU threads; all cores if not given. With --raw they are shared by parts that "
-            "are trained at once, each in a process of its own; 1 trains one after another.",
+            help="What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).",
+            metavar="LIST",
+            rich_help_panel=PANEL,
         ),
     ] = None,
-    json: JsonOption = False,
+    embeddings: EmbeddingsOption = None,
+    lm: LanguageModelOption = None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
 ) -> None:
     """Train a dependency parser on a treebank.
 
     The trees are those of columns HEAD and DEPREL; the parser reads the other columns, so train it
     with --fields that will be there when it parses.
     """
-    given = dict(locals())
-    from seqtool.cli import train_pipeline as all_parts
+    raw = raw or (options.resume and _is_pipeline(output))
+    from seqtool.parsing.parser import config as parsers
+    from seqtool.parsing.pipeline import config as pipelines
 
-    raw = raw or (resume and all_parts.is_run(output))
-    if list_settings:
-        all_parts.print_all_settings(raw=raw)
+    if options.list_settings:
+        print_settings(pipelines.PipelineConfig if raw else parsers.ParserConfig)
         return
-    check_resume(resume=resume, force=force)
     if fast and preset not in (None, "fast"):
         from seqtool.core.errors import ConfigError
 
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
-    preset = "fast" if fast else preset
-    from seqtool.parsing.parser.config import parse_fields, resolve
-
-    values = given_settings(given, SETTINGS)
     if fields is not None:
-        values["model.fields"] = parse_fields(fields)
-    run = output if resume else None
+        settings["model.fields"] = parsers.parse_fields(fields)
+    chosen = options.resolve(
+        pipelines.resolve if raw else parsers.resolve,
+        "fast" if fast else preset,
+        config,
+        settings=settings,
+        output=output,
+    )
+    treebank, given_dev = options.treebanks(treebank, dev)
+    sources: dict[str, Any] = {"dev": given_dev, "embeddings": embeddings, "lm": lm}
     if raw:
-        from seqtool.parsing.pipeline.config import resolve as resolve_all
+        from seqtool.parsing.pipeline.train import train_pipeline
 
-        resolve = resolve_all  # type: ignore[assignment]
-    settings = resolve(preset, config, values, set_ or [], run=run)
-    treebank, dev = treebanks(treebank, dev, resume=resume)
-    from seqtool.core.progress import Display
-
-    train: Callable[..., Any]
-    noted: dict[str, Callable[..., None]] = {}
-    if raw:
-        from seqtool.parsing.pipeline.train import train_pipeline as train
-    else:
-        from seqtool.parsing.parser.train import train_parser as train
-
-        noted["on_data"] = _note_data
-    should_stop = stop_after(max_minutes)
-    with Display() as display:
-        if raw:
-            noted["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
-        trained = train(
-            treebank,
-            output,
-            settings,
-            dev=dev,
-            embeddings=embeddings,
-            lm=lm,
-            resume=resume,
-            force=force,
-            skip_invalid=skip_invalid,
-            device=device,
-            threads=threads,
-            on_event=display.show,
-            should_stop=should_stop,
-            command=typed(),
-            **noted,
+        trained = run_training(
+            train_pipeline, treebank, output, chosen, options, has_parts=True, **sources
         )
-    if raw:
-        all_parts.report_all(trained, dev=dev, as_json=json)
-    else:
-        _report(trained, as_json=json)
+        _report_pipeline(trained, dev=given_dev, as_json=options.json)
+        return
+    from seqtool.parsing.parser.train import train_parser as train
+
+    trained = run_training(train, treebank, output, chosen, options, on_data=_note_data, **sources)
+    _report_parser(trained, as_json=options.json)
 
 
-def _report(trained: Any, *, as_json: bool) -> None:
+def _is_pipeline(output: Path) -> bool:
+    """Whether a directory holds a run of --raw."""
+    from seqtool.core import checkpoint, storage
+
+    try:
+        return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
+    except (OSError, ValueError):
+        return False
+
+
+def _report_parser(trained: Any, *, as_json: bool) -> None:
     from seqtool.core.errors import counted
 
     report(
@@ -218,6 +170,25 @@ def _report(trained: Any, *, as_json: bool) -> None:
     )
 
 
+def _report_pipeline(trained: Any, *, dev: Path | None, as_json: bool) -> None:
+    from seqtool.core.errors import counted
+
+    shown = ", ".join(
+        f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"
+        for name, value in trained.scores.items()
+    )
+    report(
+        trained,
+        [
+            f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
+            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool parse FILE.txt -m {trained.path}",
+        ],
+        as_json=as_json,
+        parameters=trained.num_parameters,
+    )
+
+
 def _note_data(data: Any) -> None:
     """Say what is left out, what is trained on, and by which system."""
     from seqtool.core.errors import counted
@@ -227,11 +198,11 @@ def _note_data(data: Any) -> None:
     if len(data.skipped) > MAX_SHOWN:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
-    crossing = summary["non_projective_sentences"]
-    held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""
+    num_non_projective = summary["non_projective_sentences"]
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
-        f"{crossing:,} with crossing arcs ({crossing / summary['sentences']:.1%}); "
-        f"validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}; "
+        f"{num_non_projective:,} with crossing arcs "
+        f"({num_non_projective / summary['sentences']:.1%}); "
+        f"{describe_dev(summary, 'every tenth')}; "
         f"{counted(summary['labels'], 'label')}; system {data.config.model.system}"
     )

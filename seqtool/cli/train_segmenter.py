@@ -7,38 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from seqtool.cli.options import (
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    SeedOption,
-    ThreadsOption,
-    note,
-    print_settings,
-)
-from seqtool.cli.training_options import (
+from seqtool.cli.options import OutputOption, note, print_settings
+from seqtool.cli.settings import takes_options
+from seqtool.cli.training import (
+    PANEL,
     SETTINGS,
-    EpochsOption,
-    LearningRateOption,
-    ListSettingsOption,
-    MaxMinutesOption,
-    PatienceOption,
-    ResumeOption,
-    SkipInvalidOption,
-    any_setting,
-    check_resume,
-    given_settings,
+    TreebankOptions,
+    describe_dev,
     report,
-    setting,
-    stop_after,
-    treebanks,
-    typed,
+    run_training,
 )
 
-DEFAULT_OUTPUT = Path("runs/segmenter")
 
-
+@takes_options("seqtool.parsing.segmenter.config:SegmenterConfig", SETTINGS, panel=PANEL)
 def train_segmenter(
     treebank: Annotated[
         list[Path] | None,
@@ -58,57 +39,35 @@ def train_segmenter(
             show_default=False,
         ),
     ] = None,
-    output: OutputOption = DEFAULT_OUTPUT,
-    config: Annotated[Path | None, setting("A YAML file of settings.", metavar="FILE")] = None,
-    set_: Annotated[list[str] | None, any_setting("model.token_units=128")] = None,
-    list_settings: ListSettingsOption = False,
-    epochs: EpochsOption = None,
-    lr: LearningRateOption = None,
-    patience: PatienceOption = None,
-    resume: ResumeOption = False,
-    force: ForceOption = False,
-    skip_invalid: SkipInvalidOption = False,
-    max_minutes: MaxMinutesOption = None,
-    seed: SeedOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    json: JsonOption = False,
+    output: OutputOption = Path("runs/segmenter"),
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A YAML file of settings.",
+            metavar="FILE",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
 ) -> None:
     """Train what splits raw text into sentences, tokens and words, on a treebank.
 
     The raw text is made from words, multiword tokens, SpaceAfter=No, newpar and newdoc. UPOS and
     DEPREL, where there are any, help to tell which tokens are split.
     """
-    given = dict(locals())
     from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
 
-    if list_settings:
+    if options.list_settings:
         print_settings(SegmenterConfig)
         return
-    check_resume(resume=resume, force=force)
-    values = given_settings(given, SETTINGS)
-    settings = resolve(config, values, set_ or [], run=output if resume else None)
-    treebank, dev = treebanks(treebank, dev, resume=resume)
-    from seqtool.core.progress import Display
+    chosen = options.resolve(resolve, config, settings=settings, output=output)
+    treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.segmenter.train import train_segmenter as train
 
-    should_stop = stop_after(max_minutes)
-    with Display() as display:
-        trained = train(
-            treebank,
-            output,
-            settings,
-            dev=dev,
-            resume=resume,
-            force=force,
-            skip_invalid=skip_invalid,
-            device=device,
-            threads=threads,
-            on_event=display.show,
-            on_data=_note_data,
-            should_stop=should_stop,
-            command=typed(),
-        )
+    trained = run_training(train, treebank, output, chosen, options, dev=dev, on_data=_note_data)
     report(
         trained,
         [
@@ -116,7 +75,7 @@ def train_segmenter(
             f"sentences F1 {trained.scores['dev_sentences']:.2f}; model in {trained.path}",
             f"next: seqtool segment FILE.txt -m {trained.path}",
         ],
-        as_json=json,
+        as_json=options.json,
         epochs=trained.epochs,
         parameters=trained.num_parameters,
     )
@@ -127,10 +86,9 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
-    held_out = ", a tenth of the treebank" if summary["dev_held_out"] else ""
     note(
         f"{counted(summary['sentences'], 'sentence')} in "
         f"{counted(summary['paragraphs'], 'paragraph')}, "
         f"{counted(summary['tokens'], 'token')}, {summary['multiword_tokens']:,} of them of "
-        f"several words; validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}"
+        f"several words; {describe_dev(summary, 'a tenth')}"
     )

@@ -7,40 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from seqtool.cli.options import (
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    SeedOption,
-    ThreadsOption,
-    note,
-    print_settings,
-)
-from seqtool.cli.training_options import (
+from seqtool.cli.options import OutputOption, note, print_settings
+from seqtool.cli.settings import takes_options
+from seqtool.cli.training import (
+    PANEL,
     SETTINGS,
-    EpochsOption,
+    EmbeddingsOption,
     LanguageModelOption,
-    LearningRateOption,
-    ListSettingsOption,
-    MaxMinutesOption,
-    PatienceOption,
     PresetFileOption,
-    ResumeOption,
-    SkipInvalidOption,
-    any_setting,
-    check_resume,
-    given_settings,
+    TreebankOptions,
+    describe_dev,
     report,
-    setting,
-    stop_after,
-    treebanks,
-    typed,
+    run_training,
 )
 
-DEFAULT_OUTPUT = Path("runs/tagger")
 
-
+@takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS, panel=PANEL)
 def train_tagger(
     treebank: Annotated[
         list[Path] | None,
@@ -60,71 +42,47 @@ def train_tagger(
             show_default=False,
         ),
     ] = None,
-    output: OutputOption = DEFAULT_OUTPUT,
+    output: OutputOption = Path("runs/tagger"),
     preset: Annotated[
         str | None,
-        setting("Settings by name (default accurate).", metavar="accurate|fast"),
-    ] = None,
-    config: PresetFileOption = None,
-    set_: Annotated[list[str] | None, any_setting("model.encoder_size=128")] = None,
-    list_settings: ListSettingsOption = False,
-    embeddings: Annotated[
-        Path | None,
-        setting(
-            "A file of word vectors (word2vec's text or .bin, GloVe, fastText's .vec).",
-            metavar="FILE",
+        typer.Option(
+            help="Settings by name (default accurate).",
+            metavar="accurate|fast",
+            rich_help_panel=PANEL,
         ),
     ] = None,
+    config: PresetFileOption = None,
+    embeddings: EmbeddingsOption = None,
     lm: LanguageModelOption = None,
-    epochs: EpochsOption = None,
-    lr: LearningRateOption = None,
-    patience: PatienceOption = None,
-    resume: ResumeOption = False,
-    force: ForceOption = False,
-    skip_invalid: SkipInvalidOption = False,
-    max_minutes: MaxMinutesOption = None,
-    seed: SeedOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
 ) -> None:
     """Train a tagger and lemmatizer on a treebank.
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
-    given = dict(locals())
     from seqtool.parsing.tagger.config import TaggerConfig, resolve
 
-    if list_settings:
+    if options.list_settings:
         print_settings(TaggerConfig)
         return
-    check_resume(resume=resume, force=force)
-    values = given_settings(given, SETTINGS)
-    settings = resolve(preset, config, values, set_ or [], run=output if resume else None)
-    treebank, dev = treebanks(treebank, dev, resume=resume)
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    treebank, dev = options.treebanks(treebank, dev)
     from seqtool.core.errors import counted
-    from seqtool.core.progress import Display
     from seqtool.parsing.tagger.train import train_tagger as train
 
-    should_stop = stop_after(max_minutes)
-    with Display() as display:
-        trained = train(
-            treebank,
-            output,
-            settings,
-            dev=dev,
-            embeddings=embeddings,
-            lm=lm,
-            resume=resume,
-            force=force,
-            skip_invalid=skip_invalid,
-            device=device,
-            threads=threads,
-            on_event=display.show,
-            on_data=_note_data,
-            should_stop=should_stop,
-            command=typed(),
-        )
+    trained = run_training(
+        train,
+        treebank,
+        output,
+        chosen,
+        options,
+        dev=dev,
+        embeddings=embeddings,
+        lm=lm,
+        on_data=_note_data,
+    )
     scores = trained.scores
     report(
         trained,
@@ -134,7 +92,7 @@ def train_tagger(
             f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
             f"next: seqtool tag FILE.conllu -m {trained.path}",
         ],
-        as_json=json,
+        as_json=options.json,
         epochs=trained.epochs,
         parameters=trained.num_parameters,
     )
@@ -145,10 +103,9 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
-    held_out = ", every tenth of the treebank" if summary["dev_held_out"] else ""
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-        f"validation: {counted(summary['dev_sentences'], 'sentence')}{held_out}; "
+        f"{describe_dev(summary, 'every tenth')}; "
         f"{counted(summary['bundles'], 'bundle')} of tags, "
         f"{counted(summary['edit_scripts'], 'edit script')}"
     )

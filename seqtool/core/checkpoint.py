@@ -16,7 +16,6 @@ JSON and safetensors and never executes code from a file.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -24,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import seqtool
 from seqtool.core import storage
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.core.registry import Registry
+from seqtool.core.version import __version__
 
 FORMAT_VERSION = 1
 HEADER = "model.json"
@@ -50,7 +49,7 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of severa
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
-        "mixture": "seqtool.lm.mixture.directory:load_model",
+        "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
         "parser": "seqtool.parsing.parser.model:load_model",
@@ -132,6 +131,52 @@ class Header:
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
+def check_output(
+    path: str | Path,
+    *,
+    force: bool,
+    hint: str = "continue it with --resume, replace it with --force, or choose another with -o",
+) -> None:
+    """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
+
+    Args:
+        path: the directory.
+        force: replace what is there.
+        hint: what to do about a model that is there.
+
+    Raises:
+        OutputError: it exists and may not be replaced.
+    """
+    path = storage.present(Path(path))
+    if not path.exists():
+        return
+    held = storage.versions(path)
+    names = {folder: _names(folder) for folder in (path, *held)}
+    if path.is_dir() and not any(names[folder] for folder in held):
+        return
+    foreign = sorted(
+        name for name in set().union(*names.values()) - _OURS if not _MEMBER.fullmatch(name)
+    )
+    # a README.md or a folder called corpus alone may be anybody's
+    proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
+    if foreign or not any((folder / proof).is_file() for folder in held for proof in proofs):
+        holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
+        raise OutputError(
+            f"exists and {holds}, so it will not be replaced",
+            hint="choose another output with -o",
+            path=path,
+        )
+    if not force:
+        raise OutputError("exists already", hint=hint, path=path)
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names in a directory, but for leftovers; the own one of a file."""
+    if not path.is_dir():
+        return {path.name}
+    return {item.name for item in path.iterdir() if not storage.is_leftover(item.name)}
+
+
 def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], None]) -> None:
     """Write a model directory.
 
@@ -157,13 +202,14 @@ def _describe_file(file: Path) -> dict[str, Any]:
 
 def amend(path: str | Path, header: Header, card: str) -> None:
     """Replace the header and the card of a finished model, as when its final scores are known."""
-    storage.replace_text(Path(path) / CARD, card)
-    content = _header_content(header)
-    storage.replace_text(Path(path) / HEADER, storage.to_json(content))
+    path = Path(path)
+    storage.replace_text(path / CARD, card)
+    storage.write_json(path / HEADER, _header_content(header))
+    storage.drop_kept(path)
 
 
 def _header_content(header: Header) -> dict[str, Any]:
-    versions = {**header.versions, "seqtool": seqtool.__version__}
+    versions = {**header.versions, "seqtool": __version__}
     complete = dataclasses.asdict(dataclasses.replace(header, versions=versions))
     return storage.sealed({"format_version": FORMAT_VERSION, **complete})
 
@@ -176,15 +222,7 @@ def promote(source: Path, destination: Path) -> None:
     """
     files = sorted(source.iterdir(), key=lambda file: (file.name == HEADER, file.name))
     for file in files:
-        temporary = destination / f".{file.name}.new"
-        temporary.unlink(missing_ok=True)
-        try:
-            os.link(file, temporary)
-        except OSError:  # a file system without hard links
-            shutil.copy(file, temporary)
-            storage.flush(temporary)
-        temporary.replace(destination / file.name)
-        temporary.unlink(missing_ok=True)  # replacing a link to the same file leaves both
+        storage.link(file, destination / file.name)
     storage.flush(destination)
     storage.discard(source)
 
@@ -205,6 +243,8 @@ def copy(source: str | Path, destination: Path) -> None:
 def find(path: str | Path) -> Path:
     """Return the directory that holds the model: `path`, or `path/best` while it is in training.
 
+    Until a run that replaces a model has one of its own, it is where that was set aside.
+
     Raises:
         ModelError: there is no model; the hint says what to do.
     """
@@ -215,9 +255,10 @@ def find(path: str | Path) -> Path:
         raise ModelError(
             "neither a model directory nor an ARPA file", hint=_known_models(path), path=path
         )
-    for directory in (storage.present(path / "best"), path):
-        if (directory / HEADER).is_file():
-            return directory
+    for content in storage.versions(path):
+        for directory in (storage.present(content / "best"), content):
+            if (directory / HEADER).is_file():
+                return directory
     if (path / "last").is_dir() or (path / RUN).is_file():
         raise ModelError(
             "training has not reached its first validation, so there is no model yet",
@@ -334,43 +375,6 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     return LOADERS[header.kind](directory, header, device=device)
 
 
-def check_output(
-    path: str | Path,
-    *,
-    force: bool,
-    hint: str = "continue it with --resume, replace it with --force, or choose another with -o",
-) -> None:
-    """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
-
-    Args:
-        path: the directory.
-        force: replace what is there.
-        hint: what to do about a model that is there.
-
-    Raises:
-        OutputError: it exists and may not be replaced.
-    """
-    path = storage.present(Path(path))
-    if not path.exists():
-        return
-    names = {item.name for item in path.iterdir()} if path.is_dir() else {path.name}
-    names = {name for name in names if not storage.is_leftover(name)}
-    if path.is_dir() and not names:
-        return
-    foreign = sorted(name for name in names - _OURS if not _MEMBER.fullmatch(name))
-    # a README.md or a folder called corpus alone may be anybody's
-    proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
-    if foreign or not any((path / proof).is_file() for proof in proofs):
-        holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
-        raise OutputError(
-            f"exists and {holds}, so it will not be replaced",
-            hint="choose another output with -o",
-            path=path,
-        )
-    if not force:
-        raise OutputError("exists already", hint=hint, path=path)
-
-
 def compose(
     header: Header,
     title: str,
@@ -379,7 +383,7 @@ def compose(
     maker: str,
     use: Sequence[str] = (),
 ) -> str:
-    """Put a card together.
+    """Return the text of a model card.
 
     Args:
         header: of the model.
@@ -391,7 +395,7 @@ def compose(
     """
     parts = [
         f"# {title}",
-        f"{about} Made by seqtool {seqtool.__version__}.",
+        f"{about} Made by seqtool {__version__}.",
         *filter(None, sections),
         "Made by:",
         f"    {header.command or maker}",
@@ -402,7 +406,7 @@ def compose(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown; nothing if it has no rows."""
+    """Return a table in Markdown; nothing if it has no rows."""
     lines = [_row(columns), "| --- " * len(columns) + "|", *map(_row, rows)]
     return "\n".join(lines) if len(lines) > 2 else ""
 
@@ -412,12 +416,12 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def scores_table(header: Header) -> str:
-    """The scores of a model."""
+    """Return a table of the scores of a model."""
     rows = [(name.replace("_", " "), f"{value:.2f}") for name, value in header.scores.items()]
     return table(("score", "value"), rows)
 
 
 def data_table(header: Header) -> str:
-    """All that a header records of the data."""
+    """Return a table of all that a header records of the data."""
     rows = [(name.replace("_", " "), str(value)) for name, value in header.data.items()]
     return table(("data", ""), rows)

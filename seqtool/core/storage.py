@@ -1,4 +1,16 @@
-"""Files and directories on disk that are there whole or not at all."""
+"""Files and directories that are on disk whole or not at all, whenever a process is killed.
+
+Nothing else in the package renames what it writes. New content is written under a temporary name,
+flushed, and renamed. What a killed process leaves has one of these names, and is removed or taken
+up by the next writer:
+
+    .NAME.new-PID    NAME while process PID writes it
+    .NAME.old        the directory NAME, for the moment between the two renames that replace it
+    X/.replaced.old  all content of X; what stands beside it in X is worthless
+    X/.kept.old      all content of X before; beside it is a run that has no whole model yet
+
+Readers change nothing: they ask `present` or `versions` where the content is.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +32,64 @@ from safetensors import SafetensorError
 
 SEAL = "sha256"
 
+_UNDO, _KEPT = ".replaced.old", ".kept.old"
 _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at together
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file that takes its name, replacing what is there, only when it is whole.
+
+    A link is followed. A pipe or a device is written to directly.
+
+    Raises:
+        OSError: it cannot be written (a full disk, no permission); names `path`.
+    """
+    shown = Path(path)
+    if shown.exists() and not shown.is_file():
+        with shown.open("wb") as stream:
+            yield stream
+        return
+    path = Path(os.path.realpath(shown))
+    temporary = _temporary(path)
+    try:
+        _sweep(path)
+        with temporary.open("wb") as stream:
+            yield stream
+        flush(temporary)
+        temporary.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        located = _locate(error, temporary, shown)
+        if located is error:
+            raise
+        raise located from error
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file, replacing it at once and whole."""
+    with atomic_file(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a dictionary as readable JSON, replacing the file at once and whole."""
+    replace_text(path, to_json(content))
+
+
+def to_json(content: Mapping[str, Any]) -> str:
+    """Return a dictionary as readable JSON."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, replacing what has it; a copy where there are no hard links."""
+    temporary = _temporary(target)
+    _sweep(target)
+    _link_or_copy(source, temporary)
+    temporary.replace(target)
+    temporary.unlink(missing_ok=True)  # replacing a link to the same file leaves both
 
 
 @contextmanager
@@ -34,7 +103,7 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
         OSError: it cannot be written (a full disk, no permission); names `path`.
     """
     shown, path = Path(path), _absolute(path)
-    temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
@@ -57,46 +126,6 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
         raise located from error
 
 
-@contextmanager
-def replacing(path: str | Path) -> Iterator[None]:
-    """Set the content of a directory aside while the block makes it anew.
-
-    On any error it is put back, and a directory that was not there is removed. The directory itself
-    stays where it is: it may be a link, or the current one.
-    """
-    path = Path(path)
-    existed = path.exists()
-    aside = path / ".replaced.old"
-    path.mkdir(parents=True, exist_ok=True)
-    _remove(aside)
-    aside.mkdir()
-    for item in _others(path, aside):
-        item.rename(aside / item.name)
-    try:
-        yield
-    except BaseException:
-        for item in _others(path, aside):
-            _remove(item)
-        for item in list(aside.iterdir()):
-            item.rename(path / item.name)
-        aside.rmdir()
-        if not existed:
-            path.rmdir()
-        raise
-    _remove(aside)
-
-
-def _others(path: Path, excluded: Path) -> list[Path]:
-    return [item for item in path.iterdir() if item != excluded]
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def present(path: Path) -> Path:
     """Return `path`, or what was set aside when its replacement was cut off between two renames."""
     path = path if path.name else _absolute(path)
@@ -115,60 +144,74 @@ def recover(path: Path) -> None:
 def discard(path: Path) -> None:
     """Remove a directory so that no half of it can ever be met under its name."""
     _remove(_aside(path))
-    doomed = path.with_name(f".{path.name}.new-{os.getpid()}")
+    doomed = _temporary(path)
     _remove(doomed)
     path.rename(doomed)
     _remove(doomed)
 
 
-def is_leftover(name: str) -> bool:
-    """Whether a file or directory of this name is what an interrupted replacement left."""
-    return re.fullmatch(r"\..+\.(new(-.*)?|old)", name) is not None
-
-
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file that takes its name, replacing what is there, only when it is whole.
+def replacing(path: str | Path) -> Iterator[None]:
+    """Set the content of a directory aside while the block begins to make it anew.
 
-    A pipe or a device is written to directly.
-
-    Raises:
-        OSError: it cannot be written (a full disk, no permission); names `path`.
+    On any error it is put back, and a directory that was not there is removed; of a process that
+    was killed, `restore` does it. After the block it is kept until `drop_kept` is told that the new
+    content is whole. The directory itself stays where it is: it may be a link, or the current one.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        with path.open("wb") as stream:
-            yield stream
-        return
-    temporary = path.with_name(f".{path.name}.new")
+    existed = path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    restore(path)
+    undo, temporary = path / _UNDO, _temporary(path / _UNDO)
     try:
-        with temporary.open("wb") as stream:
-            yield stream
-        flush(temporary)
-        temporary.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        located = _locate(error, temporary, path)
-        if located is error:
-            raise
-        raise located from error
+        # files get a second name there, so that all of them are in one place at any moment
+        _link_tree([item for item in path.iterdir() if not _is_temporary(item.name)], temporary)
+        temporary.rename(undo)
+        _clear(path)
+        yield
+    except BaseException:
+        restore(path)
+        if not existed:
+            path.rmdir()
+        raise
+    if (undo / _KEPT).is_dir():  # what it replaces was itself not yet whole
+        (undo / _KEPT).rename(path / _KEPT)
+        discard(undo)
+    elif any(undo.iterdir()):
+        undo.rename(path / _KEPT)
+    else:
+        discard(undo)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file, replacing it at once and whole."""
-    with atomic_file(path) as stream:
-        stream.write(text.encode("utf-8"))
+def restore(path: Path) -> None:
+    """Put back what `replacing` set aside in a process that was killed before it was done."""
+    for name in (_UNDO, _KEPT):
+        _sweep(path / name)
+    if (path / _UNDO).is_dir():
+        _clear(path)
+        for item in (path / _UNDO).iterdir():
+            _link_tree_item(item, path / item.name)
+        discard(path / _UNDO)
 
 
-def to_json(content: Mapping[str, Any]) -> str:
-    """Return a dictionary as readable JSON."""
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+def drop_kept(path: Path) -> None:
+    """Remove what `replacing` has kept: the new content of the directory is whole."""
+    if (path / _KEPT).is_dir():
+        discard(path / _KEPT)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a dictionary as readable JSON, in a directory that is written as a whole."""
-    path.write_text(to_json(content), encoding="utf-8")
+def versions(path: Path) -> list[Path]:
+    """Return the directories that may hold the content of `path`, the newest first."""
+    path = present(path)
+    newest = path / _UNDO if (path / _UNDO).is_dir() else path
+    # where both are there, the one beside `.replaced.old` is being removed
+    kept = [folder for folder in (newest / _KEPT, path / _KEPT) if folder.is_dir()]
+    return [newest, *kept[:1]]
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file or directory of this name is what an interrupted replacement left."""
+    return _is_temporary(name) or re.fullmatch(r"\..+\.old", name) is not None
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +230,19 @@ def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
     if content.get(SEAL) != _seal(plain):
         raise ValueError("its content does not match its sum")
     return plain
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return the dictionary whose `sealed` form `write_json` wrote to a file.
+
+    Raises:
+        ValueError: a byte is not as it was written.
+        OSError: it cannot be read.
+    """
+    content = read_object(path)
+    if path.read_bytes() != to_json(content).encode("utf-8"):  # blanks and line ends too
+        raise ValueError("it is not as it was written")
+    return unseal(content)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -243,11 +299,58 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new-{os.getpid()}")
+
+
+def _is_temporary(name: str) -> bool:
+    return re.fullmatch(r"\..+\.new(-.*)?", name) is not None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _clear(path: Path) -> None:
+    """Remove what stands beside `.replaced.old`, but for what is kept only there."""
+    stays = {_UNDO} if (path / _UNDO / _KEPT).is_dir() else {_UNDO, _KEPT}
+    for item in path.iterdir():
+        if item.name not in stays:
+            _remove(item)
+
+
+def _link_tree(items: list[Path], target: Path) -> None:
+    """Make the directory `target` of the same files and directories, by second names."""
+    target.mkdir()
+    for item in items:
+        _link_tree_item(item, target / item.name)
+
+
+def _link_tree_item(item: Path, target: Path) -> None:
+    if item.is_dir() and not item.is_symlink():
+        _link_tree(list(item.iterdir()), target)
+    else:
+        _link_or_copy(item, target)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target, follow_symlinks=False)
+        if not target.is_symlink():
+            flush(target)
+
+
 def _sweep(path: Path) -> None:
     """Remove the temporary siblings of `path` whose process is gone."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
         if not _is_running(left.name.rpartition("-")[2]):
-            shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another process may sweep too
+                _remove(left)
 
 
 def _is_running(number: str) -> bool:

@@ -11,7 +11,7 @@ A token table ends with the model's own columns, such as the order of the n-gram
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, OutputError
+from seqtool.core.storage import atomic_file
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.perplexity import LN_2, LN_10, perplexity_of
 from seqtool.text.tokenizers import Tokenizer
@@ -60,18 +61,12 @@ def open_table(target: Target | None) -> Iterator[TextIO | None]:
         yield target
     elif str(target) == "-":
         yield sys.stdout
-    elif Path(target).exists() and not Path(target).is_file():  # a pipe or a device
-        with Path(target).open("w", encoding="utf-8") as stream:
-            yield stream
     else:
-        path = Path(target)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-                yield stream
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with (
+            atomic_file(target) as raw,
+            io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as stream,
+        ):
+            yield stream
 
 
 def _surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:

@@ -58,7 +58,7 @@ class RunRecord(Generic[C]):
         """Write `run.json` in the run directory."""
         content = {"format_version": RUN_VERSION, **vars(self)}
         content |= {"config": to_dict(self.config), "train": list(self.train)}
-        storage.replace_text(output / checkpoint.RUN, storage.to_json(content))
+        storage.write_json(output / checkpoint.RUN, content)
 
     @classmethod
     def read(cls, output: Path, kind: str, config: type[C]) -> RunRecord[C]:
@@ -72,6 +72,7 @@ class RunRecord(Generic[C]):
         Raises:
             ModelError: there is no run of that kind, or its record is damaged.
         """
+        storage.restore(output)
         path = output / checkpoint.RUN
         try:
             content = storage.read_object(path)

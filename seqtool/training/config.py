@@ -127,23 +127,23 @@ class Position:
 
 
 def constant(config: TrainingConfig, at: Position) -> float:
-    """The same rate throughout."""
+    """Return 1: the same rate throughout."""
     return 1.0
 
 
 def divide(config: TrainingConfig, at: Position) -> float:
-    """Divide by the factor once per epoch after the first `schedule_after` epochs."""
+    """Return the division by the factor, once per epoch after the first `schedule_after` epochs."""
     num_divisions = max(0, math.floor(at.epoch) + 1 - config.schedule_after)
     return float(config.schedule_factor**-num_divisions)
 
 
 def plateau(config: TrainingConfig, at: Position) -> float:
-    """Divide by the factor whenever validation has stopped improving."""
+    """Return the division by the factor whenever validation has stopped improving."""
     return float(config.schedule_factor**-at.num_plateaus)
 
 
 def cyclic(config: TrainingConfig, at: Position) -> float:
-    """Triangle between the lowest and the highest rate (Smith 2017)."""
+    """Return a triangle between the lowest and the highest rate (Smith 2017)."""
     phase = (at.epoch / config.schedule_cycle) % 1.0
     height = 1.0 - abs(2.0 * phase - 1.0)
     return config.schedule_minimum + (1.0 - config.schedule_minimum) * height
@@ -159,12 +159,12 @@ def _warm_cosine(config: TrainingConfig, at: Position, warmup: float, start: flo
 
 
 def one_cycle(config: TrainingConfig, at: Position) -> float:
-    """Rise from 1/25 for 30% of the steps (or `schedule_warmup`), then a cosine down."""
+    """Return a rise from 1/25 for 30% of the steps (or `schedule_warmup`), then a cosine down."""
     return _warm_cosine(config, at, config.schedule_warmup or 0.3, 1 / 25)
 
 
 def cosine(config: TrainingConfig, at: Position) -> float:
-    """Cosine from the highest to the lowest rate, after an optional linear warm-up."""
+    """Return a cosine from the highest to the lowest rate, after an optional linear warm-up."""
     return _warm_cosine(config, at, config.schedule_warmup, 0.0)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -110,8 +112,18 @@ def resolve_precision(precision: str, device: str) -> str:
     return "float32"
 
 
+@cache
+def blas_of_numpy() -> str:
+    """Return the library that makes NumPy's products, as its own record of the build names it."""
+    build = np.show_config(mode="dicts")
+    return str(build["Build Dependencies"]["blas"].get("name", ""))
+
+
 def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
-    """Return what a measured figure must name: processor, device, threads, versions."""
+    """Return what a measured figure must name, and what its last bits depend on.
+
+    Processor, device, threads, and versions of the libraries that make products.
+    """
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
@@ -126,6 +138,7 @@ def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
         "device": device,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "numpy": f"{np.__version__} with {blas_of_numpy() or 'no BLAS'}",
     }
     if num_processes > 1:
         machine["processes"] = str(num_processes)

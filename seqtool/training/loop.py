@@ -6,6 +6,9 @@ A run directory, while it trains:
     last/       model, optimiser, random state and data position: what --resume continues from
     best/       the model directory of the best validation so far
 
+`train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
+steps, then validation, then a save. `_StepLosses` fetches and judges the losses of the steps.
+
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
 """
@@ -40,88 +43,13 @@ from seqtool.training.processes import ALONE, Group
 from seqtool.training.state import RunState
 from seqtool.training.task import Task
 
+REPORT_SECONDS = 0.5
+# after how many steps losses are fetched: each fetch waits for a GPU
+FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0
 LOSS_LIMIT_FACTOR = 3.0
 AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
-
-
-class StepLosses:
-    """The losses of a run's steps, those of the last few not yet known.
-
-    Args:
-        run: where the run stands; its sums grow as losses are fetched.
-        items: what a task counts.
-        group: the processes that train together.
-
-    Attributes:
-        pending: step, mean loss and items of the steps that are not yet fetched.
-        nats, num_items: of the steps fetched since the last report.
-    """
-
-    def __init__(self, run: RunState, items: str, group: Group) -> None:
-        self.run, self.items, self.group = run, items, group
-        self.pending: list[tuple[int, Tensor, int]] = []
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to sum up anew, for the next report."""
-        self.nats, self.num_items = 0.0, 0
-
-    def add(self, step: int, loss: Tensor, num_items: int) -> None:
-        """Note a step, without waiting for its loss."""
-        self.pending.append((step, loss.detach(), num_items))
-
-    def fetch(self) -> None:
-        """Fetch the pending losses, which waits for a GPU, and judge them.
-
-        Raises:
-            TrainingError: one is such that no training comes back from it.
-        """
-        if not self.pending:
-            return
-        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
-        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
-        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
-            self.judge(value, step)
-            self.nats += value * num_items
-            self.num_items += num_items
-            self.run.loss_sum += value * num_items
-            self.run.num_items += num_items
-        self.pending.clear()
-
-    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """Return mean losses and numbers of items of the joint batches of all processes."""
-        if self.group.size == 1:
-            return losses
-        totals = self.group.totals(
-            [total for loss, items in losses for total in (loss * items, items)]
-        )
-        pairs = zip(totals[::2], totals[1::2], strict=True)
-        return [(total / num_items, int(num_items)) for total, num_items in pairs]
-
-    def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that no training comes back from.
-
-        Raises:
-            TrainingError: it is NaN, infinite or far above that of the first batch.
-        """
-        if self.run.first_loss is None and math.isfinite(loss):
-            self.run.first_loss = loss
-        limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
-        if math.isfinite(loss) and loss <= limit:
-            return
-        what = "is not a number" if math.isnan(loss) else "is infinite"
-        if math.isfinite(loss):
-            what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
-        raise TrainingError(
-            f"the loss {what} at step {step:,} (epoch {self.run.epoch + 1})", hint=AFTER_FAILURE
-        )
-
-
-REPORT_SECONDS = 0.5
-# after how many steps losses are fetched: each fetch waits for a GPU
-FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 
 
 def train(
@@ -168,7 +96,15 @@ def train(
 
 
 class _Loop:
-    """One run of `train`, with the same arguments."""
+    """One run of `train`, with the same arguments.
+
+    Attributes:
+        run: where the run stands, which is saved; all else is made again when it is resumed.
+        log: opened by `train` once it is known whether the run is resumed.
+        clock: when time was last counted, by `tick`.
+        saved_at: when the state was last saved.
+        report_seconds: of training since the last report.
+    """
 
     log: EventLog
 
@@ -189,14 +125,15 @@ class _Loop:
         self.interruption = Interruption()
         self.run = RunState()
         self.steps_per_epoch = task.start_epoch(0)
+        # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, device)
         self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
-        self.losses = StepLosses(self.run, task.items, group)
+        self.losses = _StepLosses(self.run, task.items, group)
         self.clock = time.perf_counter()
-        self.report_seconds = 0.0  # of the steps since the last report
+        self.report_seconds = 0.0
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -212,44 +149,12 @@ class _Loop:
             self.optimisers.average_from(self.run.averaging_since)
         return True
 
-    @property
-    def total_steps(self) -> int:
-        """The steps of the whole run, if the epochs to come are as long as the running one."""
-        run = self.run
-        epochs_left = max(0, self.config.epochs - run.epoch)
-        return run.step - run.index + self.steps_per_epoch * epochs_left
-
-    def save(self) -> None:
-        """Write the state, unless it is a bad one; what it takes counts as no training time."""
-        if self.run.step and not self.end_reason():
-            self.probe()
-        self.run.log_bytes = self.log.size()
-        state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
-        self.clock = self.saved_at = time.perf_counter()
-
-    def probe(self) -> None:
-        """Judge the last step by the loss of the next batch, and leave no trace of it."""
-        if self.run.index == 0:
-            self.task.start_epoch(self.run.epoch)
-        carried = self.task.carried()
-        self.task.module.train()
-        gpus = [self.device] if self.device.startswith("cuda") else []
-        with (
-            torch.random.fork_rng(gpus),
-            torch.no_grad(),
-            hardware.autocast(self.device, self.precision),
-        ):
-            loss, num_items = self.task.loss(self.run.index)
-        ((mean, _),) = self.losses.joint([(float(loss), num_items)])
-        self.losses.judge(mean, self.run.step + 1)
-        self.task.restore_carried(carried)
-
     def events(self, resumed: bool) -> Generator[Event, None, None]:
         """Train to the end, or until interrupted."""
         run = self.run
         self.begin_step, self.begin_seconds = run.step, run.seconds
         if not resumed:
-            self.save()
+            self.save()  # so that a run that is stopped before its first save can be resumed
         yield RunStarted(
             step=run.step,
             total_steps=self.total_steps,
@@ -261,6 +166,7 @@ class _Loop:
         self.clock = self.saved_at = time.perf_counter()
         while not (reason := self.end_reason()):
             yield from self.finish_epoch()
+            # finish_epoch has saved already: nothing of the epoch is lost
             if run.index < self.steps_per_epoch:
                 reason = "interrupted"
                 break
@@ -362,6 +268,7 @@ class _Loop:
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
+                storage.drop_kept(self.best.parent)  # from here on, the new model is usable
         run.seconds += self.tick()
         done = EpochDone(
             epoch=run.epoch + 1,
@@ -414,6 +321,38 @@ class _Loop:
             run.num_plateaus += 1
             run.epochs_since_plateau = 0
 
+    def save(self) -> None:
+        """Write the state, unless it is a bad one; what it takes counts as no training time."""
+        if self.run.step and not self.end_reason():
+            self.probe()
+        self.run.log_bytes = self.log.size()
+        state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
+        self.clock = self.saved_at = time.perf_counter()
+
+    def probe(self) -> None:
+        """Judge the last step by the loss of the next batch, and leave no trace of it."""
+        if self.run.index == 0:
+            self.task.start_epoch(self.run.epoch)
+        carried = self.task.carried()
+        self.task.module.train()
+        gpus = [self.device] if self.device.startswith("cuda") else []
+        with (
+            torch.random.fork_rng(gpus),
+            torch.no_grad(),
+            hardware.autocast(self.device, self.precision),
+        ):
+            loss, num_items = self.task.loss(self.run.index)
+        ((mean, _),) = self.losses.joint([(float(loss), num_items)])
+        self.losses.judge(mean, self.run.step + 1)
+        self.task.restore_carried(carried)
+
+    @property
+    def total_steps(self) -> int:
+        """Return the steps of the whole run, if all epochs to come are as long as this one."""
+        run = self.run
+        epochs_left = max(0, self.config.epochs - run.epoch)
+        return run.step - run.index + self.steps_per_epoch * epochs_left
+
     def position(self, index: int | None = None) -> Position:
         """Return where a batch of the running epoch stands; the next one if not given."""
         index = self.run.index if index is None else index
@@ -429,6 +368,79 @@ class _Loop:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         return seconds
+
+
+class _StepLosses:
+    """The losses of a run's steps, those of the last few not yet known.
+
+    Args:
+        run: where the run stands; its sums grow as losses are fetched.
+        items: what a task counts.
+        group: the processes that train together.
+
+    Attributes:
+        pending: step, mean loss and items of the steps that are not yet fetched.
+        nats, num_items: of the steps fetched since the last report.
+    """
+
+    def __init__(self, run: RunState, items: str, group: Group) -> None:
+        self.run, self.items, self.group = run, items, group
+        self.pending: list[tuple[int, Tensor, int]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to sum up anew, for the next report."""
+        self.nats, self.num_items = 0.0, 0
+
+    def add(self, step: int, loss: Tensor, num_items: int) -> None:
+        """Note a step, without waiting for its loss."""
+        self.pending.append((step, loss.detach(), num_items))
+
+    def fetch(self) -> None:
+        """Fetch the pending losses, which waits for a GPU, and judge them.
+
+        Raises:
+            TrainingError: one is such that no training comes back from it.
+        """
+        if not self.pending:
+            return
+        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
+        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
+        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
+            self.judge(value, step)
+            self.nats += value * num_items
+            self.num_items += num_items
+            self.run.loss_sum += value * num_items
+            self.run.num_items += num_items
+        self.pending.clear()
+
+    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        """Return mean losses and numbers of items of the joint batches of all processes."""
+        if self.group.size == 1:
+            return losses
+        totals = self.group.totals(
+            [total for loss, items in losses for total in (loss * items, items)]
+        )
+        pairs = zip(totals[::2], totals[1::2], strict=True)
+        return [(total / num_items, int(num_items)) for total, num_items in pairs]
+
+    def judge(self, loss: float, step: int) -> None:
+        """Refuse a loss that no training comes back from.
+
+        Raises:
+            TrainingError: it is NaN, infinite or far above that of the first batch.
+        """
+        if self.run.first_loss is None and math.isfinite(loss):
+            self.run.first_loss = loss
+        limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
+        if math.isfinite(loss) and loss <= limit:
+            return
+        what = "is not a number" if math.isnan(loss) else "is infinite"
+        if math.isfinite(loss):
+            what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
+        raise TrainingError(
+            f"the loss {what} at step {step:,} (epoch {self.run.epoch + 1})", hint=AFTER_FAILURE
+        )
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -50,7 +50,7 @@ class Group:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes and prints."""
+        """Return whether this is the one that writes and prints."""
         return self.rank == 0
 
     def share(self, num: int) -> range:
@@ -267,7 +267,7 @@ def _claim(store: Store) -> None:
 
 
 def _is_loss_of_peer(error: RuntimeError) -> bool:
-    """Whether a collective failed, as far as its text tells."""
+    """Return whether a collective failed, as far as its text tells."""
     if isinstance(error, torch_distributed.DistError):
         return True
     return any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))

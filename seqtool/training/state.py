@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,46 +138,88 @@ def restore(
     """Take back what `save` wrote, and return the number of steps of the running epoch.
 
     Raises:
-        ModelError: it is damaged, of a newer seqtool, of a run that differs in `fingerprint`, or of
-            another number of processes.
+        ModelError: it is damaged, cannot be read, or is of a newer seqtool, of a run that differs
+            in `fingerprint`, or of another number of processes.
+    """
+    with _telling_damage(directory):
+        content = _read(directory)
+    _check_fingerprint(content["fingerprint"], fingerprint, directory)
+    _check_processes(content.get("processes", 1), group, directory)
+    with _telling_damage(directory):
+        tensors = _read_tensors(directory, content["tensors"])
+        saved = _part(tensors, "module.")
+        weights = _weights(task.module)
+        for name, parameter in weights.items():
+            if saved[name].shape != parameter.shape:
+                raise ValueError(f"the shape of {name}")
+        own = _part(tensors, _of_rank(group.rank))
+        random_cpu = own["random.cpu"]
+    for name, value in content["run"].items():
+        setattr(run, name, value)
+    with torch.no_grad():
+        for name, parameter in weights.items():
+            parameter.copy_(saved[name])
+    optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
+    num_steps = task.start_epoch(run.epoch)
+    with _telling_damage(directory):
+        task.restore_carried(_part(own, "carried."))
+    torch.set_rng_state(random_cpu)
+    if torch.cuda.is_available() and "random.cuda" in own:
+        torch.cuda.set_rng_state(own["random.cuda"])
+    return num_steps
+
+
+@contextmanager
+def _telling_damage(directory: Path) -> Iterator[None]:
+    """Turn what only a damaged file causes into an error that says so.
+
+    No other failure may advise to start again: that destroys good work. What cannot be read now may
+    be read tomorrow, what does not fit into memory fits another machine, and the rest is a bug.
+
+    Raises:
+        ModelError: a sum or a shape is wrong, a key or a file is missing; or a file that is there
+            cannot be read.
     """
     try:
-        content = storage.read_object(directory / STATE)
-        if content["format_version"] > STATE_VERSION:
-            raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
-        content = storage.unseal(content)
-        _check_fingerprint(content["fingerprint"], fingerprint, directory)
-        _check_processes(content.get("processes", 1), group, directory)
-        if storage.sum_of(directory / TENSORS) != content["tensors"]:
-            raise ValueError("its tensors do not match their sum")
-        # copies, which are aligned as in the run that was stopped: in a file they are not, and
-        # then some matrix products differ in the last bit
-        tensors = {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
-        for name, value in vars(RunState(**content["run"])).items():
-            setattr(run, name, value)
-        with torch.no_grad():
-            for name, parameter in _weights(task.module).items():
-                parameter.copy_(tensors[f"module.{name}"])
-        optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
-        num_steps = task.start_epoch(run.epoch)
-        own = _part(tensors, _of_rank(group.rank))
-        task.restore_carried(_part(own, "carried."))
-        torch.set_rng_state(own["random.cpu"])
-        if torch.cuda.is_available() and "random.cuda" in own:
-            torch.cuda.set_rng_state(own["random.cuda"])
-        return num_steps
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:
+        yield
+    except (ValueError, KeyError, SafetensorError, FileNotFoundError) as error:
         raise ModelError(
             "the saved state is damaged", hint="start again with --force", path=directory
         ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(
+            f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}",
+            hint="check its permissions and the disk, then continue with --resume",
+            path=error.filename or directory,
+        ) from error
+
+
+def _read(directory: Path) -> dict[str, Any]:
+    """Return what `state.json` holds.
+
+    Raises:
+        ModelError: a newer seqtool wrote it.
+        ValueError, KeyError, OSError: it is damaged, or cannot be read.
+    """
+    path = directory / STATE
+    version = storage.read_object(path)["format_version"]
+    if isinstance(version, int) and version > STATE_VERSION:
+        raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
+    return storage.read_sealed(path)
+
+
+def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
+    """Return what `state.safetensors` holds.
+
+    Raises:
+        ValueError, SafetensorError, OSError: it is damaged, or cannot be read.
+    """
+    if storage.sum_of(directory / TENSORS) != sum_then:
+        raise ValueError("its tensors do not match their sum")
+    # copies, which are aligned as in the run that was stopped: in a file they are not, and
+    # then some matrix products differ in the last bit
+    return {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
 
 
 def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> None:

@@ -27,7 +27,7 @@ class Task(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """What holds every trained parameter."""
+        """Return the module that has every trained parameter."""
 
     def start_epoch(self, epoch: int) -> int:
         """Begin epoch `epoch` (from 0): reset what is carried; return its number of steps."""

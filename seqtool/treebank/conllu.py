@@ -12,7 +12,6 @@ Whatever is read with its trees checked can be read by the CoNLL 2018 scorer too
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ import zstandard
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
+from seqtool.core.storage import atomic_file
 from seqtool.treebank.sentence import (
     DEPREL,
     DEPS,
@@ -347,23 +347,8 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(target)
-    # a link is followed; a pipe or device can only be written to as it is
-    final = path.resolve()
-    temporary = final.with_name(f".{final.name}.new-{os.getpid()}")
-    whole = final.is_file() or not final.exists()
-    try:
-        with ExitStack() as stack:
-            raw = stack.enter_context(open(temporary if whole else final, "wb"))
-            yield _packer(path, raw, stack)
-        if whole:
-            temporary.replace(final)
-    except BaseException as error:
-        if whole:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    with ExitStack() as stack:
+        yield _packer(Path(target), stack.enter_context(atomic_file(target)), stack)
 
 
 def _packer(path: Path, raw: IO[bytes], stack: ExitStack) -> IO[bytes]:

@@ -15,14 +15,21 @@ on use only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
 from seqtool.core.arrays import Bytes, Ints, Longs
-from seqtool.core.compiled import compiled, copy_bytes, load
+from seqtool.core.compiled import (
+    StringTable,
+    bytes_in,
+    compiled,
+    copy_bytes,
+    enter,
+    find,
+    string_hash,
+    strings,
+)
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
 
 FORM_AT, HEAD_AT, DEPREL_END = range(3)  # columns of words
@@ -33,12 +40,11 @@ _MAX_DIGITS = 9  # of an ID
 _ODD, _NO_ROOM = -1, -2
 
 _int = types.int64
-_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 _places = types.int64[:, ::1]
 _ints = types.int32[::1]
 
 
-@compiled(types.boolean(_bytes_in, _int))
+@compiled(types.boolean(bytes_in, _int))
 def _begins_blank(data, at):  # type: ignore[no-untyped-def]
     """Return whether a character that Unicode counts as white space stands here."""
     # by its one to three bytes of UTF-8; most characters are decided by the first one
@@ -60,7 +66,7 @@ def _begins_blank(data, at):  # type: ignore[no-untyped-def]
     return second == 0x81 and third == 0x9F
 
 
-@compiled(types.UniTuple(_int, 2)(_bytes_in, _int))  # type: ignore[no-untyped-call]
+@compiled(types.UniTuple(_int, 2)(bytes_in, _int))  # type: ignore[no-untyped-call]
 def _number(data, at):  # type: ignore[no-untyped-def]
     """Return the number that stands here, -1 if there is none or one too long, and its end."""
     begin, value = at, np.int64(0)
@@ -74,7 +80,7 @@ def _number(data, at):  # type: ignore[no-untyped-def]
     return value, at
 
 
-@compiled(types.UniTuple(_int, 3)(_bytes_in, _int))  # type: ignore[no-untyped-call]
+@compiled(types.UniTuple(_int, 3)(bytes_in, _int))  # type: ignore[no-untyped-call]
 def _columns(data, at):  # type: ignore[no-untyped-def]
     """Go through columns FORM to MISC.
 
@@ -100,7 +106,7 @@ def _columns(data, at):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    types.UniTuple(_int, 2)(_bytes_in, _int, _places, _int)  # type: ignore[no-untyped-call]
+    types.UniTuple(_int, 2)(bytes_in, _int, _places, _int)  # type: ignore[no-untyped-call]
 )
 def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
     """Note the words of one sentence in the rows of `words` from `begin` on.
@@ -157,7 +163,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.UniTuple(_int, 4)(  # type: ignore[no-untyped-call]
-        _bytes_in, _int, _int, _places, _int, _places, _int
+        bytes_in, _int, _int, _places, _int, _places, _int
     )
 )
 def _find_sentences(  # type: ignore[no-untyped-def]
@@ -188,8 +194,8 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 
 @compiled(
     _int(
-        *(_bytes_in, _places, _places, _ints, _ints),
-        *(_bytes_in, types.int64[::1], types.uint8[::1]),
+        *(bytes_in, _places, _places, _ints, _ints),
+        *(bytes_in, types.int64[::1], types.uint8[::1]),
     )
 )
 def _write(  # type: ignore[no-untyped-def]
@@ -318,167 +324,54 @@ class LabelTexts:
         self.ends: Longs = np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
-_SEED = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
-_HIGH = np.uint64(0xFFFFFFFF00000000)
-_LOW = np.uint64(0x00000000FFFFFFFF)
-_ONE, _HALF, _EMPTY = np.uint64(1), np.uint64(32), np.uint64(0)
-_SLACK = 7  # bytes behind a text that are loaded with its last ones
-
-_numbers = types.uint64[::1]
-
-
-class _TextArrays(NamedTuple):
-    """A hash table of texts, with linear probing.
-
-    Attributes:
-        slots: 0, or the upper half of a text's hash above its number + 1; at least half are 0.
-        hashes: of each text.
-        starts: text i is `arena[starts[i] : starts[i + 1]]`.
-        arena: all texts, one after another.
-    """
-
-    slots: npt.NDArray[np.uint64]
-    hashes: npt.NDArray[np.uint64]
-    starts: Longs
-    arena: Bytes
-
-
-_texts = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (_numbers, _numbers, types.int64[::1], types.uint8[::1]), _TextArrays
-)
-
-
-@compiled(types.uint64(types.uint64, types.uint64))
-def _mix(hash_, chunk):  # type: ignore[no-untyped-def]
-    hash_ = (hash_ ^ chunk) * _MULTIPLIER
-    return hash_ ^ (hash_ >> _HALF)
-
-
-@compiled(types.uint64(_int))
-def _mask_of(count):  # type: ignore[no-untyped-def]
-    """Return all bits of the first `count` bytes of eight, fewer than eight."""
-    return (_ONE << np.uint64(8 * count)) - _ONE
-
-
-@compiled(types.uint64(_bytes_in, _int, _int))
-def _hash(data, begin, end):  # type: ignore[no-untyped-def]
-    hash_, at = _mix(_SEED, np.uint64(end - begin)), begin
-    # eight bytes at a time; the last ones are read with what stands behind, which is masked
-    while at + 8 <= end:
-        hash_ = _mix(hash_, load(data, np.uint64(at)))
-        at += 8
-    return _mix(hash_, load(data, np.uint64(at)) & _mask_of(end - at))
-
-
-@compiled(types.boolean(_bytes_in, _int, _int, types.uint8[::1], _int))
-def _is_same(data, begin, end, arena, at):  # type: ignore[no-untyped-def]
-    while begin + 8 <= end:
-        if load(data, np.uint64(begin)) != load(arena, np.uint64(at)):
-            return False
-        begin += 8
-        at += 8
-    different = load(data, np.uint64(begin)) ^ load(arena, np.uint64(at))
-    return different & _mask_of(end - begin) == _EMPTY
-
-
-@compiled(_int(_bytes_in, _places, _texts, _int, _ints))
-def _look_up(data, words, texts, num_texts, numbers):  # type: ignore[no-untyped-def]
+@compiled(_int(strings, _int, bytes_in, _places, _ints))
+def _look_up(table, num_texts, data, words, numbers):  # type: ignore[no-untyped-def]
     """Fill in the numbers of words; new texts get the next ones. There is room for them all.
 
     Returns:
         How many texts there are now.
     """
-    slots, starts, arena = texts.slots, texts.starts, texts.arena
-    mask = np.uint64(slots.shape[0] - 1)
+    slots, starts, text = table.slots, table.starts, table.text
     for word in range(words.shape[0]):
         begin, end = words[word, FORM_AT], words[word, HEAD_AT] - 1
-        hash_ = _hash(data, begin, end)
-        slot, found = hash_ & mask, np.int64(-1)
-        while slots[slot] != _EMPTY:
-            entry = slots[slot]
-            # half of the hash in the slot itself spares most looks at texts that differ
-            if (entry ^ hash_) & _HIGH == _EMPTY:
-                candidate = np.int64(entry & _LOW) - 1
-                start = starts[candidate]
-                if starts[candidate + 1] - start == end - begin and _is_same(
-                    data, begin, end, arena, start
-                ):
-                    found = candidate
-                    break
-            slot = (slot + _ONE) & mask
+        hash_, first = string_hash(data, begin, end)
+        slot, found = find(slots, starts, text, hash_, first, data, begin, end)
         if found < 0:
             found = num_texts
             num_texts += 1
-            slots[slot] = (hash_ & _HIGH) | np.uint64(num_texts)
-            texts.hashes[found] = hash_
-            copy_bytes(arena, starts[found], data, begin, end - begin)
-            starts[num_texts] = starts[found] + end - begin
+            enter(table, slot, hash_, first, found, data, begin, end)
         numbers[word] = found
     return num_texts
-
-
-@compiled(types.void(_numbers, _numbers, _int))
-def _fill_slots(slots, hashes, num_texts):  # type: ignore[no-untyped-def]
-    """Enter all texts into new slots; no two are equal, so that none is looked at."""
-    mask = np.uint64(slots.shape[0] - 1)
-    for number in range(num_texts):
-        slot = hashes[number] & mask
-        while slots[slot] != _EMPTY:
-            slot = (slot + _ONE) & mask
-        slots[slot] = (hashes[number] & _HIGH) | np.uint64(number + 1)
 
 
 class TextTable:
     """The texts of columns FORM to FEATS met so far, each once, numbered in this order."""
 
     def __init__(self) -> None:
-        self._num_texts = 0
-        self._arrays = _TextArrays(
-            slots=np.zeros(1 << 14, np.uint64),
-            hashes=np.empty(1 << 13, np.uint64),
-            starts=np.zeros((1 << 13) + 1, np.int64),
-            arena=np.zeros(1 << 18, np.uint8),
-        )
+        self._table = StringTable()
 
     def __len__(self) -> int:
-        return self._num_texts
+        return len(self._table)
 
     @property
     def num_bytes(self) -> int:
         """Memory of the table."""
-        return sum(array.nbytes for array in self._arrays)
+        return self._table.nbytes
 
     def text(self, number: int) -> str:
         """Return the columns with this number, tabs between them."""
-        begin, end = self._arrays.starts[number : number + 2]
-        return self._arrays.arena[begin:end].tobytes().decode()
+        return self._table.text(number)
 
     def numbers(self, data: Bytes, words: Longs) -> Ints:
         """Return the numbers of words, new ones for texts not met yet.
 
         Args:
-            data: bytes of CoNLL-U, with at least four more columns behind each text.
+            data: bytes of CoNLL-U.
             words: their places, as `Scanner.find` returns them.
         """
-        self._make_room(len(words), int((words[:, HEAD_AT] - words[:, FORM_AT]).sum()))
+        num_bytes = int((words[:, HEAD_AT] - words[:, FORM_AT]).sum())
+        self._table.make_room(len(words), num_bytes)
         numbers = np.empty(len(words), np.int32)
-        self._num_texts = _look_up(data, words, self._arrays, self._num_texts, numbers)
+        num = _look_up(self._table.arrays, len(self._table), data, words, numbers)
+        self._table.count(num)
         return numbers
-
-    def _make_room(self, num_texts: int, num_bytes: int) -> None:
-        """Make room for so many more; at least half of the slots stay empty."""
-        arrays = self._arrays
-        needed = int(arrays.starts[self._num_texts]) + num_bytes + _SLACK
-        if needed > len(arrays.arena):
-            arrays = arrays._replace(arena=np.resize(arrays.arena, 2 * needed))
-        needed = self._num_texts + num_texts
-        if needed > len(arrays.hashes):
-            room = 1 << needed.bit_length()
-            arrays = arrays._replace(
-                slots=np.zeros(2 * room, np.uint64),
-                hashes=np.resize(arrays.hashes, room),
-                starts=np.resize(arrays.starts, room + 1),
-            )
-            _fill_slots(arrays.slots, arrays.hashes, self._num_texts)
-        self._arrays = arrays

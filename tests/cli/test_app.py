@@ -30,7 +30,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def run(*_args: Any, **_keywords: Any) -> None:
             raise error
 
-        monkeypatch.setattr(app, "build_app", lambda: run)
+        monkeypatch.setattr(app, "build_app", lambda args: run)
 
     return install
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from seqtool import NgramConfig
-from seqtool.cli import ngram_counts, options
+from seqtool.cli import ngram, options
 from seqtool.cli.options import join_numbers
 from seqtool.core import checkpoint
 
@@ -268,7 +268,7 @@ def test_counts_as_tsv(seqtool: Run) -> None:
 
 
 def test_counts_to_a_file_and_as_json(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_counts, "LISTED", 1)
+    monkeypatch.setattr(ngram, "LISTED", 1)
     assert len(seqtool("ngram", "counts", "text.txt").stdout.splitlines()) == 2
     result = seqtool("ngram", "counts", "text.txt", "--boundaries", "-o", "counts.tsv")
     assert result.stdout == ""
@@ -309,8 +309,8 @@ def test_counts_of_special_tokens(seqtool: Run) -> None:
 def test_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
     monkeypatch.setattr(options.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(ngram_counts, "show_table", lambda *table: shown.append(table))
-    ngram_counts.counts(["text.txt"], top=1)
+    monkeypatch.setattr(ngram, "show_table", lambda *table: shown.append(table))
+    ngram.counts(["text.txt"], top=1)
     assert shown == [("", ("count", "per million", "n-gram"), [("60", "333333.3", "the dog")])]
 
 

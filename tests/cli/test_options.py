@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtool.cli.options import _is_number, default_model, emit, note, show_table
+from seqtool.cli.models import default_model
+from seqtool.cli.options import _is_number, emit, note, show_table
 from seqtool.core.errors import ModelError
 
 

@@ -76,6 +76,9 @@ def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) 
     assert "configurations_per_second" in header.scores
     assert header.config["model"]["hidden_size"] == 16
     assert not (output / "best").exists()
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    curve = tmp_path / "curve.png"
+    assert seqtool("inspect", output, "--plot", curve) == (0, f"{curve}\n", "")
 
 
 def test_json_and_a_held_out_part(seqtool: Run, folder: Path, tmp_path: Path) -> None:

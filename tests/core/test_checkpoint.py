@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,7 @@ def test_a_promoted_model_is_whole_at_every_crash(
     """The new one is found from the first moment on: it was the best before it was promoted."""
     if not hard_links:
 
-        def refuse(*arguments: object) -> None:
+        def refuse(*arguments: object, **options: object) -> None:
             raise OSError("no hard links here")
 
         monkeypatch.setattr(os, "link", refuse)
@@ -188,6 +189,59 @@ def test_a_promoted_model_is_whole_at_every_crash(
         names = sorted(path.name for path in (folder / "m").iterdir())
         assert names == ["README.md", "log.jsonl", HEADER, "vocabulary.json", WEIGHTS]
         assert read(folder / "m") == "new"
+
+
+@pytest.mark.parametrize("inside", ["", "best"])
+def test_a_model_that_is_replaced_is_found_until_the_new_one_is_whole(
+    tmp_path: Path, inside: str
+) -> None:
+    """Whenever the process is killed that prepares, trains and finishes the new one."""
+
+    def train(folder: Path) -> None:
+        run = folder / "m"
+        with storage.replacing(run):
+            (run / "run.json").write_text("new run")
+        write(run / "best", "new")
+        storage.drop_kept(run)
+        checkpoint.promote(run / "best", run)
+        checkpoint.amend(run, read_header(run), "# Final\n")
+
+    def prepare_run(folder: Path) -> None:
+        write(folder / "m" / inside, "old")
+        (folder / "m" / "run.json").write_text("old run")
+
+    seen = []
+    for folder in deaths(tmp_path, prepare_run, train):
+        seen.append(read(folder / "m"))
+        with pytest.raises(OutputError, match="exists already"):
+            checkpoint.check_output(folder / "m", force=False)
+        train(folder)  # again, with --force
+        assert read(folder / "m") == "new"
+        names = sorted(path.name for path in (folder / "m").iterdir())
+        assert names == ["README.md", HEADER, "run.json", "vocabulary.json", WEIGHTS]
+    assert seen == sorted(seen, reverse=True)
+    assert set(seen) == {"old", "new"}
+
+
+def test_what_a_first_run_left_before_it_began_is_in_nobodys_way(tmp_path: Path) -> None:
+    def prepare_and_die(run: Path) -> None:
+        with storage.replacing(run):
+            (run / "corpus").mkdir()
+            (run / "corpus" / "corpus.json").write_text("{}")
+            os._exit(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        prepare_and_die(tmp_path / "m")
+    os.waitpid(child, 0)
+    checkpoint.check_output(tmp_path / "m", force=False)
+    with storage.replacing(tmp_path / "m"):
+        assert [path.name for path in (tmp_path / "m").iterdir()] == [".replaced.old"]
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"holds notes\.txt"):
+        checkpoint.check_output(tmp_path / "m", force=True)
 
 
 def test_readers_change_nothing(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import stat
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +19,17 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from seqtool.core import storage
-from seqtool.core.storage import atomic_directory, discard, present, recover, replacing
+from seqtool.core.storage import (
+    atomic_directory,
+    atomic_file,
+    discard,
+    drop_kept,
+    present,
+    recover,
+    replacing,
+    restore,
+    versions,
+)
 
 FILES = {"a.txt": "first", "b.txt": "second", "deep/c.txt": "third"}
 JSON = st.recursive(
@@ -36,7 +48,11 @@ def write(path: Path, version: str) -> None:
 
 def read(path: Path) -> str:
     """Return the version of a directory, having seen that it is whole."""
-    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    found = {
+        file.relative_to(path).as_posix()
+        for file in path.rglob("*")
+        if file.is_file() and not storage.is_leftover(file.relative_to(path).parts[0])
+    }
     assert found == set(FILES)
     versions = set()
     for name, text in FILES.items():
@@ -185,8 +201,72 @@ def test_replacing_puts_the_old_back(tmp_path: Path) -> None:
         fill(path, "new", KeyboardInterrupt)
     assert read(path) == "old"
     fill(path, "new")
+    drop_kept(path)
     assert read(path) == "new"
     assert names(path.parent) == ["x"]
+
+
+def test_what_is_replaced_is_kept_until_the_new_content_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    fill(path, "old")
+    assert versions(path) == [path]
+    fill(path, "unfinished")
+    assert [read(version) for version in versions(path)[1:]] == ["old"]
+    with pytest.raises(KeyboardInterrupt):
+        fill(path, "failed", KeyboardInterrupt)
+    assert names(path) == [".kept.old", "a.txt", "b.txt", "deep"]
+    assert (path / "a.txt").read_text() == "first unfinished"
+    fill(path, "new")  # over a run that came to nothing
+    assert [read(version) for version in versions(path)[1:]] == ["old"]
+    drop_kept(path)
+    assert read(path) == "new"
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+@pytest.mark.parametrize("before", [[], ["old"], ["old", "unfinished"]], ids=len)
+def test_a_process_that_dies_while_it_replaces_leaves_all_of_the_old(
+    tmp_path: Path, before: list[str], hard_links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see it at any moment, and the next writer puts it back or goes on from there."""
+    if not hard_links:
+
+        def refuse(*arguments: object, **options: object) -> None:
+            raise OSError("no hard links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+    number, died, seen = 0, True, []
+    while died:
+        path = tmp_path / str(number) / "x"
+        path.mkdir(parents=True)
+        for version in before:
+            fill(path, version)
+        died = dies_at(number, lambda path=path: fill(path, "new"))  # type: ignore[misc]
+        kept = [version for version in versions(path) if (version / "a.txt").exists()]
+        if before:
+            assert read(kept[-1]) == "old"  # what was whole stays whole
+        restore(path)
+        restored = [name for name in names(path) if name != ".kept.old"]
+        if restored:
+            seen.append((path / "a.txt").read_text().removeprefix("first "))
+        fill(path, "newest")
+        drop_kept(path)
+        assert read(path) == "newest"
+        assert names(path) == ["a.txt", "b.txt", "deep"]
+        number += 1
+    assert number > 10
+    assert seen[-1] == "new"
+    assert set(seen) == {*before[-1:], "new"}
+
+
+def test_no_other_module_renames_what_it_writes() -> None:
+    package = Path(storage.__file__).parents[1]
+    pattern = re.compile(r"os\.(replace|rename)\(|\.rename\(|NamedTemporaryFile|mkstemp|\.tmp\b")
+    strays = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if pattern.search(path.read_text(encoding="utf-8"))
+    ]
+    assert strays == ["core/storage.py"]
 
 
 def test_replacing_follows_links_and_keeps_their_targets(
@@ -198,9 +278,11 @@ def test_replacing_follows_links_and_keeps_their_targets(
     (real / "linked").symlink_to(tmp_path)
     fill(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
-    assert read(real) == "new"
+    assert [read(version) for version in versions(real)[1:]] == ["old"]
     monkeypatch.chdir(real)
+    drop_kept(real)
     fill(Path(), "newest")
+    drop_kept(Path())
     assert read(Path()) == "newest"
     assert names(tmp_path) == ["large disk", "link"]
 
@@ -260,6 +342,35 @@ def test_errors_of_other_files_keep_their_names(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught, atomic_directory(tmp_path / "x"):
         (tmp_path / "input").read_text()
     assert caught.value.filename == str(tmp_path / "input")
+
+
+def test_two_writers_of_a_file_leave_what_one_of_them_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    content = (b"child" if child == 0 else b"parent") * 1000
+    for _ in range(20):
+        with atomic_file(path) as stream:
+            for start in range(0, len(content), 100):
+                stream.write(content[start : start + 100])
+                stream.flush()
+        assert path.read_bytes() in (b"child" * 1000, b"parent" * 1000)
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_file_of_a_dead_writer_is_swept_and_links_are_followed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".x.new-{ended.pid}").write_text("half")
+    (tmp_path / "link").symlink_to("x")
+    storage.replace_text(tmp_path / "link", "whole")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "x").read_text() == "whole"
+    assert names(tmp_path) == ["link", "x"]
 
 
 def test_a_text_is_replaced_whole(tmp_path: Path) -> None:

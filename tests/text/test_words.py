@@ -92,7 +92,7 @@ def test_words_of_the_same_hash_are_told_apart(prefix: bytes) -> None:
     words = [prefix + one, *found]
     table = WordTable()
     ids = table.add(b" ".join(words * 2) + b"\n")
-    assert len(set(table._hashes[3 : len(table)].tolist())) == 1
+    assert len(set(table._table.arrays.hashes[3 : len(table)].tolist())) == 1
     assert ids.tolist() == [*range(3, 3 + len(words))] * 2 + [EOS_ID]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,7 +102,8 @@ def test_the_cpu_is_left_exact() -> None:
 
 def test_a_measured_figure_can_name_its_machine() -> None:
     machine = hardware.describe_machine("cpu")
-    assert machine.keys() == {"processor", "cores", "threads", "device", "python", "torch"}
+    assert machine.keys() == {"processor", "cores", "threads", "device", "python", "torch", "numpy"}
+    assert machine["numpy"].startswith(f"{np.__version__} with ")
     assert all(machine.values())
     assert machine["torch"] == torch.__version__
     assert int(machine["cores"]) >= int(machine["threads"]) >= 1

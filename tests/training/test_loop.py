@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from toy_tasks import NUM_ITEMS, NUM_STEPS, NUM_SYMBOLS, ToyTask
 
+from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.training import loop
+from seqtool.training import state as saved_state
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import LOSS_LIMIT, train
 
@@ -203,6 +205,7 @@ import pathlib, sys
 from crashes import dies_at
 from training.test_loop import assert_same_run, run
 from seqtool.training import loop
+from seqtool.training import state as saved_state
 from seqtool.training.config import TrainingConfig
 from seqtool.training.optimisers import Optimisers
 from toy_tasks import ToyTask
@@ -606,7 +609,8 @@ def test_a_damaged_state_is_told(
     run(tmp_path, stop_at=2)
     path = tmp_path / "last" / name
     whole = path.read_bytes()
-    for position in range(0, len(whole), max(1, len(whole) // 40)):
+    positions = {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 2, len(whole) - 1}
+    for position in sorted(positions):
         damage(path, position)
         with pytest.raises(ModelError) as caught:
             run(tmp_path, resume=True)
@@ -615,6 +619,64 @@ def test_a_damaged_state_is_told(
     path.unlink()
     with pytest.raises(ModelError, match="the saved state is damaged"):
         run(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        TypeError("a bug"),
+        AttributeError("a bug"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_no_damage_is_not_called_damage(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, stop_at=2)
+
+    def fail(path: Path) -> dict[str, Tensor]:
+        raise error
+
+    monkeypatch.setattr(saved_state, "load_file", fail)
+    with pytest.raises(type(error)) as caught:
+        run(tmp_path, resume=True)
+    assert caught.value is error
+    monkeypatch.undo()
+    run(tmp_path, resume=True)  # the state is as good as before
+
+
+@pytest.mark.parametrize("name", ["state.json", "state.safetensors"])
+def test_a_state_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, name: str) -> None:
+    run(tmp_path, stop_at=2)
+    path = tmp_path / "last" / name
+    path.rename(tmp_path / name)
+    path.mkdir()  # as root may read every file, a directory stands for one that it may not
+    with pytest.raises(
+        ModelError, match="the saved state cannot be read: is a directory"
+    ) as caught:
+        run(tmp_path, resume=True)
+    assert caught.value.path == str(path)
+    assert "--force" not in caught.value.hint
+    path.rmdir()
+    (tmp_path / name).rename(path)
+    run(tmp_path, resume=True)
+
+
+def test_a_state_of_other_shapes_is_damaged(tmp_path: Path) -> None:
+    run(tmp_path, stop_at=2)
+    tensors = load_file(tmp_path / "last" / "state.safetensors")
+    name = next(name for name in tensors if name.startswith("module."))
+    for changed in ({}, {name: tensors[name][..., :1].clone()}):
+        rest = {key: value for key, value in tensors.items() if key != name}
+        save_file({**rest, **changed}, tmp_path / "last" / "state.safetensors")
+        path = tmp_path / "last" / "state.json"
+        content = storage.unseal(json.loads(path.read_text()))
+        content["tensors"] = storage.sum_of(tmp_path / "last" / "state.safetensors")
+        storage.write_json(path, storage.sealed(content))
+        with pytest.raises(ModelError, match="the saved state is damaged"):
+            run(tmp_path, resume=True)
 
 
 def test_a_state_of_a_newer_version_is_told(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ import numpy.typing as npt
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores
 from seqtool.text.tokenizers import Tokenizer
@@ -80,17 +80,17 @@ class CacheModel:
 
     @property
     def has_states(self) -> bool:
-        """Whether states are compared, or words counted only."""
+        """Return whether states are compared, or words counted only."""
         return self._states is not None
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the source."""
+        """Return the tokenizer of the source."""
         return self.source.tokenizer
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """How it adapts to the text that is measured."""
+        """Return how it adapts to the text that is measured."""
         settings = dataclasses.asdict(self.config)
         if not self.has_states:
             del settings["theta"]
@@ -121,24 +121,28 @@ class CacheModel:
                 hint="drop --reset-state, or --cache",
             )
         candidates, observer = self._tried or ((self.config,), None)
-        piece: Ids = np.zeros(0, dtype=np.int32)
-
-        def pieces() -> Iterator[Ids]:
-            while True:
-                yield piece
-
-        states = None if self._states is None else self._states.hidden_states(pieces())
+        # two readers of the same pieces, model and memory: tee keeps one block at most, since the
+        # memory reads a piece as soon as the model has given its states
+        cut, to_read = itertools.tee(
+            [block[start : start + CHUNK] for start in range(0, len(block), CHUNK)]
+            for block in blocks
+        )
+        states = self._states_of(itertools.chain.from_iterable(to_read))
         memory = _Memory(candidates, len(self.tokenizer.vocabulary))
-        for block in blocks:
+        for pieces in cut:
             parts = [np.zeros((len(candidates), 0))]
-            for start in range(0, len(block), CHUNK):
-                piece = block[start : start + CHUNK]
-                hidden_ND = np.zeros((len(piece), 0)) if states is None else next(states)
-                parts.append(memory.read(piece, hidden_ND))
+            # a block without tokens has no pieces, and then no state is asked for
+            parts += [memory.read(piece, next(states)) for piece in pieces]
             log_probs_CN = np.concatenate(parts, axis=1)
             if observer is not None:
                 observer(log_probs_CN)
             yield TokenScores(log_probs_CN[0])
+
+    def _states_of(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
+        """Yield the states [N, D] of each piece of a text; D is 0 for a model without states."""
+        if self._states is not None:
+            return self._states.hidden_states(pieces)
+        return (np.zeros((len(piece), 0)) for piece in pieces)
 
     def start(self, num: int) -> State:
         """Return `num` hypotheses that remember nothing."""
@@ -193,30 +197,6 @@ class _Hypotheses:
     states: Reals
 
 
-def source_of(models: Sequence[LanguageModel], names: Sequence[str]) -> tuple[LanguageModel, str]:
-    """Return the model that a cache beside these is over, and its name.
-
-    It is the first with states, in the parts of a mixture too, else the first.
-
-    Raises:
-        ConfigError: there is a cache already.
-    """
-    found = list(_parts(models, names))
-    if any(isinstance(model, CacheModel) for model, _ in found):
-        raise ConfigError("the mixture has a cache already", hint="drop --cache")
-    return next((item for item in found if isinstance(item[0], StatefulModel)), found[0])
-
-
-def _parts(
-    models: Sequence[LanguageModel], names: Sequence[str]
-) -> Iterator[tuple[LanguageModel, str]]:
-    for model, name in zip(models, names, strict=True):
-        if isinstance(model, MixedModel):
-            yield from _parts(model.parts, model.names)
-        else:
-            yield model, name
-
-
 class _Memory:
     """What was read last, under C settings at once, which share the products of states.
 
@@ -243,21 +223,23 @@ class _Memory:
             self._states_WD = np.zeros((window, states_ND.shape[1]), states_ND.dtype)
         words = np.concatenate([self._words_W, words_N])
         states = np.concatenate([self._states_WD, states_ND])
+        # one step down and one to the right is the same age: no copy of the band is made
         product = np.ascontiguousarray(states_ND @ states.T)
         row, item = product.strides
         similar_NW = np.lib.stride_tricks.as_strided(
             product, (num, window), (row + item, item), writeable=False
         )
         before_NW = np.lib.stride_tricks.sliding_window_view(words, window)[:num]
+        # where the next word itself stands in the window: only these shares are summed
         rows, columns = np.nonzero(before_NW == words_N[:, None])
         ages_W = np.arange(window, 0, -1, dtype=states_ND.dtype)
         log_probs_CN = np.empty((len(self._candidates), num))
         for found_N, config in zip(log_probs_CN, self._candidates, strict=True):
-            first = window - config.window
+            first = window - config.window  # a shorter window is the end of the longest one
             scores_NM = similar_NW[:, first:] * states_ND.dtype.type(config.theta)
             if config.decay:
                 scores_NM -= states_ND.dtype.type(config.decay) * ages_W[first:]
-            if self._num_read < config.window:
+            if self._num_read < config.window:  # places before the text's beginning
                 scores_NM[before_NW[:, first:] == NO_WORD] = -np.inf
             within = columns >= first
             found_N[:] = self._log_shares(scores_NM, rows[within], columns[within] - first)
@@ -271,7 +253,7 @@ class _Memory:
         """Return the log of the share [N] of exp(scores) that each row has at its columns."""
         best_N = scores_NM.max(axis=1)
         is_empty_N = np.isneginf(best_N)
-        scores_NM -= np.where(is_empty_N, 0, best_N)[:, None]
+        scores_NM -= np.where(is_empty_N, 0, best_N)[:, None]  # no exp overflows
         shares_NM = np.exp(scores_NM, out=scores_NM)
         totals_N = shares_NM.sum(axis=1, dtype=np.float64)
         sums_N = np.bincount(rows, shares_NM[rows, columns], minlength=len(scores_NM))

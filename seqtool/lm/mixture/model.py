@@ -6,6 +6,12 @@ The parts may be of any kind, n-gram and neural alike. Their vocabularies must h
 symbols, but may number them differently, as two ways of counting the same text do; the ids of the
 mixture are those of its first part.
 
+On disk, a mixture is a model directory without weights of its own, which refers to its parts:
+`model.json` has the path of each, relative to the directory, its weight and the SHA-256 of its
+header (of the whole file, if it is one). So a part that was moved, or trained again, is found out
+when the mixture is opened. A cache is no part on disk: its settings stand among the parts, and the
+part that it is over is found again.
+
 Shapes: P parts, N tokens, H hypotheses and V symbols. Log-probabilities are nats.
 """
 
@@ -14,15 +20,21 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Doubles, Ids, Reals
-from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.mixture.cache import CacheModel, StatefulModel
+from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.perplexity import LN_2, Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.text.tokenizers import Tokenizer
@@ -70,12 +82,12 @@ class MixedModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the first part."""
+        """Return the tokenizer of the first part."""
         return self.parts[0].tokenizer
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """How its parts adapt to the text that is measured."""
+        """Return how its parts adapt to the text that is measured."""
         return tuple(found for part in self.parts for found in adaptations_of(part))
 
     def with_part(self, number: int, part: LanguageModel) -> MixedModel:
@@ -225,3 +237,205 @@ def _columns(scores: Sequence[TokenScores]) -> dict[str, npt.NDArray[Any]]:
     for number, part in enumerate(scores, start=1):
         columns.update({f"{name}_{number}": column for name, column in part.columns.items()})
     return columns
+
+
+def source_of(models: Sequence[LanguageModel], names: Sequence[str]) -> tuple[LanguageModel, str]:
+    """Return the model that a cache beside these is over, and its name.
+
+    It is the first with states, in the parts of a mixture too, else the first.
+
+    Raises:
+        ConfigError: there is a cache already.
+    """
+    found = list(_parts(models, names))
+    if any(isinstance(model, CacheModel) for model, _ in found):
+        raise ConfigError("the mixture has a cache already", hint="drop --cache")
+    return next((item for item in found if isinstance(item[0], StatefulModel)), found[0])
+
+
+def _parts(
+    models: Sequence[LanguageModel], names: Sequence[str]
+) -> Iterator[tuple[LanguageModel, str]]:
+    for model, name in zip(models, names, strict=True):
+        if isinstance(model, MixedModel):
+            yield from _parts(model.parts, model.names)
+        else:
+            yield model, name
+
+
+_MIX_AGAIN = "mix the models again with: seqtool eval-ppl --save-mixture"
+
+
+def save_model(
+    path: str | Path,
+    model: MixedModel,
+    parts: Sequence[str | Path],
+    *,
+    scores: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    command: str = "",
+) -> None:
+    """Write a mixture as a model directory that refers to its parts.
+
+    Args:
+        path: the directory, replaced if it is there.
+        model: the mixture.
+        parts: where each part but a cache is: a model directory or an ARPA file.
+        scores: what was measured.
+        data: what the weights were fitted on.
+        command: the command that made it.
+
+    Raises:
+        OutputError: the directory is, or holds, one of the parts.
+    """
+    check_apart(path, parts)
+    output = Path(path).resolve()
+    headers = [checkpoint.read_header(part) for part in parts if not Path(part).is_file()]
+    paths = iter(parts)
+    described = {
+        str(number): _describe(part, weight, paths, output)
+        for number, (part, weight) in enumerate(
+            zip(model.parts, model.weights, strict=True), start=1
+        )
+    }
+    versions = {name: version for header in headers for name, version in header.versions.items()}
+    header = checkpoint.Header(
+        kind=MixedModel.kind,
+        config={"parts": described},
+        tokenizer=model.tokenizer.describe(),
+        scores=dict(scores or {}),
+        data=dict(data or {}),
+        command=command,
+        num_parameters=sum(header.num_parameters for header in headers),
+        versions=versions,
+    )
+    checkpoint.save(path, header, _card(header), lambda directory: None)
+
+
+def _describe(
+    part: LanguageModel, weight: float, paths: Iterator[str | Path], output: Path
+) -> dict[str, Any]:
+    if isinstance(part, CacheModel):
+        return {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
+    path = Path(next(paths))
+    return {
+        "path": _reference(path.resolve(), output),
+        "kind": part.kind,
+        "weight": weight,
+        "sha256": _sum_of_part(path),
+    }
+
+
+def check_apart(path: str | Path, parts: Sequence[str | Path]) -> None:
+    """Refuse to write a mixture over one of its parts.
+
+    Raises:
+        OutputError: the directory is, or holds, one of the parts.
+    """
+    output = Path(path).resolve()
+    for part in parts:
+        if Path(part).resolve().is_relative_to(output):
+            raise OutputError(
+                "a part of the mixture is there, and a mixture only refers to its parts",
+                hint="choose another directory",
+                path=path,
+            )
+
+
+def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu") -> MixedModel:
+    """Open a mixture and all of its parts.
+
+    Raises:
+        ModelError: a part is missing or damaged, or is not what was mixed.
+    """
+    models: list[LanguageModel] = []
+    names: list[str] = []
+    try:
+        recorded = list(header.config["parts"].values())
+        references = [
+            (str(part["path"]), str(part["sha256"])) for part in recorded if part["kind"] != "cache"
+        ]
+        weights = [float(part["weight"]) for part in recorded]
+        caches = [
+            from_dict(CacheConfig, part["settings"]) for part in recorded if part["kind"] == "cache"
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise _damaged(directory) from error
+    for reference, sum_then in references:
+        path = _shown((directory / reference).resolve())
+        if not storage.present(path).exists():
+            raise ModelError(
+                "this part of the mixture is not there",
+                hint=f"put it back, or {_MIX_AGAIN}",
+                path=path,
+            )
+        if _sum_of_part(path) != sum_then:
+            raise ModelError(
+                "this part of the mixture has changed since it was mixed",
+                hint=_MIX_AGAIN,
+                path=path,
+            )
+        models.append(checkpoint.load(path, device=device))
+        names.append(str(path))
+    try:
+        for config in caches:
+            source, name = source_of(models, names)
+            models.append(CacheModel(source, config, name=name))
+            names.append(f"cache of {name}")
+        return MixedModel(models, weights, names=names)
+    except (ConfigError, IndexError) as error:
+        raise _damaged(directory) from error
+
+
+def _damaged(directory: Path) -> ModelError:
+    return ModelError(
+        "damaged model header",
+        hint=_MIX_AGAIN,
+        path=directory / checkpoint.HEADER,
+    )
+
+
+def _sum_of_part(path: Path) -> str:
+    """Return the SHA-256 of a model's header, which holds the sums of its files, or of a file."""
+    return storage.sum_of(path if path.is_file() else checkpoint.find(path) / checkpoint.HEADER)
+
+
+def _reference(part: Path, output: Path) -> str:
+    try:
+        return Path(os.path.relpath(part, output)).as_posix()
+    except ValueError:  # on another drive
+        return part.as_posix()
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as a user of the current directory would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _shown_part(part: dict[str, Any]) -> str:
+    """Return the path of a part, or the settings of a cache."""
+    if "settings" not in part:
+        return str(part["path"])
+    return ", ".join(f"{name} {value:g}" for name, value in part["settings"].items())
+
+
+def _card(header: checkpoint.Header) -> str:
+    """Return the README.md of a mixture: its parts, their weights, its scores and its command."""
+    parts = [
+        (_shown_part(part), part["kind"], f"{part['weight']:.4f}")
+        for part in header.config["parts"].values()
+    ]
+    return checkpoint.compose(
+        header,
+        "Mixture of language models",
+        f"The probabilities of {len(parts)} models, interpolated. They stay where they are: "
+        "keep them there.",
+        checkpoint.table(("part", "kind", "weight"), parts),
+        checkpoint.scores_table(header),
+        maker="the Python library",
+        use=(
+            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
+            'seqtool generate --prompt "..." -m THIS_DIRECTORY',
+        ),
+    )

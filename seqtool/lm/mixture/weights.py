@@ -44,7 +44,7 @@ class FittedWeights:
 
     @property
     def iterations(self) -> int:
-        """How often the weights were changed."""
+        """Return how often the weights were changed."""
         return len(self.log_likelihoods) - 1
 
 
@@ -111,7 +111,7 @@ class Tuning:
 
     @property
     def perplexity(self) -> float:
-        """Of the mixture on the text it was tuned on; infinite if a token has no probability."""
+        """Return that of the mixture on the text of the fit; infinite if a token is impossible."""
         if self.fitted.impossible:
             return math.inf
         return perplexity_of(-self.fitted.log_likelihoods[-1] / self.tokens)

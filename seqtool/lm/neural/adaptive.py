@@ -31,7 +31,6 @@ from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import OutputLayer, Surroundings
-from seqtool.lm.neural.workspace import Workspace
 
 DIV_VALUE = 4.0
 
@@ -80,7 +79,6 @@ class Cluster(nn.Module):
         if has_weight:
             self.weight = nn.Parameter(torch.empty(num_symbols, size or hidden_size))
         self.bias = nn.Parameter(torch.empty(num_symbols))
-        self.workspace = Workspace()
 
     def project(self, hidden_NH: Tensor) -> Tensor:
         """Return what the cluster reads."""
@@ -147,7 +145,6 @@ class AdaptiveSoftmax(OutputLayer):
         self.register_buffer("cutoffs", torch.tensor(cutoffs), persistent=False)
         self.register_buffer("ranks_V", rank_by_count(vocabulary_size, counts))
         self._note_ranks()
-        self._workspace = Workspace()
 
     @classmethod
     def make(cls, config: OutputConfig, around: Surroundings) -> AdaptiveSoftmax:
@@ -171,7 +168,6 @@ class AdaptiveSoftmax(OutputLayer):
             head_SH,
             self.head_bias,
             head_targets_N,
-            self._workspace,
             num_targets=num_targets,
         )
         for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
@@ -181,7 +177,6 @@ class AdaptiveSoftmax(OutputLayer):
                 weight,
                 cluster.bias,
                 ranks_N[rows] - self.cutoffs[number],
-                cluster.workspace,
                 num_targets=num_targets,
             )
         return loss
@@ -201,7 +196,7 @@ class AdaptiveSoftmax(OutputLayer):
         numbers_N, head_targets_N, ranks_N = self._split(targets_N)
         head_SH, weights = self._weights()
         log_probs_N = cross_entropy.target_log_probs(
-            hidden_NH, head_SH, self.head_bias, head_targets_N, self._workspace
+            hidden_NH, head_SH, self.head_bias, head_targets_N
         )
         for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
             rows = (numbers_N == number + 1).nonzero()[:, 0]
@@ -210,7 +205,6 @@ class AdaptiveSoftmax(OutputLayer):
                 weight,
                 cluster.bias,
                 ranks_N[rows] - self.cutoffs[number],
-                cluster.workspace,
             )
             log_probs_N = log_probs_N.index_add(0, rows, inside)
         return log_probs_N

@@ -233,7 +233,7 @@ class LSTMCell(_TorchCell):
         return list(self._weights()[4:])
 
     def initialise_biases(self, config: ModelConfig) -> None:
-        """Zero, but for the forget gate's."""
+        """Set all to zero, but for the forget gate's."""
         super().initialise_biases(config)
         forget = slice(self.hidden_size, 2 * self.hidden_size)
         nn.init.constant_(self._weights()[2][forget], config.forget_bias)

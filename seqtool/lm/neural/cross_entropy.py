@@ -6,9 +6,11 @@ Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -16,7 +18,6 @@ from torch.nn import functional
 
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import one_blas_thread, product
-from seqtool.lm.neural.workspace import Workspace
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
@@ -50,16 +51,39 @@ def rows_per_chunk(num_symbols: int, dtype: torch.dtype) -> int:
     return max(16, CHUNK_BYTES // (dtype.itemsize * num_symbols))
 
 
+class _Room(threading.local):
+    """Memory for one chunk of logits, which every call of a thread uses again.
+
+    Memory fresh from the system is mapped page by page at its first touch, which takes as long as
+    what is then computed in it: with 33,278 words, a tenth of a whole training step in bfloat16.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def tensor(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        """Return an uninitialised tensor, valid until the next one is asked for."""
+        size = rows * columns * dtype.itemsize
+        if len(self._bytes) < size:
+            self._bytes = np.empty(size, np.uint8)
+        # made of the array each time: one made in inference mode could not be used in training
+        return torch.from_numpy(self._bytes[:size]).view(dtype).view(rows, columns)
+
+
+_room = _Room()
+
+
 def in_chunks(
-    num_rows: int, num_symbols: int, dtype: torch.dtype, workspace: Workspace, *, group: int = 1
+    num_rows: int, num_symbols: int, dtype: torch.dtype, *, group: int = 1
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of each chunk, and room for their logits, (R, V).
 
-    Groups of rows are kept together.
+    Groups of rows are kept together. The room is the next caller's afterwards: nothing of it may be
+    kept.
     """
     rows = rows_per_chunk(num_symbols, dtype)
     rows = min(num_rows, -(-rows // group) * group)
-    room_RV = workspace.tensor("chunk", (rows, num_symbols), dtype)
+    room_RV = _room.tensor(rows, num_symbols, dtype)
     for start in range(0, num_rows, max(1, rows)):
         yield slice(start, start + rows), room_RV[: num_rows - start]
 
@@ -68,7 +92,6 @@ def softmax_(
     logits_RV: Tensor,
     bias_V: Tensor,
     targets_R: Tensor,
-    workspace: Workspace,
     shares_of: SharesOf | None = None,
     grad_bias_V: Tensor | None = None,
     *,
@@ -87,8 +110,8 @@ def softmax_(
     rows = max(1, near_bytes // (bias_V.itemsize * num_symbols * group)) * group
     is_rounded = logits_RV.dtype != bias_V.dtype
     if is_rounded:
-        room_RV = workspace.tensor("near", (min(rows, len(logits_RV)), num_symbols), bias_V.dtype)
-    sums_1V = workspace.tensor("bias", (1, num_symbols), bias_V.dtype)
+        room_RV = bias_V.new_empty(min(rows, len(logits_RV)), num_symbols)
+    sums_1V = bias_V.new_empty(1, num_symbols)
     targets_R1 = targets_R[:, None].clamp(min=0)
     probs_R1 = bias_V.new_empty(len(logits_RV), 1)
     minus_1 = bias_V.new_full((1, 1), -1.0)
@@ -118,7 +141,6 @@ def add_weight_gradient(
     grads_RV: Tensor,
     hidden_RH: Tensor,
     grad_weight_VH: Tensor,
-    workspace: Workspace,
     *,
     is_first: bool,
 ) -> None:
@@ -128,7 +150,7 @@ def add_weight_gradient(
         return
     num_symbols, size = grad_weight_VH.shape
     step = max(1, min(num_symbols, 4 * NEAR_BYTES // (grads_RV.itemsize * size)))
-    room_BH = workspace.tensor("block", (step, size), grads_RV.dtype)
+    room_BH = grads_RV.new_empty(step, size)
     for start in range(0, num_symbols, step):
         block = slice(start, min(start + step, num_symbols))
         added = product(grads_RV[:, block].t(), hidden_RH, room_BH[: block.stop - start])
@@ -162,7 +184,6 @@ def cross_entropy(
     weight_VH: Tensor,
     bias_V: Tensor,
     targets_N: Tensor,
-    workspace: Workspace,
     *,
     num_targets: int | None = None,
     additions: Additions | None = None,
@@ -184,7 +205,6 @@ def cross_entropy(
                 num_targets,
                 half,
                 torch.is_grad_enabled(),
-                workspace,
                 additions,
             )
         return loss
@@ -208,7 +228,6 @@ def target_log_probs(
     weight_VH: Tensor,
     bias_V: Tensor,
     targets_N: Tensor,
-    workspace: Workspace,
     additions: Additions | None = None,
 ) -> Tensor:
     """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
@@ -217,7 +236,7 @@ def target_log_probs(
     """
     if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
         log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-        chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype, workspace)
+        chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype)
         with one_blas_thread():
             for chunk, logits_RV in chunks:
                 product(hidden_NH[chunk], weight_VH.t(), logits_RV)
@@ -225,7 +244,6 @@ def target_log_probs(
                     logits_RV,
                     bias_V,
                     targets_N[chunk],
-                    workspace,
                     additions=additions,
                     first_row=chunk.start,
                 )
@@ -263,7 +281,6 @@ class _FusedCrossEntropy(torch.autograd.Function):
         num_targets: int | None,
         half: bool,
         needs_grad: bool,
-        workspace: Workspace,
         additions: Additions | None,
     ) -> Tensor:
         """Return the mean loss in nats."""
@@ -279,16 +296,15 @@ class _FusedCrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias_V)
         grad_hidden = torch.empty_like(hidden_NH)
         if needs_grad:
-            grad_weight = workspace.tensor("grad weight", weight_VH.shape, dtype)
+            grad_weight = torch.empty_like(weight_VH)
             if not len(hidden_NH):
                 grad_weight.zero_()
-        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor, workspace):
+        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor):
             product(factor_NH[chunk], factor_VH.t(), probs_RV)
             log_probs_N[chunk] = softmax_(
                 probs_RV,
                 bias_V,
                 targets_N[chunk],
-                workspace,
                 _given(shares_N1[chunk]) if needs_grad else None,
                 grad_bias,
                 additions=additions,
@@ -298,9 +314,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 continue
             grads_RV = probs_RV  # they are p - onehot(target) now
             grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
-            add_weight_gradient(
-                grads_RV, shared_NH[chunk], grad_weight, workspace, is_first=chunk.start == 0
-            )
+            add_weight_gradient(grads_RV, shared_NH[chunk], grad_weight, is_first=chunk.start == 0)
         make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         if needs_grad:
             grad_hidden *= shares_N1
@@ -317,7 +331,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
             grads = tuple(part * grad for part in grads)
         *others, grad_added = grads
-        return *others, grad_added if ctx.has_additions else None, *[None] * 6
+        return *others, grad_added if ctx.has_additions else None, *[None] * 5
 
 
 def _given(shares_R1: Tensor) -> SharesOf:

@@ -160,7 +160,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
-        """How it adapts to the text that is measured."""
+        """Return how it adapts to the text that is measured."""
         names = ("rate", "decay", "segment")
         settings = {name: getattr(self.config, name) for name in names}
         settings["statistics_tokens"] = self.statistics.tokens
@@ -276,7 +276,7 @@ class DynamicTuning:
 
     @property
     def perplexity(self) -> float:
-        """That of the settings chosen."""
+        """Return the perplexity with the settings chosen."""
         return min(perplexity for _, perplexity in self.tried)
 
     def to_json(self) -> dict[str, Any]:

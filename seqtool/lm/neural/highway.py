@@ -1,4 +1,4 @@
-"""The recurrent highway cell, and its loop over time for every device; the CPU's is `highway_cpu`.
+"""The recurrent highway cell, and its loop over time for every device; the CPU has `highway_cpu`.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
 depth, G gates (G x H columns).
@@ -16,10 +16,9 @@ from torch.nn import functional
 from seqtool.lm.neural.cells import Cell, State
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.products import numpy_is_fast
-from seqtool.lm.neural.workspace import Workspace
 
 
-class StreamsFirst(torch.autograd.Function):
+class BatchMajorLoop(torch.autograd.Function):
     """The loop on any device: state (B, H), gates (B, G), the inputs' products made before."""
 
     @staticmethod
@@ -51,7 +50,7 @@ def _torch_forward(
     bias_EG: Tensor,
     mask_BH: Tensor | None,
 ) -> Tensor:
-    """Return the outputs (T, B, H) of `StreamsFirst`, and save in `ctx` what its gradient needs."""
+    """Return the outputs (T, B, H), and save in `ctx` what the gradient needs."""
     num_steps, batch, width = projected_TBG.shape
     depth, size, _ = weight_DHG.shape
     gates_DTBG = projected_TBG.new_empty(depth, num_steps, batch, width)
@@ -163,7 +162,6 @@ class RecurrentHighwayCell(Cell):
         self.weight_input = nn.Parameter(torch.empty(width, input_size))
         self.weight_state = nn.Parameter(torch.empty(config.depth, hidden_size, width))
         self.bias = nn.Parameter(torch.empty(config.depth, width))
-        self._workspace = Workspace()
 
     def forward(
         self,
@@ -182,9 +180,9 @@ class RecurrentHighwayCell(Cell):
             return outputs_TBH, (outputs_TBH[-1],)
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
         if is_fast and len(inputs_TBI) >= FEWEST_STEPS:
-            from seqtool.lm.neural.highway_cpu import FeaturesFirst
+            from seqtool.lm.neural.highway_cpu import FeatureMajorLoop
 
-            outputs_TBH = FeaturesFirst.apply(  # type: ignore[no-untyped-call]
+            outputs_TBH = FeatureMajorLoop.apply(  # type: ignore[no-untyped-call]
                 inputs_TBI.to(state_BH.dtype),
                 state_BH,
                 self.weight_input,
@@ -193,13 +191,12 @@ class RecurrentHighwayCell(Cell):
                 mask_BP,
                 torch.is_autocast_enabled("cpu"),
                 torch.is_grad_enabled(),
-                self._workspace,
             )
             return outputs_TBH, (outputs_TBH[-1],)
         # the product with the inputs of all steps at once, out of the time loop
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0])
         arguments = projected_TBG.to(state_BH.dtype), state_BH, weight_DHG, self.bias[1:], mask_BP
-        outputs_TBH = StreamsFirst.apply(*arguments)  # type: ignore[no-untyped-call]
+        outputs_TBH = BatchMajorLoop.apply(*arguments)  # type: ignore[no-untyped-call]
         return outputs_TBH, (outputs_TBH[-1],)
 
     def _loop_with_updates(
@@ -245,7 +242,7 @@ class RecurrentHighwayCell(Cell):
         ]
 
     def initialise_biases(self, config: ModelConfig) -> None:
-        """Zero, but for the transform gate's; a separate carry gate starts as its complement."""
+        """Set all to zero, but the transform gate's; a carry gate starts as its complement."""
         super().initialise_biases(config)
         size = self.hidden_size
         nn.init.constant_(self.bias[:, size : 2 * size], config.transform_bias)

@@ -4,9 +4,9 @@ Dimensions in names: T steps of the window, B parallel streams, I input width, H
 depth, G gates (G x H rows), N = T x B.
 
 The tanh and the products of float32 are NumPy's, several times as fast as torch's; products of
-bfloat16 are compiled (`pair_products.py`) or torch's, and what else is elementwise is compiled
-(`highway_cpu.py`). The state is held features first, (H, B): products `weight @ state` of so
-few columns are faster than `state @ weight`. Imports Numba, so on use only.
+bfloat16 are compiled (`bf16_dot_products.py`) or torch's, and what else is elementwise is compiled
+here. The state is stored feature-major, (H, B): products `weight @ state` of so few columns are
+faster than `state @ weight`. Imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from seqtool.core.arrays import Reals
 from seqtool.core.compiled import compiled
-from seqtool.lm.neural import highway_cpu
-from seqtool.lm.neural.products import multiplies_pairs, one_blas_thread, product
-from seqtool.lm.neural.workspace import Workspace
+from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 
 _int = types.int64
 _NUMBERS = (types.float32, types.float64)
@@ -42,14 +40,19 @@ def _factor(value: Any, factors: Any) -> Any:
 
 
 @overload(_factor)
-def _factor_number(value, factors):  # type: ignore[no-untyped-def]
+def _compile_factor(value, factors):  # type: ignore[no-untyped-def]
+    """Return what Numba compiles for `_factor`, which depends on the type of the factors."""
+
     def same(value, factors):  # type: ignore[no-untyped-def]
         return value
 
     def bits(value, factors):  # type: ignore[no-untyped-def]
         pattern = np.float32(value).view(np.uint32)
+        # bfloat16 is the upper half of a float32. Just under half of the lower one is added before
+        # that is cut off, and one more where the upper is odd: a tie then becomes even
         is_odd = (pattern >> np.uint32(16)) & np.uint32(1)
         rounded = np.uint16((pattern + np.uint32(0x7FFF) + is_odd) >> np.uint32(16))
+        # the sum would carry a NaN of large payload over to zero
         return np.uint16(0x7FC0) if np.isnan(value) else rounded
 
     return bits if factors.dtype == types.uint16 else same
@@ -68,13 +71,14 @@ def _factor_number(value, factors):  # type: ignore[no-untyped-def]
         for number, factor in _FACTORS
     ]
 )
-def enter(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: ignore[no-untyped-def]
+def write_entering(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: ignore[no-untyped-def]
     """Write what enters a micro-step, masked, for its product and for that of the gradient."""
     state_HB = states_DTHB[level, at]
     for unit in range(state_HB.shape[0]):
         for stream in range(state_HB.shape[1]):
             factor = _factor(state_HB[unit, stream] * mask_HB[unit, stream], factors_HB)
             factors_HB[unit, stream] = factor
+            # units before steps, so that the gradient of the weights is one product, (H, T x B)
             entering_DHTB[level, unit, at, stream] = factor
 
 
@@ -84,10 +88,10 @@ def enter(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: 
         for number in _NUMBERS
     ]
 )
-def add(product_GB, projected_GTB, bias_DG, level, step):  # type: ignore[no-untyped-def]
+def add_input_or_bias(product_GB, projected_GTB, bias_DG, level, step):  # type: ignore[no-untyped-def]
     """Add to a product what the input or the bias does, which makes it the pre-activations."""
     for row in range(product_GB.shape[0]):
-        if level == 0:
+        if level == 0:  # the input enters here alone, and has the bias of this level in it
             for stream in range(product_GB.shape[1]):
                 product_GB[row, stream] += projected_GTB[row, step, stream]
         else:
@@ -109,21 +113,23 @@ def add(product_GB, projected_GTB, bias_DG, level, step):  # type: ignore[no-unt
         for number in _NUMBERS
     ]
 )
-def update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ignore[no-untyped-def]
+def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ignore[no-untyped-def]
     """Write the gates, of what came out of the tanh, and the next state; the last one is apart."""
     depth, _, size, batch = states_DTHB.shape
+    # all as vectors: the loops below have one index, and become vector instructions
     bounded = bounded_GB.reshape(-1)
     gates, source = gates_DTGB[level, at].reshape(-1), states_DTHB[level, at].reshape(-1)
+    # what leaves the last micro-step enters the next time step, which may overwrite this one
     target = (states_DTHB[level + 1, at] if level + 1 < depth else last_HB).reshape(-1)
     length, half = size * batch, bounded_GB.dtype.type(0.5)
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
     for index in range(length):
         candidate[index] = bounded[index]
     sigmoids, halved = gates[length:], bounded[length:]
-    for index in range(len(sigmoids)):
+    for index in range(len(sigmoids)):  # (1 + tanh(x / 2)) / 2, the tanh of the halved is given
         sigmoids[index] = half * halved[index] + half
-    if len(carry) == 0:
-        for index in range(length):  # s + (h - s) t
+    if len(carry) == 0:  # coupled: c = 1 - t
+        for index in range(length):  # s + (h - s) t, one product less than h t + s (1 - t)
             change = (candidate[index] - source[index]) * opened[index]
             target[index] = change + source[index]
     else:
@@ -146,7 +152,7 @@ def update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ig
         for number, factor in _FACTORS
     ]
 )
-def differentiate(  # type: ignore[no-untyped-def]
+def differentiate_update(  # type: ignore[no-untyped-def]
     gates_DTGB, states_DTHB, running_HB, level, at, summed_DGB, factors_GB, history_DGTB
 ):
     """Go back through an update: gradients of the pre-activations, and of what was carried.
@@ -160,42 +166,44 @@ def differentiate(  # type: ignore[no-untyped-def]
     factors, grads = factors_GB.reshape(-1), np.empty_like(gates)
     one = running_HB.dtype.type(1)
     first, second, third = grads[:length], grads[length : 2 * length], grads[2 * length :]
-    for index in range(length):
+    for index in range(length):  # of the candidate: t (1 - h^2)
         slope = (one - candidate[index] * candidate[index]) * opened[index]
         first[index] = slope * running[index]
+    # `running` is changed last: all of the gates need it as it came
     if len(carry) == 0:
-        for index in range(length):
+        for index in range(length):  # of the transform gate: (h - s) t (1 - t)
             closed = one - opened[index]
             slope = (candidate[index] - source[index]) * opened[index] * closed
             second[index] = slope * running[index]
         for index in range(length):
             running[index] *= one - opened[index]
     else:
-        for index in range(length):
+        for index in range(length):  # of the transform gate: h t (1 - t)
             slope = opened[index] * (one - opened[index]) * candidate[index]
             second[index] = slope * running[index]
-        for index in range(length):
+        for index in range(length):  # of the carry gate: s c (1 - c)
             slope = (one - carry[index]) * carry[index] * source[index]
             third[index] = slope * running[index]
         for index in range(length):
             running[index] *= carry[index]
     for index in range(len(grads)):
-        summed[index] += grads[index]
+        summed[index] += grads[index]  # of the bias, not rounded; the batch is summed at the end
         factors[index] = _factor(grads[index], factors)
+    # apart from the loop above: this one writes in strides, and would keep that from vectors
     for row in range(len(factors_GB)):
         for stream in range(factors_GB.shape[1]):
             history_DGTB[level, row, at, stream] = factors_GB[row, stream]
 
 
 @compiled([types.void(number[:, ::1], number[:, ::1], number[:, ::1]) for number in _NUMBERS])
-def join(product_HB, mask_HB, running_HB):  # type: ignore[no-untyped-def]
+def add_through_product(product_HB, mask_HB, running_HB):  # type: ignore[no-untyped-def]
     """Add what came through a product, and its mask, to the gradient of the state."""
     product, mask, running = product_HB.reshape(-1), mask_HB.reshape(-1), running_HB.reshape(-1)
     for index in range(len(running)):
         running[index] += product[index] * mask[index]
 
 
-class FeaturesFirst(torch.autograd.Function):
+class FeatureMajorLoop(torch.autograd.Function):
     """The loop on the CPU: state (H, B), gates (G, B).
 
     One product per micro-step serves all gates, and the gradient of the recurrent weights is one
@@ -229,7 +237,6 @@ def _forward(
     mask_BH: Tensor | None,
     half: bool,
     needs_grad: bool,
-    workspace: Workspace,
 ) -> Tensor:
     num_steps, batch, _ = inputs_TBI.shape
     depth, size, width = weight_DHG.shape
@@ -237,15 +244,16 @@ def _forward(
     factor = torch.bfloat16 if half else dtype
     # without gradients each step overwrites the one before
     kept = num_steps if needs_grad else 1
-    gates_DTGB = workspace.tensor("gates", (depth, kept, width, batch), dtype).numpy()
+    gates_DTGB = torch.empty(depth, kept, width, batch, dtype=dtype).numpy()
     # states[d, t] is what enters micro-step d of step t; and the same as factors of products
-    states_DTHB = workspace.tensor("states", (depth, kept, size, batch), dtype).numpy()
-    entering_DHTB = workspace.tensor("entering", (depth, size, kept, batch), factor)
-    outputs_TBH = workspace.tensor("outputs", (num_steps, batch, size), dtype)
+    states_DTHB = torch.empty(depth, kept, size, batch, dtype=dtype).numpy()
+    entering_DHTB = torch.empty(depth, size, kept, batch, dtype=factor)
+    outputs_TBH = torch.empty(num_steps, batch, size, dtype=dtype)
     outputs_THB = outputs_TBH.numpy().transpose(0, 2, 1)
     bias_DG = torch.cat([bias_DG[:, :size], bias_DG[:, size:] * 0.5], dim=1)
-    projected_GTB = _project(inputs_TBI, weight_GI, bias_DG[0], size, factor, workspace).numpy()
-    weights_DGH = workspace.tensor("weights", (depth, width, size), factor)
+    projected_GTB = _project(inputs_TBI, weight_GI, bias_DG[0], size, factor).numpy()
+    # transposed once for all steps; halved for the gates, as the bias and the projection are
+    weights_DGH = torch.empty(depth, width, size, dtype=factor)
     for weights_GH, weight_HG in zip(weights_DGH, weight_DHG.to(factor), strict=True):
         weights_GH.copy_(weight_HG.t())
     weights_DGH[:, size:] *= 0.5
@@ -254,41 +262,41 @@ def _forward(
     mask_HB = _mask(mask_BH, (size, batch), dtype)
     last_HB = state_BH.detach().numpy().T.copy()
     for step in range(num_steps):
-        at = step % kept
+        at = step % kept  # where nothing is kept, always 0
         states_DTHB[0, at] = last_HB
         for level in range(depth):
-            highway_cpu.enter(states_DTHB, mask_HB, level, at, recurrent.factors_KB, entering)
+            write_entering(states_DTHB, mask_HB, level, at, recurrent.factors_KB, entering)
             sums_GB = recurrent(level)
-            highway_cpu.add(sums_GB, projected_GTB, biases_DG, level, step)
+            add_input_or_bias(sums_GB, projected_GTB, biases_DG, level, step)
             np.tanh(sums_GB, out=sums_GB)
-            highway_cpu.update(sums_GB, gates_DTGB, states_DTHB, last_HB, level, at)
+            write_update(sums_GB, gates_DTGB, states_DTHB, last_HB, level, at)
         outputs_THB[step] = last_HB
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_DHG)
-        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace
+        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB
     return outputs_TBH
 
 
 def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
-    gates_DTGB, states_DTHB, entering_DHTB, mask_HB, workspace = ctx.loop
+    gates_DTGB, states_DTHB, entering_DHTB, mask_HB = ctx.loop
     depth, num_steps, width, batch = gates_DTGB.shape
     dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
-    outer_THB = workspace.tensor("outer", (num_steps, *mask_HB.shape), dtype)
-    outer_THB.copy_(grad_TBH.transpose(1, 2))
+    outer_THB = grad_TBH.transpose(1, 2).contiguous().numpy()
     recurrent = _Recurrent(weight_DHG.to(factor), batch)
     # gradients of the pre-activations: summed over the steps, and of all steps, as factors
     summed_DGB = np.zeros((depth, width, batch), gates_DTGB.dtype)
-    history_DGTB = workspace.tensor("grads", (depth, width, num_steps, batch), factor)
+    history_DGTB = torch.empty(depth, width, num_steps, batch, dtype=factor)
     history = _numbers(history_DGTB)
     running_HB = np.zeros_like(states_DTHB[0, 0])
     for t in range(num_steps - 1, -1, -1):
-        running_HB += outer_THB[t].numpy()
+        running_HB += outer_THB[t]  # what the layers above ask of this step's output
         for level in range(depth - 1, -1, -1):
             saved = gates_DTGB, states_DTHB, running_HB, level, t
-            highway_cpu.differentiate(*saved, summed_DGB, recurrent.factors_KB, history)
-            highway_cpu.join(recurrent(level), mask_HB, running_HB)
-    grad_weight_DHG = workspace.tensor("grad weight", weight_DHG.shape, dtype)
+            differentiate_update(*saved, summed_DGB, recurrent.factors_KB, history)
+            add_through_product(recurrent(level), mask_HB, running_HB)
+    # the sums over all steps and streams, which are the columns of the factors
+    grad_weight_DHG = torch.empty(weight_DHG.shape, dtype=dtype)
     for entering_HTB, grads_GTB, grad_HG in zip(
         entering_DHTB, history_DGTB, grad_weight_DHG, strict=True
     ):
@@ -303,7 +311,6 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         grad_input_GI,
         grad_weight_DHG,
         torch.from_numpy(summed_DGB.sum(axis=2)),
-        None,
         None,
         None,
         None,
@@ -344,10 +351,10 @@ class _Recurrent:
         if not is_half:
             arrays = list(weights_DMK.numpy())
             self._make = lambda level: np.matmul(arrays[level], factors, out=product)
-        elif multiplies_pairs():
-            from seqtool.lm.neural.bf16_dot_products import multiply, pairs
+        elif has_bf16_dot_products():
+            from seqtool.lm.neural.bf16_dot_products import multiply, pack_pairs
 
-            parts = list(pairs(weights_DMK))
+            parts = list(pack_pairs(weights_DMK))
             self._make = lambda level: multiply(parts[level], factors, product)
         else:
             weights, rounded_MB = weights_DMK.unbind(0), weights_DMK.new_empty(rows, batch)
@@ -376,15 +383,12 @@ def _project(
     bias_G: Tensor,
     size: int,
     factor: torch.dtype,
-    workspace: Workspace,
 ) -> Tensor:
     """Return what the inputs and the bias add to the first micro-step of all steps, (G, T, B)."""
     num_steps, batch, inner = inputs_TBI.shape
     weights_GI = weight_GI.to(factor, copy=True)
     weights_GI[size:] *= 0.5
-    projected_GN = workspace.tensor(
-        "projected", (len(weight_GI), num_steps * batch), inputs_TBI.dtype
-    )
+    projected_GN = inputs_TBI.new_empty(len(weight_GI), num_steps * batch)
     inputs_NI = inputs_TBI.reshape(-1, inner).to(factor)
     _write_product(weights_GI, inputs_NI.t(), projected_GN)
     projected_GN += bias_G[:, None]

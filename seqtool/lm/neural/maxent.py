@@ -39,16 +39,17 @@ _entries = types.int32[::1]
 
 
 @compiled(types.void(_marks, _ids, _marks, types.int64[:, ::1], _ids))
-def claim(marks_S, starts_C, marks_C, contexts_NK, targets_N):  # type: ignore[no-untyped-def]
+def claim_slots(marks_S, starts_C, marks_C, contexts_NK, targets_N):  # type: ignore[no-untyped-def]
     """Let the n-gram of each target have its slot, if it is free; mark -1 is no context."""
     size = len(marks_S)
+    # in the order of the text: where two n-grams want one slot, the first keeps it in every run
     for token in range(len(targets_N)):
-        if targets_N[token] < 0:
+        if targets_N[token] < 0:  # a target that is ignored
             continue
         for k in range(contexts_NK.shape[1]):
             context = contexts_NK[token, k]
             slot = starts_C[context] + targets_N[token]
-            if slot >= size:
+            if slot >= size:  # V is at most S, so once around is enough, and cheaper than %
                 slot -= size
             if marks_C[context] > 0 and marks_S[slot] == 0:
                 marks_S[slot] = marks_C[context]
@@ -56,8 +57,9 @@ def claim(marks_S, starts_C, marks_C, contexts_NK, targets_N):  # type: ignore[n
 
 @compiled(types.int64(_marks, types.int64, types.int64, types.int16))
 def _count(marks_S, begin, end, mark):  # type: ignore[no-untyped-def]
+    """Return how many slots of a range have a mark."""
     found = 0
-    for slot in range(begin, end):
+    for slot in range(begin, end):  # without a branch, so that it becomes vector instructions
         found += marks_S[slot] == mark
     return found
 
@@ -66,11 +68,13 @@ _found = types.Tuple((_ids, _entries, _ids))  # type: ignore[no-untyped-call]
 
 
 @compiled(_found(_marks, _ids, _marks, types.int64))
-def find(marks_S, starts_C, marks_C, num_words):  # type: ignore[no-untyped-def]
+def find_entries(marks_S, starts_C, marks_C, num_words):  # type: ignore[no-untyped-def]
     """Return where each context's entries begin, [C + 1], and of each its word and slot, [M]."""
     size = len(marks_S)
     begins = np.zeros(len(starts_C) + 1, np.int64)
+    # counted first: counting is fast, and the second pass can then stop at the last entry
     for context in range(len(starts_C)):
+        # V slots in a row; those beyond the end of the table are at its beginning
         start, end = starts_C[context], starts_C[context] + num_words
         found = _count(marks_S, start, min(end, size), marks_C[context])
         found += _count(marks_S, 0, max(0, end - size), marks_C[context])
@@ -79,6 +83,7 @@ def find(marks_S, starts_C, marks_C, num_words):  # type: ignore[no-untyped-def]
     slots = np.empty(begins[-1], np.int64)
     for context in range(len(starts_C)):
         entry, slot, word = begins[context], starts_C[context], 0
+        # frequent words have low ids, so the last entry is often found early
         while entry < begins[context + 1]:
             if slot == size:
                 slot = 0
@@ -101,8 +106,9 @@ def _signatures(*names: str) -> list[Any]:
 
 
 @compiled(_signatures("logits", "rows", "contexts", "begins", "words", "vector"))
-def add(logits_RV, rows_R, contexts_NK, begins, words_M, weights_M):  # type: ignore[no-untyped-def]
+def add_weights(logits_RV, rows_R, contexts_NK, begins, words_M, weights_M):  # type: ignore[no-untyped-def]
     """Add the weights of the n-grams to the logits of the tokens `rows`."""
+    # by row, whose V logits are in the cache; entries of a context are in the order of words
     for r in range(len(rows_R)):
         for k in range(contexts_NK.shape[1]):
             context = contexts_NK[rows_R[r], k]
@@ -111,10 +117,11 @@ def add(logits_RV, rows_R, contexts_NK, begins, words_M, weights_M):  # type: ig
 
 
 @compiled(_signatures("logits", "vector", "rows", "contexts", "begins", "words", "vector"))
-def collect(grads_RV, shares_R, rows_R, contexts_NK, begins, words_M, grad_M):  # type: ignore[no-untyped-def]
+def collect_gradients(grads_RV, shares_R, rows_R, contexts_NK, begins, words_M, grad_M):  # type: ignore[no-untyped-def]
     """Add the gradients of logits, each row times its share, to those of the n-grams' weights."""
+    # one thread: two tokens with the same context add to the same entries
     for r in range(len(rows_R)):
-        share = shares_R[r]
+        share = shares_R[r]  # 1 / number of targets, or 0 for a target that is ignored
         for k in range(contexts_NK.shape[1]):
             context = contexts_NK[rows_R[r], k]
             for entry in range(begins[context], begins[context + 1]):
@@ -187,8 +194,12 @@ class DirectConnections(nn.Module):
         """Return the words before the text, (B, K): none."""
         return torch.full((batch, self.num_contexts), NOTHING, device=self.weight.device)
 
-    def read(self, ids_TB: Tensor, history_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the hash of each token's contexts, (T, B, K), and the last K words after them.
+    def history_after(self, ids_TB: Tensor, history_BK: Tensor) -> Tensor:
+        """Return the last K words after a window, (B, K)."""
+        return torch.cat([history_BK.t(), ids_TB])[len(ids_TB) :].t()
+
+    def context_hashes(self, ids_TB: Tensor, history_BK: Tensor) -> Tensor:
+        """Return the hash of each token's contexts, (T, B, K).
 
         A context that would begin before the text has the hash 0.
         """
@@ -201,26 +212,27 @@ class DirectConnections(nn.Module):
             start = self.num_contexts - k
             last_TB = words[start : start + num_steps]
             is_whole_TB = is_whole_TB & (last_TB != NOTHING)
+            # from the last word backwards: each context's hash goes into that of the next longer
             hashes_TB = mixed((hashes_TB + last_TB + 1) * _MULTIPLIERS[0])
             contexts.append(torch.where(is_whole_TB, hashes_TB, 0))
-        return torch.stack(contexts, dim=2), words[num_steps:].t()
+        return torch.stack(contexts, dim=2)
 
     def places(self, hashes: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the n-grams of each context start, and its mark, -1 of no context."""
+        # of other bits than the mark's: contexts that start at one slot are still told apart
         starts = torch.remainder(hashes >> 15, len(self.weight))
         marks = torch.remainder(hashes, _LARGEST_MARK) + 1
         return starts, marks.masked_fill(hashes == 0, -1).to(torch.int16)
 
     def find(self, hashes_NK: Tensor, targets_N: Tensor | None = None) -> FoundNgrams:
         """Find the n-grams that a batch needs; those that `targets` make claim a slot first."""
-        from seqtool.lm.neural import maxent
-
+        # most contexts recur in a batch, and each is looked up once
         hashes_C, contexts_NK = torch.unique(hashes_NK, return_inverse=True)
         starts_C, marks_C = (part.numpy() for part in self.places(hashes_C))
         marks_S, contexts = self.marks_S.numpy(), contexts_NK.numpy()
         if targets_N is not None:
-            maxent.claim(marks_S, starts_C, marks_C, contexts, targets_N.numpy())
-        found = maxent.find(marks_S, starts_C, marks_C, self.vocabulary_size)
+            claim_slots(marks_S, starts_C, marks_C, contexts, targets_N.numpy())
+        found = find_entries(marks_S, starts_C, marks_C, self.vocabulary_size)
         return FoundNgrams(contexts, *found)
 
     def logits(self, hashes_NK: Tensor, targets_N: Tensor | None = None) -> Tensor:
@@ -261,10 +273,8 @@ class NgramLogits:
 
     def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
         """Add the weights of the n-grams that each row's contexts make."""
-        from seqtool.lm.neural import maxent
-
         found = self._found
-        maxent.add(
+        add_weights(
             logits_RV.numpy(),
             rows_R.numpy(),
             found.contexts_NK,
@@ -275,10 +285,8 @@ class NgramLogits:
 
     def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
         """Take the gradients of the rows, each times its share."""
-        from seqtool.lm.neural import maxent
-
         found = self._found
-        maxent.collect(
+        collect_gradients(
             grads_RV.numpy(),
             shares_R1[:, 0].contiguous().numpy(),
             rows_R.numpy(),
@@ -378,7 +386,6 @@ class AfterContexts:
                 softmax.weight,
                 softmax.bias,
                 targets_N,
-                softmax.workspace,
                 additions=additions,
             )
         logits_NV = functional.linear(hidden_NH, softmax.weight, softmax.bias).float()
@@ -406,5 +413,5 @@ class AfterContexts:
             return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
         softmax = self.softmax
         return cross_entropy.target_log_probs(
-            hidden_NH, softmax.weight, softmax.bias, targets_N, softmax.workspace, additions
+            hidden_NH, softmax.weight, softmax.bias, targets_N, additions
         )

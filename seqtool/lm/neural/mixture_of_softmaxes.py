@@ -22,7 +22,6 @@ from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import OutputLayer, Surroundings
 from seqtool.lm.neural.products import one_blas_thread, product
-from seqtool.lm.neural.workspace import Workspace
 
 
 class MixtureOfSoftmaxes(OutputLayer):
@@ -55,7 +54,6 @@ class MixtureOfSoftmaxes(OutputLayer):
         self.prior = nn.Linear(hidden_size, num_mixtures, bias=False)
         self.latent = nn.Linear(hidden_size, num_mixtures * weight.shape[1])
         self._dropout = dropout
-        self._workspace = Workspace()
 
     @classmethod
     def make(cls, config: OutputConfig, around: Surroundings) -> MixtureOfSoftmaxes:
@@ -90,7 +88,6 @@ class MixtureOfSoftmaxes(OutputLayer):
                     targets_N,
                     half,
                     torch.is_grad_enabled(),
-                    self._workspace,
                 )
             return loss
         log_probs_N = self._mixed(latent_ME, log_prior_NK, targets_N)
@@ -114,7 +111,6 @@ class MixtureOfSoftmaxes(OutputLayer):
             self.weight,
             self.bias,
             targets_N.repeat_interleave(self.num_mixtures),
-            self._workspace,
         )
         mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
         return mixed_N.masked_fill(targets_N == IGNORED, 0.0)
@@ -150,7 +146,6 @@ class _FusedMixture(torch.autograd.Function):
         targets_N: Tensor,
         half: bool,
         needs_grad: bool,
-        workspace: Workspace,
     ) -> Tensor:
         """Return the mean loss in nats."""
         dtype = latent_ME.dtype
@@ -167,11 +162,11 @@ class _FusedMixture(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias_V)
         grad_latent = torch.empty_like(latent_ME)
         if needs_grad:
-            grad_weight = workspace.tensor("grad weight", weight_VE.shape, dtype)
+            grad_weight = torch.empty_like(weight_VE)
             if not len(latent_ME):
                 grad_weight.zero_()
         for chunk, probs_RV in cross_entropy.in_chunks(
-            len(latent_ME), len(weight_VE), factor, workspace, group=num_mixtures
+            len(latent_ME), len(weight_VE), factor, group=num_mixtures
         ):
             product(factor_ME[chunk], factor_VE.t(), probs_RV)
 
@@ -190,7 +185,6 @@ class _FusedMixture(torch.autograd.Function):
                 probs_RV,
                 bias_V,
                 targets_M[chunk],
-                workspace,
                 shares_of if needs_grad else None,
                 grad_bias,
                 group=num_mixtures,
@@ -203,7 +197,6 @@ class _FusedMixture(torch.autograd.Function):
                 grads_RV,
                 (latent_ME[chunk] * shares_M1[chunk]).to(factor),
                 grad_weight,
-                workspace,
                 is_first=chunk.start == 0,
             )
         cross_entropy.make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
@@ -221,4 +214,4 @@ class _FusedMixture(torch.autograd.Function):
         grads: tuple[Tensor, ...] = ctx.saved_tensors
         if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
             grads = tuple(part * grad for part in grads)
-        return *grads, None, None, None, None
+        return *grads, None, None, None

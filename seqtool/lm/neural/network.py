@@ -190,8 +190,7 @@ class NeuralNetwork(nn.Module):
         """Return the output layer for what `forward` gives for the same ids and state."""
         if not isinstance(self.softmax, MaxentSoftmax):
             return self.softmax
-        hashes_TBK, _ = self.softmax.direct.read(ids_TB, state[-1][0])
-        return self.softmax.after(hashes_TBK)
+        return self.softmax.after(self.softmax.direct.context_hashes(ids_TB, state[-1][0]))
 
     @property
     def _variational(self) -> bool:
@@ -280,7 +279,7 @@ class NeuralNetwork(nn.Module):
             else:
                 below = outputs_TBH
         if isinstance(self.softmax, MaxentSoftmax):
-            states.append((self.softmax.direct.read(ids_TB, state[-1][0])[1],))
+            states.append((self.softmax.direct.history_after(ids_TB, state[-1][0]),))
         return below, states
 
 

@@ -20,7 +20,6 @@ from seqtool.core.arrays import Longs
 from seqtool.core.registry import Registry
 from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import OutputConfig
-from seqtool.lm.neural.workspace import Workspace
 
 IDS_PER_BLOCK = 1 << 22
 
@@ -122,7 +121,6 @@ class FullSoftmax(OutputLayer):
             weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-        self.workspace = Workspace()
 
     @classmethod
     def make(cls, config: OutputConfig, around: Surroundings) -> FullSoftmax:
@@ -131,9 +129,7 @@ class FullSoftmax(OutputLayer):
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        return cross_entropy.cross_entropy(
-            hidden_NH, self.weight, self.bias, targets_N, self.workspace
-        )
+        return cross_entropy.cross_entropy(hidden_NH, self.weight, self.bias, targets_N)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
@@ -141,9 +137,7 @@ class FullSoftmax(OutputLayer):
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        return cross_entropy.target_log_probs(
-            hidden_NH, self.weight, self.bias, targets_N, self.workspace
-        )
+        return cross_entropy.target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield the weight, unless it is the embedding's."""

@@ -9,8 +9,9 @@ NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in
        20 x 256 x 512            85      127                228
 
 So NumPy makes those of float32 and float64 wherever it was built with a fast library; small ones of
-bfloat16 in a recurrent highway are compiled where that is faster (`pair_products.py`). Nothing is
-timed: a run that is resumed on the same machine, with the same threads, ends with the same bits.
+bfloat16 in a recurrent highway are compiled where the processor has an instruction for them
+(`bf16_dot_products.py`). The library and the processor decide, nothing is timed: a run that is
+resumed on the same machine, with the same threads, ends with the same bits. A run's log names both.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
 one of the cores, a small product then takes many times as long. So they are left unused: within
@@ -29,6 +30,8 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from seqtool.training import hardware
+
 # multiplications below which a product is not worth waking another thread
 _LARGE = 10_000_000
 
@@ -36,22 +39,25 @@ _LARGE = 10_000_000
 @cache
 def numpy_is_fast() -> bool:
     """Return whether NumPy was built with a fast library, as its own record of the build says."""
-    build = np.show_config(mode="dicts")
-    name = str(build["Build Dependencies"]["blas"].get("name", "")).lower()
+    name = hardware.blas_of_numpy().lower()
     return any(fast in name for fast in ("openblas", "mkl", "accelerate"))
 
 
 @cache
-def multiplies_pairs() -> bool:
-    """Return whether small products of bfloat16 are best made by `pair_products.py`.
+def has_bf16_dot_products() -> bool:
+    """Return whether small products of bfloat16 are to be made by `bf16_dot_products.py`.
 
-    The processor must have the instruction that multiplies pairs, and Numba must be allowed to use
-    it; where it has units for whole matrices (AMX), torch's library uses those.
+    The processor must have the instruction, and Numba must be left to compile for this processor
+    (NUMBA_CPU_NAME and NUMBA_CPU_FEATURES can forbid it). Where the processor has units for whole
+    matrices (AMX), torch's library uses those.
     """
-    from numba.core.registry import cpu_target
+    from llvmlite import binding  # type: ignore[import-untyped]
+    from numba import config
 
-    *_, features = cpu_target.target_context.codegen().magic_tuple()
-    return "+avx512bf16" in features and "+amx-bf16" not in features
+    features, settings = binding.get_host_cpu_features(), vars(config)
+    is_free = settings["CPU_NAME"] is None and settings["CPU_FEATURES"] is None
+    is_free = is_free and settings["ENABLE_AVX"]
+    return bool(is_free and features.get("avx512bf16") and not features.get("amx-bf16"))
 
 
 @cache
@@ -82,6 +88,7 @@ def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
     if num_threads == 1 or left.size * right.shape[1] < _LARGE:
         np.matmul(left, right, out=out)
         return out_MN
+    # along the longer side, so that each thread's part is as square as can be
     by_rows = len(left) > right.shape[1]
     size = max(out.shape)
     step = -(-size // num_threads)

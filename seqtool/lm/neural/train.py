@@ -73,7 +73,7 @@ class RunRecord:
             "threads": self.threads,
             "command": self.command,
         }
-        storage.replace_text(output / checkpoint.RUN, storage.to_json(content))
+        storage.write_json(output / checkpoint.RUN, content)
 
     @classmethod
     def read(cls, output: Path) -> RunRecord:
@@ -82,6 +82,7 @@ class RunRecord:
         Raises:
             ModelError: there is no run, or its record is damaged.
         """
+        storage.restore(output)
         path = output / checkpoint.RUN
         damaged = ModelError(
             "the run's record is damaged", hint="start again with --force", path=path

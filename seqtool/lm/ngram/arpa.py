@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -149,49 +149,59 @@ def arpa_pieces(
         )
     check_symbols(vocabulary)
     writer = _Writer(table, vocabulary)
-    sizes = [len(level) for level in table.levels]
-    counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, start=1))
 
-    def plain() -> Iterator[tuple[int, Callable[[], bytes | memoryview]]]:
-        yield 0, lambda: f"\\data\\\n{counts}".encode()
-        for n, size in enumerate(sizes, start=1):
-            yield 0, lambda n=n: f"\n\\{n}-grams:\n".encode()  # type: ignore[misc]
-            for first in range(0, size, ROWS_PER_PIECE):
-                last = min(size, first + ROWS_PER_PIECE)
-                yield (
-                    last - first,
-                    lambda n=n, first=first, last=last: writer.rows(n, first, last),  # type: ignore[misc]
-                )
-        yield 0, lambda: b"\n\\end\\\n"
+    def make(part: bytes | _Rows) -> bytes | memoryview:
+        text = part if isinstance(part, bytes) else writer.lines(part)
+        return _pack(text) if packed else text
 
-    def job(make: Callable[[], bytes | memoryview]) -> bytes | memoryview:
-        return _pack(make()) if packed else make()
-
-    done = 0
-    for size, piece in _in_order(plain(), job, threads):
-        done += size
-        if on_progress is not None and size:
-            on_progress(done, sum(sizes))
+    done, total = 0, sum(map(len, table.levels))
+    for part, piece in _in_order(_parts(table), make, threads):
+        if isinstance(part, _Rows):
+            done += part.last - part.first
+            if on_progress is not None:
+                on_progress(done, total)
         yield piece
 
 
+class _Rows(NamedTuple):
+    """The n-grams of an order from row `first` to row `last - 1`."""
+
+    order: int
+    first: int
+    last: int
+
+
+def _parts(table: BackoffTable) -> Iterator[bytes | _Rows]:
+    """Give the parts of a file in their order: lines as they are, and n-grams to be written."""
+    sizes = [len(level) for level in table.levels]
+    counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, start=1))
+    yield f"\\data\\\n{counts}".encode()
+    for n, size in enumerate(sizes, start=1):
+        yield f"\n\\{n}-grams:\n".encode()
+        for first in range(0, size, ROWS_PER_PIECE):
+            yield _Rows(n, first, min(size, first + ROWS_PER_PIECE))
+    yield b"\n\\end\\\n"
+
+
 def _in_order(
-    tasks: Iterator[tuple[int, Any]], job: Callable[[Any], Any], threads: int
-) -> Iterator[tuple[int, Any]]:
-    """Do jobs on some threads and give their results in order, few of them waiting at a time."""
+    parts: Iterable[bytes | _Rows],
+    make: Callable[[bytes | _Rows], bytes | memoryview],
+    threads: int,
+) -> Iterator[tuple[bytes | _Rows, bytes | memoryview]]:
+    """Make pieces of parts on some threads; give both in order, few of them waiting at a time."""
     if threads == 1:
-        for size, task in tasks:
-            yield size, job(task)
+        for part in parts:
+            yield part, make(part)
         return
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[tuple[int, Future[Any]]] = deque()
-        for size, task in tasks:
-            waiting.append((size, pool.submit(job, task)))
+        waiting: deque[tuple[bytes | _Rows, Future[bytes | memoryview]]] = deque()
+        for part in parts:
+            waiting.append((part, pool.submit(make, part)))
             if len(waiting) > 2 * threads:
-                first_size, future = waiting.popleft()
-                yield first_size, future.result()
-        for size, future in waiting:
-            yield size, future.result()
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for part, future in waiting:
+            yield part, future.result()
 
 
 def _pack(data: bytes | memoryview) -> bytes:
@@ -209,11 +219,12 @@ class _Writer:
         self._lines = arpa_lines
         self._table = table
         words = chain(vocabulary.symbols, [BOS])
-        self._starts, self._words = joined(words, arpa_lines.STEP)
+        self._starts, self._words = _joined(words, arpa_lines.STEP)
         self._unigrams: Int32 = np.arange(len(vocabulary) + 1, dtype=np.int32)
 
-    def rows(self, order: int, first: int, last: int) -> memoryview:
-        """Return the lines of the n-grams of an order from row `first` to row `last - 1`."""
+    def lines(self, part: _Rows) -> memoryview:
+        """Return some n-grams as lines."""
+        order, first, last = part
         levels = self._table.levels
         level = levels[order - 1]
         columns = np.empty((order, last - first), np.int32)
@@ -250,7 +261,7 @@ class _Writer:
         return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)).data
 
 
-def joined(
+def _joined(
     words: Iterable[str], padding: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return where each word starts in their joined bytes, and the bytes, with zeros at the end."""

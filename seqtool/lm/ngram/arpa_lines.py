@@ -10,8 +10,9 @@ import math
 import numpy as np
 from numba import types
 
-from seqtool.core.compiled import compiled
+from seqtool.core.compiled import bytes_in, compiled, find, strings
 from seqtool.lm.ngram.table import BOS_NATS
+from seqtool.text.words import scan_word
 
 DONE, BLANK, SECTION, BAD = 0, 1, 2, 3
 
@@ -20,41 +21,11 @@ _NO_PROBABILITY = -99.0  # in log10
 _POWERS = 10.0 ** np.arange(23)  # those that a double holds exactly
 _SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
 _BACKSLASH, _ZERO, _NINE, _PLUS, _MINUS, _POINT = 92, 48, 57, 43, 45, 46
-_HIGH = np.uint64(0xFFFFFFFF00000000)
-_LOW = np.uint64(0x00000000FFFFFFFF)
-_SEED = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
-_ONE, _EIGHT, _SHIFT, _EMPTY = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(0)
 
-_bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 _int32_in = types.Array(types.int32, 1, "C", readonly=True)
 
 
-@compiled(types.void(types.uint64[::1], types.int64[::1], types.uint8[::1]))
-def fill_slots(slots, starts, text):  # type: ignore[no-untyped-def]
-    """Enter distinct words, word i being text[starts[i]:starts[i + 1]], into an empty hash table.
-
-    A slot is 0 or the high half of the word's hash and its id plus one; their number is a power of
-    two, larger than that of the words.
-    """
-    mask = np.uint64(slots.shape[0] - 1)
-    for word in range(starts.shape[0] - 1):
-        hash_, chunk = _SEED, _ONE
-        for i in range(starts[word], starts[word + 1]):
-            chunk = (chunk << _EIGHT) | np.uint64(text[i])
-            if (i + 1 - starts[word]) & 7 == 0:
-                hash_ = (hash_ ^ chunk) * _MULTIPLIER
-                hash_ ^= hash_ >> _SHIFT
-                chunk = _ONE
-        hash_ = (hash_ ^ chunk) * _MULTIPLIER
-        hash_ ^= hash_ >> _SHIFT
-        slot = hash_ & mask
-        while slots[slot] != _EMPTY:
-            slot = (slot + _ONE) & mask
-        slots[slot] = (hash_ & _HIGH) | np.uint64(word + 1)
-
-
-@compiled(types.float64(_bytes_in, types.int64, types.int64))
+@compiled(types.float64(bytes_in, types.int64, types.int64))
 def _number(block, start, end):  # type: ignore[no-untyped-def]
     """Return the number that bytes spell, NaN if they spell none."""
     position = start
@@ -118,28 +89,21 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.int64(
-        _bytes_in,
-        types.int64[::1],
-        types.uint64[::1],
-        types.int64[::1],
-        types.uint8[::1],
-        types.int32[:, ::1],
-        types.float32[::1],
-        types.float32[::1],
+        *(bytes_in, types.int64[::1], strings, types.uint8[::1]),
+        *(types.int32[:, ::1], types.float32[::1], types.float32[::1]),
     )
 )
-def take_rows(block, state, slots, starts, text, columns, log_probs, backoffs):  # type: ignore[no-untyped-def]
+def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type: ignore[no-untyped-def]
     """Read n-grams of one order from whole lines, until something else comes.
 
-    Unigrams are not looked up: their words are appended to `text`, an LF after each.
+    Words are looked up, but for those of unigrams: they are appended to `text`, an LF after each.
 
     Args:
         block: the lines.
         state: [position in block, rows read, bytes of text used], brought up to date; at a line
             that is no n-gram, the position is its first byte.
-        slots: see `fill_slots`.
-        starts: word i is text[starts[i]:starts[i + 1]].
-        text: the words known, or what unigrams are appended to.
+        table: the words of the unigrams.
+        text: what unigrams are appended to.
         columns: [order, rows], filled with words.
         log_probs: [rows], filled, nats.
         backoffs: [rows], filled, nats; 0 where there is none.
@@ -150,7 +114,6 @@ def take_rows(block, state, slots, starts, text, columns, log_probs, backoffs): 
     """
     order = columns.shape[0]
     position, row, used = state[0], state[1], state[2]
-    mask = np.uint64(slots.shape[0] - 1)
     result = DONE
     while position < block.shape[0]:
         line = position
@@ -161,17 +124,7 @@ def take_rows(block, state, slots, starts, text, columns, log_probs, backoffs): 
             if block[position] == _LF:
                 break
             first = position
-            hash_, chunk = _SEED, _ONE  # of eight bytes at a time, while their end is looked for
-            while True:
-                byte = block[position]
-                if byte <= _SPACE and (byte in (_SPACE, _TAB, _LF, _CR)):
-                    break
-                chunk = (chunk << _EIGHT) | np.uint64(byte)
-                position += 1
-                if (position - first) & 7 == 0:
-                    hash_ = (hash_ ^ chunk) * _MULTIPLIER
-                    hash_ ^= hash_ >> _SHIFT
-                    chunk = _ONE
+            position, hash_, eight = scan_word(block, first)
             if field == 0:
                 if block[first] == _BACKSLASH:
                     result = SECTION
@@ -191,23 +144,10 @@ def take_rows(block, state, slots, starts, text, columns, log_probs, backoffs): 
                     text[used + size] = _LF
                     used += size + 1
                 else:
-                    hash_ = (hash_ ^ chunk) * _MULTIPLIER
-                    hash_ ^= hash_ >> _SHIFT
-                    slot = hash_ & mask
-                    found = np.int64(-1)
-                    while slots[slot] != _EMPTY:
-                        entry = slots[slot]
-                        if (entry & _HIGH) == (hash_ & _HIGH):
-                            word = np.int64(entry & _LOW) - 1
-                            start = starts[word]
-                            if starts[word + 1] - start == size:
-                                same = 0
-                                while same < size and text[start + same] == block[first + same]:
-                                    same += 1
-                                if same == size:
-                                    found = word
-                                    break
-                        slot = (slot + _ONE) & mask
+                    _, found = find(
+                        *(table.slots, table.starts, table.text),
+                        *(hash_, eight, block, first, position),
+                    )
                     if found < 0:
                         result = BAD
                         break

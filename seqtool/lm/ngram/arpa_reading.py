@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core.compiled import StringTable
 from seqtool.core.errors import DataError, ModelError
 from seqtool.core.reading import read_blocks
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.ngram import arpa_lines
-from seqtool.lm.ngram.arpa import joined
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 OnNote = Callable[[str], None]
@@ -97,7 +97,7 @@ class _Reader:
         self._sizes: list[int] = []
         self._levels: list[TableLevel] = []
         self._symbols: list[str] = []
-        self._words = _Words()
+        self._words = StringTable()
         self._num_odd = 0
 
     def read(self) -> tuple[BackoffTable, Vocabulary]:
@@ -193,7 +193,7 @@ class _Reader:
         special = {unknown, EOS, BOS}
         self._symbols = [UNK, EOS, *(word for word in words if word not in special)]
         names = [unknown, *self._symbols[1:], BOS]
-        self._words = _Words(names)
+        self._words = StringTable(names)
         rows = np.array([place.get(name, -1) for name in names], np.int64)
         log_probs = np.where(
             rows < 0, np.float32(MISSING_NATS), _join(p.log_probs for p in pieces)[rows]
@@ -259,19 +259,6 @@ class _Reader:
         return rows
 
 
-class _Words:
-    """The words of the unigrams, for compiled code to find."""
-
-    def __init__(self, words: Sequence[str] = ()) -> None:
-        self.starts, self.text = joined(words, 1)
-        self.slots = np.zeros(1 << (2 * len(words) + 1).bit_length(), np.uint64)
-        arpa_lines.fill_slots(self.slots, self.starts, self.text)
-        self._known = words
-
-    def __contains__(self, word: str) -> bool:
-        return word in self._known
-
-
 @dataclass(frozen=True)
 class _Piece:
     """R n-grams of one order in the order of the file.
@@ -303,7 +290,7 @@ class _Section:
         """Return the line that an n-gram stands in."""
         return self._first_line + row + bisect_right(self._blanks, row)
 
-    def pieces(self, words: _Words) -> Iterator[_Piece]:
+    def pieces(self, words: StringTable) -> Iterator[_Piece]:
         """Read to the end of the section.
 
         Raises:
@@ -322,14 +309,8 @@ class _Section:
             status = arpa_lines.BLANK
             while status == arpa_lines.BLANK:
                 status = arpa_lines.take_rows(
-                    lines.data,
-                    state,
-                    words.slots,
-                    words.starts,
-                    text if is_first else words.text,
-                    columns,
-                    log_probs,
-                    backoffs,
+                    *(lines.data, state, words.arrays, text),
+                    *(columns, log_probs, backoffs),
                 )
                 if status == arpa_lines.BLANK:
                     self._blanks.append(num_rows + int(state[1]))
@@ -355,7 +336,7 @@ class _Section:
                 raise lines.error(f"the file is cut off: it ends after {what}")
             raise lines.error(what, line=lines.number + 1)
 
-    def _refuse_line(self, words: _Words) -> NoReturn:
+    def _refuse_line(self, words: StringTable) -> NoReturn:
         """Say what is wrong with the next line."""
         line = self._lines.next() or ""
         number, *fields = re.split(r"[ \t\r]+", line)
@@ -371,8 +352,9 @@ class _Section:
                 f"{len(fields) + 1} columns, but an n-gram of order {order} has {order + 1}, "
                 f"or {order + 2} with a backoff"
             )
+        known = {words.text(number) for number in range(len(words))}
         for word in fields[:order]:
-            if order > 1 and word not in words:
+            if order > 1 and word not in known:
                 raise self._lines.error(f"the word {word!r} is none of the unigrams")
         raise self._lines.error(f"{_shown(fields[-1])} stands where a backoff was expected")
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.core.registry import Registry, did_you_mean
-from seqtool.core.vocabulary import NUM_SPECIALS
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
 SMOOTHINGS: Registry[Any] = Registry(
@@ -54,7 +53,7 @@ class NgramConfig(Config):
     backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
     vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
     vocab_size: int | None = setting(
-        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=NUM_SPECIALS + 1
+        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=3
     )
     min_count: int = setting(1, "Words rarer than this become <unk>.", minimum=1)
     special_tokens: Literal["auto", "unknown", "skip", "refuse"] = setting(

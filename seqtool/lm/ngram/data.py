@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,16 +14,16 @@ import numpy.typing as npt
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks
-from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.memory import check_memory, memory_needed
 from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list
 from seqtool.text.prepared import PreparedCorpus
+from seqtool.text.special_words import SpecialTokens, refuse_special_words
 from seqtool.text.tokenizer_training import number_words
-from seqtool.text.tokenizers import SpecialTokens, Tokenizer, WordTokenizer
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
-_UNKNOWN_WORD = re.compile(rb"(?<![^ \t\r\n])<unk>(?![^ \t\r\n])")
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class _Words:
         ids = self._table.add(block)
         if self._table.counts[UNK_ID]:
             if self._config.special_tokens == "refuse":
-                _refuse_unknown_word(block)
+                refuse_special_words(block, UNK)
             if self._config.special_tokens == "skip":
                 ids = ids[ids != UNK_ID]
         self.num_tokens += len(ids)
@@ -200,9 +199,3 @@ class _Words:
         counts = np.bincount(final_ids, self._table.counts, minlength=len(vocabulary))
         counts[EOS_ID] = self.num_sentences
         return Vocabulary(vocabulary.symbols, counts.astype(np.int64).tolist()), final_ids
-
-
-def _refuse_unknown_word(block: bytes) -> None:
-    if (found := _UNKNOWN_WORD.search(block)) is not None:
-        line = block.count(b"\n", 0, found.start()) + 1
-        raise DataError("the text contains the special symbol <unk> as a word", line=line)

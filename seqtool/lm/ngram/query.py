@@ -25,7 +25,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
 from seqtool.core.arrays import Ids
-from seqtool.core.compiled import compiled, element, fetch, in_llvm
+from seqtool.core.compiled import compiled, element, fetch, in_llvm, num_zeros, pair_hash
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.table import BackoffTable, Int32
 
@@ -34,14 +34,12 @@ CHUNK = 1024  # tokens that go through one loop: what they need fits into the fi
 PIECE = 8 * CHUNK  # tokens that go up all orders, in the second cache
 INDEX_AFTER = 0.25  # tokens per n-gram of an order: an index takes about 5 ns for each n-gram
 
-_MULTIPLIER_1 = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIER_2 = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
 _HALF = np.uint64(32)
 _ints = types.Array(types.int32, 1, "C", readonly=True)
 _floats = types.Array(types.float32, 1, "C", readonly=True)
 _some = types.int32[::1]
 
-_I1, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
+_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 
 
 @in_llvm
@@ -61,22 +59,12 @@ def _matches(typing_context, words, index, word):  # type: ignore[no-untyped-def
     return types.uint64(words, types.uint64, types.int32), generate
 
 
-@in_llvm
-def _lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
-    """Return the number of zeros below the lowest bit that is set, 64 for 0."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.cttz(arguments[0], _I1(0))
-
-    return types.int64(types.uint64), generate
-
-
 @compiled(types.int64(types.int64, types.int64, types.int64))
 def _slot(context, word, num_slots):  # type: ignore[no-untyped-def]
     """Return where the search for an n-gram in an index begins."""
-    mixed = (np.uint64(context) << _HALF | np.uint64(word)) * _MULTIPLIER_1
-    mixed = (mixed ^ (mixed >> _HALF)) * _MULTIPLIER_2
-    return np.int64(((mixed >> _HALF) * np.uint64(num_slots)) >> _HALF)
+    # the high half of the hash times their number, its high half again: no division
+    high = pair_hash(context, word) >> _HALF
+    return np.int64((high * np.uint64(num_slots)) >> _HALF)
 
 
 @compiled(types.int64(_ints))
@@ -207,7 +195,7 @@ def _extend(  # type: ignore[no-untyped-def]
             base += (last - base) & ((last - base) >> 63)
             bits = ((one << np.uint64(size)) - one) << np.uint64(low - base)
             bits &= _matches(words, np.uint64(base), tokens[at])
-            rows[at] = (base + _lowest_bit(bits)) | -np.int64(bits == np.uint64(0))
+            rows[at] = (base + np.int64(num_zeros(bits))) | -np.int64(bits == np.uint64(0))
         num_open = zero if slots.shape[0] == 0 else num_wide
         for k in range(num_open):
             search = np.uint64(wide[k])

@@ -1,6 +1,6 @@
 """Smoothings: how counts become the probabilities and backoff weights of a table.
 
-A smoothing is one function of `Evidence` and one line in `config.SMOOTHINGS`. It gives ratios for
+A smoothing is one function of `Estimator` and one line in `config.SMOOTHINGS`. It gives ratios for
 every n-gram that was counted; pruning, logarithms and statistics are the same for all of them.
 """
 
@@ -48,8 +48,8 @@ class Smoothed:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a smoothing estimates from.
+class Estimator:
+    """Counts and settings, and how a smoothing runs a compiled loop over them.
 
     Attributes:
         counts: as they were counted.
@@ -73,12 +73,12 @@ class Evidence:
         return [replace(first, begins=children, suffixes=np.zeros_like(first.words)), *others]
 
     @cached_property
-    def raw_tallies(self) -> list[list[int]]:
+    def counts_of_counts(self) -> list[list[int]]:
         """Per order n1 to n4, from occurrences."""
         return [_counts_of_counts(level, level.counts).tolist() for level in self.levels]
 
     @cached_property
-    def adjusted_tallies(self) -> list[list[int]]:
+    def adjusted_counts_of_counts(self) -> list[list[int]]:
         """Per order n1 to n4, from adjusted counts.
 
         KenLM's slip: of the n-grams of each order below the highest, the one that is the last to be
@@ -165,12 +165,12 @@ def estimate(counts: Counts, config: NgramConfig, *, threads: int = 1) -> Estima
         threads: how many to use.
     """
     assert counts.order == config.order
-    evidence = Evidence(counts, config, threads)
-    smoothed = SMOOTHINGS[config.smoothing](evidence)
-    table = _table(evidence, smoothed)
+    estimator = Estimator(counts, config, threads)
+    smoothed = SMOOTHINGS[config.smoothing](estimator)
+    table = _table(estimator, smoothed)
     discounts: Sequence[Discounts | None] = smoothed.discounts or [None] * counts.order
     statistics = [
-        _statistics(evidence, n, len(level), used)
+        _statistics(estimator, n, len(level), used)
         for n, (level, used) in enumerate(zip(table.levels, discounts, strict=True), start=1)
     ]
     warnings = [
@@ -183,41 +183,41 @@ def estimate(counts: Counts, config: NgramConfig, *, threads: int = 1) -> Estima
     return Estimate(table, statistics, warnings)
 
 
-def maximum_likelihood(evidence: Evidence) -> Smoothed:
+def maximum_likelihood(estimator: Estimator) -> Smoothed:
     """Relative frequencies.
 
     A context that was seen keeps nothing for other words, but for the share of pruned ones; one
     that was not seen leaves the word to the shorter context.
     """
-    return _interpolated(evidence, adjusted=False)
+    return _interpolated(estimator, adjusted=False)
 
 
-def witten_bell(evidence: Evidence) -> Smoothed:
+def witten_bell(estimator: Estimator) -> Smoothed:
     """Interpolated: as much for new words as different words were seen (Witten & Bell 1991)."""
-    return _interpolated(evidence, adjusted=False, per_type=1)
+    return _interpolated(estimator, adjusted=False, per_type=1)
 
 
-def absolute_discounting(evidence: Evidence) -> Smoothed:
+def absolute_discounting(estimator: Estimator) -> Smoothed:
     """Interpolated, one discount per order (Ney, Essen & Kneser 1994)."""
-    return _interpolated(evidence, adjusted=False, formula=single_discount)
+    return _interpolated(estimator, adjusted=False, formula=single_discount)
 
 
-def kneser_ney(evidence: Evidence) -> Smoothed:
+def kneser_ney(estimator: Estimator) -> Smoothed:
     """Interpolated Kneser-Ney (Kneser & Ney 1995; Chen & Goodman 1999), one discount per order."""
-    return _interpolated(evidence, adjusted=True, formula=single_discount)
+    return _interpolated(estimator, adjusted=True, formula=single_discount)
 
 
-def modified_kneser_ney(evidence: Evidence) -> Smoothed:
+def modified_kneser_ney(estimator: Estimator) -> Smoothed:
     """Interpolated Kneser-Ney with three discounts per order (Chen & Goodman 1999).
 
     Adjusted counts below the highest order, but true ones for n-grams that begin with `<s>`; order
     1 is interpolated with the uniform distribution over V words, `<unk>` and `</s>` among them
     (Heafield et al. 2013).
     """
-    return _interpolated(evidence, adjusted=True, formula=modified_discounts)
+    return _interpolated(estimator, adjusted=True, formula=modified_discounts)
 
 
-def add_k(evidence: Evidence) -> Smoothed:
+def add_k(estimator: Estimator) -> Smoothed:
     """(c(hw) + k) / (c(h) + k V) in the longest context; uniform if that was never seen.
 
     As a table: contexts of full length, or from `<s>` on, hold these; all shorter n-grams are
@@ -225,19 +225,19 @@ def add_k(evidence: Evidence) -> Smoothed:
     """
     from seqtool.lm.ngram.estimation import add
 
-    size = evidence.counts.vocabulary_size
+    size = estimator.counts.vocabulary_size
     from_bos = [1, size]  # per order from 0, the first row that begins with <s>
-    for level in evidence.levels[1:]:
+    for level in estimator.levels[1:]:
         from_bos.append(int(level.begins[from_bos[-1]]))
 
     def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
-        first_context = 0 if n == evidence.counts.order else from_bos[n - 1]
-        return first_context, evidence.config.add, size
+        first_context = 0 if n == estimator.counts.order else from_bos[n - 1]
+        return first_context, estimator.config.add, size
 
-    return evidence.by_order(add, arguments)
+    return estimator.by_order(add, arguments)
 
 
-def stupid_backoff(evidence: Evidence) -> Smoothed:
+def stupid_backoff(estimator: Estimator) -> Smoothed:
     """S(w | h) = c(hw) / c(h), or a constant times S(w | h') if hw was not seen.
 
     Brants et al. 2007; but each context is divided by its sum, so that these are probabilities.
@@ -250,20 +250,20 @@ def stupid_backoff(evidence: Evidence) -> Smoothed:
         sums.append(np.empty(len(level.begins) - 1))
         if n == 1:  # nothing below the relative frequencies of words
             return level.suffixes, np.zeros(1, np.int32), lower, sums[-2], 0.0, sums[-1]
-        context_suffixes = evidence.levels[n - 2].suffixes
-        factor = evidence.config.backoff
+        context_suffixes = estimator.levels[n - 2].suffixes
+        factor = estimator.config.backoff
         return level.suffixes, context_suffixes, lower, sums[-2], factor, sums[-1]
 
-    return evidence.by_order(back_off, arguments)
+    return estimator.by_order(back_off, arguments)
 
 
 def _interpolated(
-    evidence: Evidence, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
+    estimator: Estimator, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
 ) -> Smoothed:
     """Estimate by interpolation with the order below.
 
     Args:
-        evidence: the counts and settings.
+        estimator: the counts and settings.
         adjusted: use adjusted counts, not occurrences.
         formula: of the discounts; without one nothing is discounted.
         per_type: what is added to the count of a context for each word that follows it.
@@ -272,8 +272,8 @@ def _interpolated(
 
     discounts: tuple[Discounts, ...] = ()
     if formula is not None:
-        tallies = evidence.adjusted_tallies if adjusted else evidence.raw_tallies
-        fallback = evidence.config.fallback
+        tallies = estimator.adjusted_counts_of_counts if adjusted else estimator.counts_of_counts
+        fallback = estimator.config.fallback
         discounts = tuple(discounts_of(formula, tally, fallback) for tally in tallies)
 
     def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
@@ -281,22 +281,22 @@ def _interpolated(
         numerators = level.adjusted if adjusted else level.counts
         return numerators, level.suffixes, lower, np.array([0, *values]), per_type
 
-    return replace(evidence.by_order(interpolate, arguments), discounts=discounts)
+    return replace(estimator.by_order(interpolate, arguments), discounts=discounts)
 
 
-def _table(evidence: Evidence, smoothed: Smoothed) -> BackoffTable:
+def _table(estimator: Estimator, smoothed: Smoothed) -> BackoffTable:
     """Leave out what is pruned, and take logarithms; the arrays of `smoothed` are overwritten."""
-    counts = evidence.counts
+    counts = estimator.counts
     smoothed.probabilities[0][counts.vocabulary_size] = 1  # <s>: to be replaced
     no_weights = np.empty(0, np.float32)
     levels: list[TableLevel] = []
     for n, (level, threshold) in enumerate(
-        zip(counts.levels, evidence.config.thresholds, strict=True), start=1
+        zip(counts.levels, estimator.config.thresholds, strict=True), start=1
     ):
         weights = smoothed.weights[n - 1] if n < counts.order else no_weights
         kept = TableLevel(level.words, level.begins, smoothed.probabilities[n - 1], weights)
         if threshold > 0:
-            kept = _pruned(evidence, n, kept)
+            kept = _pruned(estimator, n, kept)
         _take_logarithms(kept.log_probs)
         _take_logarithms(kept.backoffs)
         levels.append(kept)
@@ -304,15 +304,15 @@ def _table(evidence: Evidence, smoothed: Smoothed) -> BackoffTable:
     return BackoffTable(tuple(levels), counts.vocabulary_size)
 
 
-def _pruned(evidence: Evidence, n: int, level: TableLevel) -> TableLevel:
+def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
     """Return the rows of order n > 1 that are kept.
 
     Thresholds never decrease, so the context and the suffix of what is kept are kept.
     """
     from seqtool.lm.ngram.estimation import prune
 
-    thresholds, raw = evidence.config.thresholds, evidence.counts.levels[n - 1].counts
-    context_raw = evidence.counts.levels[n - 2].counts
+    thresholds, raw = estimator.config.thresholds, estimator.counts.levels[n - 1].counts
+    context_raw = estimator.counts.levels[n - 2].counts
     # all words are rows, those too that never occurred
     context_threshold = thresholds[n - 2] if n > 2 else -1
     num_contexts = np.count_nonzero(context_raw > context_threshold)
@@ -342,13 +342,13 @@ def _take_logarithms(ratios: Float32) -> None:
 
 
 def _statistics(
-    evidence: Evidence, n: int, ngrams: int, discounts: Discounts | None
+    estimator: Estimator, n: int, ngrams: int, discounts: Discounts | None
 ) -> dict[str, Any]:
     """Return what is told of one order."""
-    tally = evidence.raw_tallies[n - 1]
+    tally = estimator.counts_of_counts[n - 1]
     return {
         "order": n,
-        "counted": len(evidence.counts.levels[n - 1]),
+        "counted": len(estimator.counts.levels[n - 1]),
         "ngrams": ngrams,
         "singletons": tally[0],
         "counts_of_counts": list(discounts.counts_of_counts) if discounts else tally,

@@ -8,25 +8,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import BigramModel, TrigramModel, random_bigrams, two_words, word_tokenizer
 
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture import cache as module
-from seqtool.lm.mixture.cache import CacheModel, source_of
+from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import GRID, CacheConfig, FreeConfig
-from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.mixture.model import MixedModel, source_of
 from seqtool.lm.sampling import generate_samples
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 UNITS = 3
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class WithStates(TrigramModel):
@@ -37,7 +34,7 @@ class WithStates(TrigramModel):
         size = len(self.tokenizer.vocabulary) + 1
         self.vectors = np.random.default_rng(seed).normal(size=(size, size, UNITS))
 
-    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[FloatArray]:
+    def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Doubles]:
         state = self.start(1)
         for piece in pieces:
             assert len(piece)
@@ -47,18 +44,18 @@ class WithStates(TrigramModel):
                 state = self.advance(state, np.array([token]))
             yield np.array(found)
 
-    def hidden_state(self, state: Ids) -> FloatArray:
-        vectors: FloatArray = self.vectors[state[:, 0], state[:, 1]]
+    def hidden_state(self, state: Ids) -> Doubles:
+        vectors: Doubles = self.vectors[state[:, 0], state[:, 1]]
         return vectors
 
 
-def scores_of(model: Any, *blocks: Ids) -> FloatArray:
+def scores_of(model: Any, *blocks: Ids) -> Doubles:
     return np.concatenate([scores.log_probs for scores in model.score(blocks)])
 
 
 def naive(
-    words: Sequence[int], states: FloatArray | None, config: CacheConfig, num_symbols: int
-) -> FloatArray:
+    words: Sequence[int], states: Doubles | None, config: CacheConfig, num_symbols: int
+) -> Doubles:
     """Return [N, V] probabilities before each token, as the formula says, one by one."""
     result = np.zeros((len(words), num_symbols))
     for now in range(len(words)):
@@ -154,7 +151,7 @@ def test_settings_tried_at_once_are_those_tried_one_by_one() -> None:
     block = np.random.default_rng(0).integers(0, 7, 40).astype(np.int32)
     values = itertools.product((1, 4, 100), (0.0, 0.7), (0.0, 0.2))
     candidates = [CacheConfig(*settings) for settings in values]
-    found: list[FloatArray] = []
+    found: list[Doubles] = []
     own = scores_of(CacheModel(source).trying(candidates, found.append), block)
     (found_CN,) = found
     for row, config in zip(found_CN, candidates, strict=True):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqtool.lm.neural import highway, highway_cpu
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.highway import RecurrentHighwayCell
-from seqtool.lm.neural.products import multiplies_pairs
+from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one stream, odd sizes, columns beyond one register
 SIZES = [(4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (6, 37, 16, 17)]
@@ -98,9 +98,9 @@ def test_bfloat16_rounds_products_only(
     pairs: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if pairs and not multiplies_pairs():
-        pytest.skip("the processor has no instruction that multiplies pairs of bfloat16")
-    monkeypatch.setattr(highway_cpu, "multiplies_pairs", lambda: pairs)
+    if pairs and not has_bf16_dot_products():
+        pytest.skip("the processor has no dot products of bfloat16")
+    monkeypatch.setattr(highway_cpu, "has_bf16_dot_products", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)
@@ -134,7 +134,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
     states = patterns.view(np.float32).reshape(1, 1, 64, 64)
     factors = np.empty((64, 64), np.uint16)
     kept = np.empty((1, 64, 1, 64), np.uint16)
-    highway_cpu.enter(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    highway_cpu.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
     expected = torch.from_numpy(states[0, 0]).bfloat16()
     found = torch.from_numpy(factors).view(torch.bfloat16)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
@@ -142,7 +142,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
 
 
 def test_the_state_before_is_left_as_it_is() -> None:
-    sizes = (5, 1, 3, 4)  # of one stream, whose states features first are the same memory
+    sizes = (5, 1, 3, 4)  # of one stream, whose states in either order are the same memory
     cell, state = make(sizes, 2, "coupled"), torch.full((1, 4), 0.5)
     cell(torch.randn(5, 1, 3, generator=torch.Generator().manual_seed(1)), (state,))
     assert torch.equal(state, torch.full((1, 4), 0.5))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import cross_entropy
+from seqtool.lm.neural import cross_entropy, maxent
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
@@ -50,14 +50,17 @@ def batch(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def read(layer: MaxentSoftmax, ids_TB: Tensor) -> Tensor:
-    hashes_TBK, _ = layer.direct.read(ids_TB, layer.direct.initial_history(NUM_STREAMS))
+    history_BK = layer.direct.initial_history(NUM_STREAMS)
+    hashes_TBK = layer.direct.context_hashes(ids_TB, history_BK)
     return hashes_TBK.flatten(0, 1)
 
 
 def test_contexts_are_the_last_words() -> None:
     direct = DirectConnections(VOCABULARY, 4, 1000)
     ids_TB, *_ = batch()
-    hashes_TBK, after_BK = direct.read(ids_TB, direct.initial_history(NUM_STREAMS))
+    history_BK = direct.initial_history(NUM_STREAMS)
+    hashes_TBK = direct.context_hashes(ids_TB, history_BK)
+    after_BK = direct.history_after(ids_TB, history_BK)
     seen: dict[tuple[int, ...], int] = {}
     for stream in range(NUM_STREAMS):
         words = ids_TB[:, stream].tolist()
@@ -79,13 +82,34 @@ def test_windows_continue_one_another() -> None:
     ids_TB, *_ = batch()
     history_BK = direct.initial_history(NUM_STREAMS)
     assert (history_BK == NOTHING).all()
-    whole_TBK, last_BK = direct.read(ids_TB, history_BK)
+    whole_TBK = direct.context_hashes(ids_TB, history_BK)
+    last_BK = direct.history_after(ids_TB, history_BK)
     parts = []
     for part_TB in torch.split(ids_TB, [2, 1, 9]):
-        hashes_TBK, history_BK = direct.read(part_TB, history_BK)
-        parts.append(hashes_TBK)
+        parts.append(direct.context_hashes(part_TB, history_BK))
+        history_BK = direct.history_after(part_TB, history_BK)
     assert torch.equal(torch.cat(parts), whole_TBK)
     assert torch.equal(history_BK, last_BK)
+
+
+def test_each_context_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(hashes: Tensor) -> Tensor:
+        sizes.append(hashes.numel())
+        return mixed(hashes)
+
+    mixed = maxent.mixed
+    monkeypatch.setattr(maxent, "mixed", counted)
+    output = {"layer": "maxent", "direct_order": 4, "direct_size": 1000}
+    config = from_dict(ModelConfig, {"hidden_size": HIDDEN, "output": output})
+    network = NeuralNetwork(config, VOCABULARY).train()
+    ids_TB, _, targets_N = batch()
+    state = network.initial_state(NUM_STREAMS)
+    reader = network.output(ids_TB, state)
+    hidden_TBH, _ = network(ids_TB, state)
+    reader.loss(hidden_TBH.flatten(0, 1), targets_N)
+    assert sizes == [NUM_STEPS * NUM_STREAMS] * 3  # contexts of one, two and three words
 
 
 def test_n_grams_that_were_met_have_weights() -> None:

@@ -1,9 +1,7 @@
-"""Products and the memory they are made in."""
+"""Products by the library, and by the instruction, that is fast at them."""
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,8 +10,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from seqtool.lm.neural import products
-from seqtool.lm.neural.products import multiplies_pairs, one_blas_thread, product
-from seqtool.lm.neural.workspace import Workspace
+from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 
 
 @pytest.fixture
@@ -45,7 +42,7 @@ def test_parts_make_the_whole(shape: tuple[int, int, int], dtype: torch.dtype) -
         assert torch.equal(out, expected)
 
 
-@pytest.mark.skipif(not multiplies_pairs(), reason="the processor has no such instruction")
+@pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
 @pytest.mark.parametrize("columns", [1, 20, 32, 69])
 @pytest.mark.parametrize("inner", [1, 6, 257])
 @pytest.mark.parametrize("rows", [1, 16, 21])
@@ -59,7 +56,7 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
     )
     out = np.full((rows, columns), np.nan, np.float32)
     bits = right.view(torch.uint16).numpy()
-    for depth, weights in enumerate(bf16_dot_products.pairs(left)):
+    for depth, weights in enumerate(bf16_dot_products.pack_pairs(left)):
         bf16_dot_products.multiply(weights, bits, out)
         expected = left[depth].double() @ right.double()
         sizes = left[depth].double().abs() @ right.double().abs()
@@ -78,35 +75,3 @@ def test_the_number_of_blas_threads_is_given_back() -> None:
     with one_blas_thread():
         assert set(threads()) <= {1}
     assert threads() == before
-
-
-def test_memory_is_used_again_when_nobody_holds_it() -> None:
-    workspace = Workspace()
-    address = workspace.array("a", (3, 4), np.float32).ctypes.data
-    assert workspace.array("a", (2, 5), np.float32).ctypes.data == address
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_what_is_held_is_not_overwritten(dtype: torch.dtype) -> None:
-    workspace = Workspace()
-    row = workspace.tensor("a", (3, 4), dtype).fill_(7)[1]
-    other = workspace.tensor("a", (3, 4), dtype).fill_(8)
-    assert row.tolist() == [7.0] * 4
-    assert other.dtype == dtype
-
-
-def test_a_gradient_holds_its_memory() -> None:
-    # the only reference is the one of torch's graph to the tensor it accumulated
-    workspace = Workspace()
-    leaf = torch.zeros(4, requires_grad=True)
-    leaf.grad = workspace.tensor("a", (4,), torch.float32).fill_(7)
-    workspace.tensor("a", (4,), torch.float32).fill_(8)
-    assert leaf.grad.tolist() == [7.0] * 4
-
-
-def test_copies_leave_the_memory_behind() -> None:
-    workspace = Workspace()
-    workspace.array("a", (1000,), np.float64)
-    assert len(pickle.dumps(workspace)) < 200
-    copied = copy.deepcopy(workspace)
-    assert copied.array("a", (3,), np.float64).shape == (3,)

@@ -278,12 +278,13 @@ def test_the_table_grows() -> None:
 
 
 def test_texts_of_the_same_hash_are_told_apart() -> None:
-    one, other = "one\tb\tc\td\te", "two\tb\tc\td\te"
+    one, other = "same\tbee\tc\td\te", "same\tbee\tc\td\tf"
     table, forged = TextTable(), TextTable()
     table.numbers(*places_of([other]))
     forged.numbers(*places_of([one]))
     # the slot in which the other text would be looked up says that the first one is there
-    slot = table._arrays.slots.nonzero()[0][0]
-    forged._arrays.slots[slot] = table._arrays.slots[slot]
+    slots, forged_slots = table._table.arrays.slots, forged._table.arrays.slots
+    slot = slots.nonzero()[0][0]
+    forged_slots[slot : slot + 2] = slots[slot : slot + 2]
     assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
     assert forged.text(1) == other

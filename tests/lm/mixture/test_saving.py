@@ -1,0 +1,273 @@
+"""A mixture on disk: found again wherever both are moved, and refused when a part is another."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_networks import save_lm
+
+import seqtool
+from seqtool.core import checkpoint, storage
+from seqtool.core.errors import ModelError, OutputError
+from seqtool.lm.mixture.cache import CacheModel
+from seqtool.lm.mixture.config import CacheConfig
+from seqtool.lm.mixture.model import MixedModel, load_model, save_model
+from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+
+CACHE: dict[str, Any] = {"kind": "cache", "weight": 1.0, "settings": {}}
+BLOCK = np.array([2, 3, 1, 0, 2, 1, 1], dtype=np.int32)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text("a b\nb\n" * 30)
+    return prepare([folder / "text.txt"], folder / "corpus", PrepareConfig(split=(80.0, 20.0)))
+
+
+@pytest.fixture
+def runs(tmp_path: Path, corpus: PreparedCorpus) -> Path:
+    """The folder runs with the models one and two, and their mixture mix."""
+    for number, name in enumerate(("one", "two"), start=1):
+        save_lm(tmp_path / "runs" / name, corpus, number)
+    mix(tmp_path / "runs" / "mix", *(tmp_path / "runs" / name for name in ("one", "two")))
+    return tmp_path / "runs"
+
+
+def mix(path: Path, *parts: Path) -> None:
+    model = MixedModel([checkpoint.load(part) for part in parts], [0.25, 0.75])
+    save_model(path, model, parts, scores={"perplexity": 2.25}, command="seqtool eval-ppl")
+
+
+def log_probs(model: Any) -> list[float]:
+    (scores,) = model.score([BLOCK])
+    return [float(value) for value in scores.log_probs]
+
+
+def test_round_trip(runs: Path) -> None:
+    loaded = seqtool.load(runs / "mix")
+    assert isinstance(loaded, MixedModel)
+    parts = [seqtool.load(runs / name) for name in ("one", "two")]
+    assert log_probs(loaded) == log_probs(MixedModel(parts, [0.25, 0.75]))
+    assert log_probs(parts[0]) != log_probs(parts[1])
+
+
+def test_a_cache_is_found_again(runs: Path) -> None:
+    parts = [seqtool.load(runs / name) for name in ("one", "two")]
+    cache = CacheModel(parts[0], CacheConfig(window=3, theta=0.7, decay=0.1))
+    model = MixedModel([*parts, cache], [0.25, 0.25, 0.5])
+    save_model(runs / "cached", model, [runs / "one", runs / "two"])
+    loaded = seqtool.load(runs / "cached")
+    assert log_probs(loaded) == log_probs(model)
+    assert loaded.names[2] == f"cache of {runs / 'one'}"
+    assert [dict(found.settings) for found in loaded.adaptations] == [
+        {"window": 3, "theta": 0.7, "decay": 0.1}
+    ]
+    card = (runs / "cached" / "README.md").read_text()
+    assert "| window 3, theta 0.7, decay 0.1 | cache | 0.5000 |" in card
+
+
+def test_the_directory_refers_to_its_parts(runs: Path) -> None:
+    header = checkpoint.read_header(runs / "mix")
+    parts = header.config["parts"]
+    assert [part["path"] for part in parts.values()] == ["../one", "../two"]
+    assert [part["kind"] for part in parts.values()] == ["neural-lm", "neural-lm"]
+    assert [part["weight"] for part in parts.values()] == [0.25, 0.75]
+    assert header.num_parameters == sum(
+        checkpoint.read_header(runs / name).num_parameters for name in ("one", "two")
+    )
+    assert "torch" in header.versions
+    assert header.scores == {"perplexity": 2.25}
+    assert sorted(file.name for file in (runs / "mix").iterdir()) == ["README.md", "model.json"]
+    card = (runs / "mix" / "README.md").read_text()
+    assert "| ../two | neural-lm | 0.7500 |" in card
+    assert "| perplexity | 2.25 |" in card
+
+
+def test_inspect_shows_it(runs: Path, seqtool: Callable[..., Any]) -> None:
+    result = seqtool("inspect", runs / "mix")
+    assert result.code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["kind", "mixture"] in lines
+    assert ["parts.2.weight", "0.75"] in lines
+
+
+def test_both_may_move_together(runs: Path) -> None:
+    expected = log_probs(seqtool.load(runs / "mix"))
+    moved = runs.rename(runs.with_name("elsewhere"))
+    assert log_probs(seqtool.load(moved / "mix")) == expected
+
+
+def test_it_may_be_reached_by_links(runs: Path, tmp_path: Path) -> None:
+    expected = log_probs(seqtool.load(runs / "mix"))
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    link = tmp_path / "deep" / "down" / "mix"
+    os.symlink(runs / "mix", link)
+    assert log_probs(seqtool.load(link)) == expected
+    outside = tmp_path / "deep" / "again"  # written through a link: still relative to where it is
+    os.symlink(runs, outside)
+    mix(outside / "other", runs / "one", link)
+    content = checkpoint.read_header(runs / "other").config["parts"]
+    assert [part["path"] for part in content.values()] == ["../one", "../mix"]
+    assert len(log_probs(seqtool.load(runs / "other"))) == len(BLOCK)
+
+
+def test_paths_of_the_current_directory(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    mix(Path("here"), Path("one"), Path("two"))
+    assert log_probs(seqtool.load("here")) == log_probs(seqtool.load(runs / "mix"))
+    assert seqtool.load("here").names == ("one", "two")
+
+
+def refused(path: Path) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        seqtool.load(path)
+    return caught.value
+
+
+def test_a_part_that_is_gone(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs.parent)
+    shutil.rmtree(runs / "two")
+    error = refused(Path("runs/mix"))
+    assert str(error) == "runs/two: this part of the mixture is not there"
+    assert "--save-mixture" in error.hint
+
+
+def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
+    save_lm(runs / "two", corpus, 3)
+    error = refused(runs / "mix")
+    assert str(error) == f"{runs / 'two'}: this part of the mixture has changed since it was mixed"
+    assert "--save-mixture" in error.hint
+
+
+def test_a_part_that_is_damaged(runs: Path) -> None:
+    weights = runs / "two" / checkpoint.WEIGHTS
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert "damaged" in str(refused(runs / "mix"))
+
+
+def test_a_part_that_is_no_model_any_more(runs: Path) -> None:
+    (runs / "two" / "model.json").unlink()
+    assert "not a model directory" in str(refused(runs / "mix"))
+
+
+def test_a_part_whose_replacement_was_cut_off(runs: Path) -> None:
+    expected = log_probs(seqtool.load(runs / "mix"))
+    (runs / "two").rename(runs / ".two.old")
+    assert log_probs(seqtool.load(runs / "mix")) == expected
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        [],
+        {},
+        {"1": {}},
+        {"1": "one", "2": "two"},
+        {"1": {"path": "../one", "sha256": "0"}},
+        {"1": {"path": "../one", "sha256": "0", "weight": "much"}},
+        {"1": CACHE},
+        {"1": CACHE, "2": CACHE},
+        {"1": {**CACHE, "settings": {"window": 0}}},
+        {"1": {**CACHE, "settings": {"window": 9, "theta": 1.0, "depth": 2}}},
+    ],
+)
+def test_a_header_made_by_other_means(runs: Path, parts: Any) -> None:
+    path = runs / "mix" / "model.json"
+    content = storage.unseal(json.loads(path.read_text()))
+    content["config"] = {"parts": parts} if parts is not None else {}
+    path.write_text(json.dumps(content))
+    assert "damaged model header" in str(refused(runs / "mix"))
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.6), (-1, 2), (float("nan"), 1)])
+def test_weights_made_by_other_means(runs: Path, weights: tuple[float, float]) -> None:
+    header = checkpoint.read_header(runs / "mix")
+    for part, weight in zip(header.config["parts"].values(), weights, strict=True):
+        part["weight"] = weight
+    with pytest.raises(ModelError, match="damaged model header"):
+        load_model(runs / "mix", header)
+
+
+def test_a_mixture_never_replaces_what_it_is_made_of(runs: Path) -> None:
+    before = sorted(runs.rglob("*"))
+    for output in (runs / "one", runs, runs / "two" / ".." / "two"):
+        with pytest.raises(OutputError, match="a part of the mixture is there"):
+            mix(output, runs / "one", runs / "two")
+    assert sorted(runs.rglob("*")) == before
+
+
+def test_a_mixture_of_mixtures(runs: Path) -> None:
+    mix(runs / "nested", runs / "mix", runs / "one")
+    parts = [seqtool.load(runs / name) for name in ("one", "two")]
+    flat = MixedModel(parts, [0.25 * 0.25 + 0.75, 0.25 * 0.75])
+    np.testing.assert_allclose(
+        log_probs(seqtool.load(runs / "nested")), log_probs(flat), rtol=1e-12
+    )
+    mix(runs / "mix", runs / "two", runs / "one")  # what it was made of is another mixture now
+    assert "has changed since it was mixed" in str(refused(runs / "nested"))
+
+
+def test_saved_by_eval_ppl_and_used(
+    runs: Path, seqtool: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    Path("tune.txt").write_text("b\na b\n")
+    Path("text.txt").write_text("a a b\nb c\n")
+    options = ("-m", "runs/one", "-m", "runs/two", "--tune", "tune.txt", "--json")
+    made = seqtool("eval-ppl", "text.txt", *options, "--save-mixture", "runs/new")
+    assert (made.code, made.stderr) == (0, "")
+    content = json.loads(made.stdout)
+    again = json.loads(seqtool("eval-ppl", "text.txt", "-m", "runs/new", "--json").stdout)
+    assert again["weights"] == pytest.approx(content["weights"], rel=1e-12)
+    assert again["perplexity"] == pytest.approx(content["perplexity"], rel=1e-12)
+    assert again["parts"] == content["parts"]
+    assert [part["model"] for part in again["parts"]] == ["runs/one", "runs/two"]
+    header = checkpoint.read_header("runs/new")
+    assert header.scores == {
+        "perplexity": content["perplexity"],
+        "tuning_perplexity": content["tuning"]["perplexity"],
+    }
+    assert header.data == {
+        "measured_on": ["text.txt"],
+        "tuned_on": "tune.txt",
+        "tuning_tokens": 5,
+    }
+    assert header.command.startswith("seqtool")
+    shown = seqtool("eval-ppl", "text.txt", "-m", "runs/new").stdout.splitlines()
+    assert shown[1].split() == ["model", "runs/new", "(mixture)"]
+    assert shown[2].split()[2:4] == ["runs/one", "(neural-lm):"]
+    text = seqtool("generate", "-m", "runs/new", "--seed", 1, "--prompt", "a b")
+    assert (text.code, text.stdout[:3]) == (0, "a b")
+
+
+def test_what_is_there_is_replaced_on_demand_only(
+    runs: Path, seqtool: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    Path("text.txt").write_text("a a b\n")
+    before = (runs / "mix" / "model.json").read_bytes()
+    command = ("eval-ppl", "text.txt", "-m", "runs/two", "-m", "runs/one", "--save-mixture")
+    refusal = seqtool(*command, "runs/mix")
+    assert refusal.code == 1
+    assert refusal.stderr.splitlines() == [
+        "error: runs/mix: exists already",
+        "hint: replace it with --force, or choose another directory",
+    ]
+    assert (runs / "mix" / "model.json").read_bytes() == before
+    over_a_part = seqtool(*command, "runs/one", "--force")
+    assert over_a_part.stderr.startswith("error: runs/one: a part of the mixture is there")
+    assert (runs / "one" / checkpoint.WEIGHTS).is_file()
+    assert seqtool(*command, "runs/mix", "--force").code == 0
+    parts = checkpoint.read_header("runs/mix").config["parts"]
+    assert [part["path"] for part in parts.values()] == ["../two", "../one"]

@@ -1,0 +1,343 @@
+"""README and manual are a promise: commands run as written, links lead on, all is current.
+
+Every `sh` and `python` block of a page runs, in order, in a folder of the page's own that holds the
+files of `make_files`. Two things differ from a reader's shell: trainings are made short by
+`SHORTER`, and the shipped sample is cut. A block that cannot run so has a comment before it,
+`<!-- needs: ... -->`, which gives the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from conftest import CommandResult
+from typer.main import get_params_from_function
+
+from seqtool.cli.app import COMMANDS, GROUPS, load_commands, main
+from seqtool.cli.help import MANUAL, TOPICS
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = {
+    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+    for page in (README, *sorted(MANUAL.glob("*.md")))
+}
+GENERATED = ("seqtool/manual/reference.md", "seqtool/manual/settings.md")
+
+_PARSER = "--set {0}training.epochs=1 --set {0}learning.min_steps=2 --set {0}model.encoder_size=8"
+_ONE = "--set training.epochs=1 --set learning.min_steps=2 --threads 1"
+# what is added to a command that this matches, the first one only; a later option wins
+SHORTER = (
+    ("--resume", ""),
+    (
+        "train-parser .*--raw",
+        f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 --set parsers=1 "
+        "--set segmenter.training.epochs=1 --set segmenter.learning.min_steps=2 --set folds=2 "
+        "--threads 1",
+    ),
+    ("train-parser", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
+    ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
+    ("train-segmenter", _ONE),
+    (
+        "train-lm",
+        "--set training.epochs=1 --hidden 8 --embedding 8 --layers 1 --batch-size 4 --bptt 10 "
+        "--threads 1",
+    ),
+    ("prepare .*--unit bpe", "--vocab-size 60"),
+)
+
+# models that a page uses and does not make: path -> the command
+BROUGHT = {
+    "seqtool/manual/evaluate.md": {
+        "runs/lm": "seqtool train-lm train.txt",
+        "runs/ngram": "seqtool ngram train train.txt",
+        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
+        "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
+    },
+    "seqtool/manual/python.md": {
+        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
+        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
+    },
+}
+
+
+class Block(NamedTuple):
+    """A fenced block.
+
+    Attributes:
+        language: the word after the fence.
+        text: what is inside.
+        line: the line of the page where the inside begins.
+        needs: why the test cannot run it; None if it can.
+    """
+
+    language: str
+    text: str
+    line: int
+    needs: str | None
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    lines = text.splitlines()
+    fences = [i for i, line in enumerate(lines) if line.startswith("```")]
+    for start, end in zip(fences[::2], fences[1::2], strict=True):
+        marked = re.fullmatch(r"<!-- needs:(.*)-->", lines[start - 1])
+        needs = marked.group(1).strip() if marked else None
+        inside = "\n".join(lines[start + 1 : end])
+        yield Block(lines[start][3:].strip(), inside, start + 2, needs)
+
+
+BLOCKS = {name: list(blocks_of(text)) for name, text in PAGES.items()}
+
+
+def commands_of(block: Block) -> list[str]:
+    """Return the commands of an `sh` block, continued lines joined."""
+    joined = re.sub(r"\\\n\s*", "", block.text)
+    return [line.strip() for line in joined.splitlines() if line.strip()]
+
+
+def prose_of(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def seqtool_commands() -> list[str]:
+    """Return every command of seqtool that a page shows, in a block or in the text."""
+    found = []
+    for name, text in PAGES.items():
+        found += re.findall(r"`(seqtool [a-z][^`]*)`", prose_of(text))
+        for block in BLOCKS[name]:
+            if block.language == "sh":
+                for command in commands_of(block):
+                    found += re.findall(r"(?:^|\| )(seqtool .*?)(?= [|>] |$)", command)
+    return sorted(set(found))
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """Command -> its options, long and short."""
+    found = {}
+    for name, function in load_commands().items():
+        names = {"--help", "-h"}
+        for parameter in get_params_from_function(function).values():
+            declared = getattr(parameter.default, "param_decls", None) or (
+                "--" + parameter.name.replace("_", "-"),
+            )
+            names.update(part for name in declared for part in name.split("/"))
+        found[name] = names
+    return found
+
+
+@pytest.mark.parametrize("command", seqtool_commands())
+def test_every_command_and_option_exists(command: str, options: dict[str, set[str]]) -> None:
+    words = shlex.split(command, comments=True)[1:]
+    if words[0] in ("COMMAND", "help"):
+        return
+    name = " ".join(words[: 2 if words[0] in GROUPS else 1])
+    assert name in COMMANDS
+    flags = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)]
+    assert [flag for flag in flags if flag not in options[name]] == []
+
+
+def test_every_command_stands_on_a_page_of_a_task() -> None:
+    text = "".join(text for name, text in PAGES.items() if name not in GENERATED)
+    assert [name for name in COMMANDS if f"seqtool {name}" not in text] == []
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    promised = {
+        target
+        for text in PAGES.values()
+        for target in re.findall(r"(?:^|`)make ([a-z0-9]+)", text, flags=re.M)
+    }
+    assert {"demo", "test"} <= promised
+    soon = {"treebank", "ewt"}  # empty this set once the Makefile has them
+    assert promised - targets - soon == set()
+
+
+def test_front_page_is_short_and_tells_how_to_install() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 150
+    commands = [command for block in BLOCKS["README.md"] for command in commands_of(block)]
+    assert {"make demo", "make test"} <= {
+        command.partition("  #")[0].strip() for command in commands
+    }
+
+
+def test_topics_are_the_pages() -> None:
+    assert sorted(TOPICS) == sorted(page.stem for page in MANUAL.glob("*.md"))
+    unlinked = [name for name in TOPICS if f"(seqtool/manual/{name}.md)" not in PAGES["README.md"]]
+    assert unlinked == []
+
+
+def test_pages_begin_with_a_heading_and_a_sentence() -> None:
+    for name, text in PAGES.items():
+        heading, blank, sentence, *_ = text.splitlines()
+        assert re.fullmatch(r"# \S.*", heading), name
+        assert blank == "", name
+        assert re.match(r"\w", sentence), name
+
+
+def test_reference_is_current() -> None:
+    from seqtool.cli.reference import PAGES as generated
+
+    for name, make in generated.items():
+        current = (MANUAL / f"{name}.md").read_text(encoding="utf-8") == make()
+        assert current, f"{name}.md is not current: make reference"
+
+
+def anchors_of(text: str) -> set[str]:
+    """Return the names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose_of(text), flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_on(name: str) -> None:
+    page = ROOT / name
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(PAGES[name])):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.is_file() or (
+            anchor and anchor not in anchors_of(file.read_text(encoding="utf-8"))
+        ):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_mark_gives_a_reason() -> None:
+    marks = sum(text.count("<!-- needs") for text in PAGES.values())
+    reasons = [block.needs for blocks in BLOCKS.values() for block in blocks if block.needs]
+    assert len(reasons) == marks > 0  # each stands right before a block and says something
+
+
+def cut_sample(folder: Path) -> Path:
+    """Copy the beginning of the sample's files to `folder`, and return it."""
+    from seqtool.text.sample import sample_directory
+
+    source = sample_directory()
+    for split, lines in (("train", 200), ("valid", 40), ("test", 40)):
+        (folder / "en").mkdir(parents=True, exist_ok=True)
+        text = (source / "en" / f"{split}.txt").read_text(encoding="utf-8").splitlines(True)
+        (folder / "en" / f"{split}.txt").write_text("".join(text[:lines]), encoding="utf-8")
+        packed = source / "en" / f"{split}.conllu.gz"
+        plain = source / "en" / f"{split}.conllu"
+        trees = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
+        sentences = trees.decode("utf-8").split("\n\n")
+        (folder / "en" / f"{split}.conllu").write_text("\n\n".join(sentences[:lines]) + "\n\n")
+    shutil.copy(source / "sample.json", folder)
+    return folder
+
+
+def make_files(folder: Path, sample: Path) -> None:
+    """Write the files that the pages speak of."""
+    text = (sample / "en" / "train.txt").read_text(encoding="utf-8")
+    short = (sample / "en" / "valid.txt").read_text(encoding="utf-8")
+    for name in ("my", "train", "corpus"):
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    for name in ("dev", "test", "other", "stimuli"):
+        (folder / f"{name}.txt").write_text(short, encoding="utf-8")
+    (folder / "lexicon.txt").write_text("\n".join(sorted(set(text.split()))), encoding="utf-8")
+    (folder / "letter.txt").write_text("The old dog sleeps. A cat saw it.\n\nIt ran.\n")
+    for name, split in (("train", "train"), ("dev", "valid"), ("text", "test")):
+        shutil.copy(sample / "en" / f"{split}.conllu", folder / f"{name}.conllu")
+    (folder / "big.gz").write_bytes(gzip.compress(text.encode("utf-8")))
+    posts = [json.dumps({"text": line}) for line in text.splitlines()]
+    (folder / "posts.jsonl").write_text("\n".join(posts), encoding="utf-8")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "one.txt").write_text(text, encoding="utf-8")
+    (folder / "other.arpa").write_text(
+        "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-1\t<unk>\n-0.5\tthe\n\n\\end\\\n"
+    )
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the model that a training command without -o makes; it runs once for all pages."""
+    folder = tmp_path_factory.mktemp("trained")
+    make_files(folder, cut_sample(folder / "sample"))
+    made: dict[str, Path] = {}
+
+    def model(command: str) -> Path:
+        if command not in made:
+            output = folder / f"model{len(made)}"
+            with contextlib.chdir(folder):
+                words = [*shlex.split(command)[1:], *shorter(command), "-o", str(output)]
+                assert main(words) == 0, command
+            made[command] = output
+        return made[command]
+
+    return model
+
+
+def shorter(command: str) -> list[str]:
+    """Return the options that make a command short."""
+    return next((shlex.split(more) for match, more in SHORTER if re.search(match, command)), [])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, blocks in BLOCKS.items() if any(not block.needs for block in blocks)]
+)
+def test_page_runs_as_written(
+    name: str,
+    seqtool: Callable[..., CommandResult],
+    trained: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sample = cut_sample(tmp_path / "sample")
+    monkeypatch.setattr("seqtool.text.sample.sample_directory", lambda: sample)
+    make_files(tmp_path, sample)
+    monkeypatch.chdir(tmp_path)
+    for path, command in BROUGHT.get(name, {}).items():
+        shutil.copytree(trained(command), path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in BLOCKS[name]:
+        where = f"{name}:{block.line}"
+        if block.needs is not None:
+            continue
+        if block.language == "python" and can_import(block.text):
+            exec(compile(block.text, where, "exec"), namespace)
+        for command in commands_of(block) if block.language == "sh" else ():
+            if shared := re.fullmatch(r"(seqtool train-parser .* --raw) -o (\S+)", command):
+                shutil.copytree(trained(shared[1]), shared[2])
+                continue
+            words = [*shlex.split(command, comments=True), *shorter(command)]
+            piped = "|" in words
+            result = in_shell(command) if piped else seqtool(*words[1:])
+            assert piped or words[0] == "seqtool", f"{where}: mark it with needs: {command}"
+            assert result.code == 0, f"{where}: {command}\n{result.stderr}"
+
+
+def in_shell(command: str) -> CommandResult:
+    """Run a command with a pipe."""
+    run = subprocess.run(
+        ["bash", "-ec", f'seqtool() {{ "{sys.executable}" -m seqtool "$@"; }}; {command}'],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return CommandResult(run.returncode, run.stdout, run.stderr)
+
+
+def can_import(script: str) -> bool:
+    """Return whether the modules of a script are installed: `kenlm` need not be."""
+    return all(find_spec(name) for name in re.findall(r"^import (\w+)", script, flags=re.M))
