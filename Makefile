@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench reference wikitext2 ptb pipeline clean
+.PHONY: help install demo test check format bench reference wikitext2 ptb pipeline treebank ewt clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -89,6 +89,69 @@ pipeline: $(MODEL)/model.json
 	$(foreach text,$(shell ls $(TEXT)/valid.txt $(TEXT)/test.txt 2>/dev/null),\
 	  $(BIN)/seqtool eval-ppl $(text) -m $(MODEL)$(newline))
 	$(BIN)/seqtool generate -m $(MODEL) --prompt "$(PROMPT)" --num 3 --max-tokens 40 --seed 1
+
+treebank: $(INSTALLED)  ## check a treebank, train three parsers on it, score and draw (TRAIN= DEV=)
+	@test -n "$(TRAIN)" && test -n "$(DEV)" || { \
+	  echo "error: no treebank is given" >&2; \
+	  echo "hint: make treebank TRAIN=train.conllu DEV=dev.conllu [TEST=test.conllu] [NAME=mine]" >&2; \
+	  exit 1; }
+	@$(MAKE) --no-print-directory parsers NAME=$(or $(NAME),treebank)
+
+ewt: $(INSTALLED)  ## the same with UD English-EWT from a folder (DATA=)
+	@test -n "$(DATA)" || { echo "error: no folder is given" >&2; \
+	  echo "hint: make ewt DATA=folder, with en_ewt-ud-train.conllu and -dev.conllu in it" >&2; exit 1; }
+	@$(MAKE) --no-print-directory treebank NAME=ewt TRAIN=$(DATA)/en_ewt-ud-train.conllu \
+	  DEV=$(DATA)/en_ewt-ud-dev.conllu TEST=$(wildcard $(DATA)/en_ewt-ud-test.conllu)
+
+# Needs CoNLL-U files with trees (also .gz) whose names hold no spaces, and `# text = ` above each
+# sentence, as all of UD have; awk and gzip. Other settings than the presets', as for a quick try:
+#   SET="--epochs 1"  RAW_SET="--set tagger.training.epochs=1 --set parser.training.epochs=1"
+# The scores are those of TEST, or of DEV where there is none. `raw` starts from the plain text.
+TREES := corpora/$(NAME)
+GOLD := $(or $(TEST),$(DEV))
+KINDS := fast accurate raw
+runs/$(NAME)-fast/model.json: SETTINGS = --preset fast $(SET)
+runs/$(NAME)-accurate/model.json: SETTINGS = --preset accurate $(SET)
+runs/$(NAME)-raw/model.json: SETTINGS = --raw $(RAW_SET)
+
+.PHONY: parsers
+parsers: $(TREES)/scores.txt $(TREES)/fast.html $(TREES)/accurate.html
+	@cat $(TREES)/checked.txt $(TREES)/scores.txt
+	@echo "Ten sentences with their errors: $(filter %.html,$^)"
+
+$(TREES)/checked.txt: $(TRAIN) $(DEV) $(TEST)
+	@mkdir -p $(@D)
+	$(BIN)/seqtool prepare $^ > $@.part
+	@mv $@.part $@
+
+$(KINDS:%=runs/$(NAME)-%/model.json): | $(TREES)/checked.txt
+	$(BIN)/seqtool train-parser $(TRAIN) --dev $(DEV) $(SETTINGS) -o $(@D) \
+	  $(if $(wildcard $(@D)/run.json),--resume)
+
+$(TREES)/raw.txt: $(GOLD) | $(TREES)/checked.txt
+	gzip -cdf $< | awk '/^# new(doc|par)/ { printf "\n\n" } \
+	  sub(/^# text = /, "") { printf "%s ", $$0 } END { print "" }' > $@.part
+	@mv $@.part $@
+
+$(TREES)/raw.conllu: runs/$(NAME)-raw/model.json $(TREES)/raw.txt
+	$(BIN)/seqtool parse $(TREES)/raw.txt -m $(<D) -o $@
+
+$(TREES)/%.conllu: runs/$(NAME)-%/model.json
+	$(BIN)/seqtool parse $(GOLD) -m $(<D) -o $@
+
+$(TREES)/scores.txt: $(KINDS:%=$(TREES)/%.conllu)
+	$(BIN)/seqtool eval-parser $(GOLD) $^ > $@.part
+	@mv $@.part $@
+
+# of ten sentences that are not as in GOLD, or of the first ten where all are
+$(TREES)/%.html: $(TREES)/%.conllu
+	gzip -cdf $(GOLD) | tr -d '\r' | awk 'BEGIN { RS = ""; ORS = "\n\n" } \
+	  NR == FNR { parsed[FNR] = $$0; next } \
+	  $$0 != parsed[FNR] && wrong++ < 10 { print; next } \
+	  right++ < 10 { first = first $$0 ORS } \
+	  END { if (!wrong) printf "%s", first }' $< - > $(TREES)/$*-errors.conllu
+	$(BIN)/seqtool parse $(TREES)/$*-errors.conllu -m runs/$(NAME)-$* \
+	  --gold $(TREES)/$*-errors.conllu --format html -o $@
 
 clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/
 	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

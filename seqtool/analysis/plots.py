@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.storage import atomic_file
-from seqtool.lm.perplexity import perplexity_of
+from seqtool.core.units import perplexity_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from seqtool.lm.ngram.sizes import OrderSize
+    from seqtool.lm.ngram.table import OrderSize
 
 PERPLEXITY = "valid_perplexity"  # the score of a language model
 # how scores are called in print; the others are words

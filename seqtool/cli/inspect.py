@@ -13,7 +13,7 @@ from seqtool.cli.options import JsonOption, emit, show_table
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
-    from seqtool.lm.ngram.sizes import OrderSize
+    from seqtool.lm.ngram.table import OrderSize
 
 NGRAM = "ngram"
 CORPUS_HEADER = "corpus.json"
@@ -76,8 +76,7 @@ def _plot(path: Path, output: Path) -> None:
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
     from seqtool.core.checkpoint import WEIGHTS
     from seqtool.core.errors import ModelError
-    from seqtool.lm.ngram.array_file import array_sizes
-    from seqtool.lm.ngram.sizes import order_sizes
+    from seqtool.lm.ngram.table import array_sizes, order_sizes
 
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
@@ -92,7 +91,7 @@ def _sizes(directory: Path, header: Header) -> list[OrderSize]:
 def _sizes_of_file(path: Path) -> list[OrderSize]:
     """Return what an ARPA file holds, by the bytes that it takes as a model of our own."""
     from seqtool.core import checkpoint
-    from seqtool.lm.ngram.sizes import order_sizes
+    from seqtool.lm.ngram.table import order_sizes
 
     table = checkpoint.load(path).table
     return order_sizes({name: array.nbytes for name, array in table.arrays().items()})

@@ -59,6 +59,14 @@ FieldOption = Annotated[
         show_default=False,
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory that it may take, such as 8G; what the machine has free if not given.",
+        show_default=False,
+    ),
+]
 
 
 @takes_options(
@@ -105,6 +113,7 @@ def train(
         ),
     ] = None,
     threads: ThreadsOption = None,
+    memory: MemoryOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -115,6 +124,7 @@ def train(
     Order by order, what was counted, kept and discounted is shown.
     """
     from seqtool.core.config import from_dict
+    from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import train_ngram
 
@@ -132,6 +142,7 @@ def train(
             arpa=arpa,
             force=force,
             threads=threads,
+            memory=None if memory is None else parse_size(memory),
             command=typed(),
             on_progress=on_progress,
         )
@@ -327,6 +338,7 @@ def counts(
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
@@ -335,6 +347,7 @@ def counts(
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
     from seqtool.core.config import from_dict
+    from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import count_text
 
@@ -346,6 +359,7 @@ def counts(
             config,
             field=field,
             threads=threads,
+            memory=None if memory is None else parse_size(memory),
             on_progress=on_progress,
         )
     from seqtool.lm.ngram.counts import list_ngrams

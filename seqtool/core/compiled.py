@@ -74,7 +74,7 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
 
 def in_llvm(function: Callable[..., Any]) -> Any:
     """Make a function for compiled code from one that returns its signature and writes its LLVM."""
-    made = intrinsic(function)
+    made: Any = intrinsic(function)
     made.sources = _file_stamp(function)
     return made
 

@@ -1,4 +1,4 @@
-"""Which of the processes of one run this is, as torchrun says it in the environment.
+"""Where a run happens: which of its processes this is, Ctrl-C, and the memory of the machine.
 
 torchrun starts a command several times and sets RANK (0 to WORLD_SIZE - 1) and, per machine,
 LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No torch is needed here.
@@ -7,14 +7,16 @@ LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No t
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -137,3 +139,104 @@ class Interruption:
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
+
+
+_MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
+_CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before the file caches
+    2: ("memory.max", "memory.current", ""),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+}
+
+
+def memory_available(limit: int | None = None) -> int | None:
+    """Return how many bytes this process can still have; None where the system does not tell.
+
+    Args:
+        limit: how many it may take in all, whatever the system says.
+    """
+    if limit is not None:
+        held = _figures(_STATUS).get("RssAnon", 0) * 1024  # mapped files do not count
+        return max(0, limit - held)
+    return min(_free_memory(), default=None)
+
+
+def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
+    """Refuse what would not fit into memory.
+
+    Args:
+        num_bytes: about what it takes.
+        purpose: what takes it, as the subject of "need".
+        hint: what to do, beside telling a limit.
+        limit: as for `memory_available`.
+
+    Raises:
+        DataError: it needs more than is available.
+    """
+    available = memory_available(limit)
+    if available is not None and num_bytes > available:
+        more = "raise" if limit is not None else "if there is more, say how much with"
+        raise DataError(
+            f"{purpose} need about {num_bytes / 1e9:.2f} GB of memory, "
+            f"but {available / 1e9:.2f} GB are available",
+            hint=f"{hint}; {more} --memory",
+        )
+
+
+def parse_size(text: str) -> int:
+    """Return the number of bytes that a text such as 8G, 500M or 1.5GB stands for.
+
+    Raises:
+        ConfigError: it stands for none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMGT]?)B?", text.strip().upper())
+    if found is None or float(found[1]) == 0:
+        raise ConfigError(f"{text!r} is no size of memory", hint="give one like 8G or 500M")
+    return int(float(found[1]) * 1000 ** " KMGT".index(found[2] or " "))
+
+
+def _free_memory() -> Iterator[int]:
+    """Give what the machine and each control group above this process have left."""
+    if "MemAvailable" in (machine := _figures(_MEMINFO)):
+        yield machine["MemAvailable"] * 1024
+    for folder, version in _control_groups():
+        limit_name, used_name, prefix = _CGROUP_FILES[version]
+        try:
+            limit = (folder / limit_name).read_text().strip()
+            used = int((folder / used_name).read_text())
+        except (OSError, ValueError):
+            continue
+        if limit.isdecimal():  # not "max"
+            statistics = _figures(folder / "memory.stat")
+            # pages of files that were read are counted as used, but given back when asked for
+            cached = sum(
+                statistics.get(f"{prefix}{state}_file", 0) for state in ("active", "inactive")
+            )
+            yield max(int(limit) - max(used - cached, 0), 0)
+
+
+def _control_groups() -> Iterator[tuple[Path, int]]:
+    """Give the folders of the groups that limit this process, innermost first, and the version."""
+    try:
+        lines = _OWN_CGROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        version, top = (1, _CGROUPS / "memory") if controllers else (2, _CGROUPS)
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):  # in a container the path may be the host's
+            if folder.is_relative_to(top):
+                yield folder, version
+
+
+def _figures(path: Path) -> dict[str, int]:
+    """Return the first number after each name in a file of Linux; nothing where there is none."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.replace(":", " ").split()[:2] for line in lines)
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

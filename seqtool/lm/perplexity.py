@@ -10,19 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LN_2, LN_10 = math.log(2.0), math.log(10.0)
-
-
-def perplexity_of(nats_per_token: float) -> float:
-    """Return the exponential of a mean surprisal, infinite where a float cannot hold it.
-
-    Args:
-        nats_per_token: the negative of the mean log-probability, which is also the training loss.
-    """
-    try:
-        return math.exp(nats_per_token)
-    except OverflowError:
-        return math.inf
+from seqtool.core.units import LN_2, LN_10, perplexity_of
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from seqtool.core.arrays import Doubles, Reals
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.lm.perplexity import LN_10
 from seqtool.lm.protocol import LanguageModel, State
 from seqtool.lm.search import beam_search, largest, only_unk
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer

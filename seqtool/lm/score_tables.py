@@ -24,8 +24,8 @@ import numpy.typing as npt
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.storage import atomic_file
+from seqtool.core.units import LN_2, LN_10, perplexity_of
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
-from seqtool.lm.perplexity import LN_2, LN_10, perplexity_of
 from seqtool.text.tokenizers import Tokenizer
 
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

@@ -8,7 +8,6 @@ valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
 from seqtool.core.reading import Progress
-from seqtool.core.storage import atomic_directory
+from seqtool.core.storage import atomic_directory, present, read_object
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.text.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
 from seqtool.text.splits import plan_splits
@@ -29,12 +28,12 @@ __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """Ids of text on disk, mapped into memory when they are read.
+    """A text as ids on disk, which are mapped into memory when they are read.
 
     Attributes:
         path: its directory.
-        tokenizer: what turned the text into ids.
-        info: what `corpus.json` holds.
+        tokenizer: turned the text into ids.
+        info: the content of `corpus.json`.
     """
 
     path: Path
@@ -50,8 +49,8 @@ class PreparedCorpus:
             ModelError: its format is newer than this seqtool reads, or its tokenizer is damaged.
         """
         path = Path(path)
-        info = _read_info(path)
-        tokenizer = load_tokenizer(path, info)
+        info = _read_info(present(path))
+        tokenizer = load_tokenizer(present(path), info)
         if len(tokenizer.vocabulary) != info["vocabulary_size"]:
             raise DataError(
                 f"its vocabulary has {len(tokenizer.vocabulary)} symbols, but "
@@ -88,17 +87,23 @@ class PreparedCorpus:
                 path=self.path,
             )
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
-        return np.memmap(self.path / f"{split}.bin", dtype, mode="r")
+        return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
 
 
 def _read_info(path: Path) -> dict[str, Any]:
+    """Return the content of `corpus.json`, and check that every file has the size that it says.
+
+    Raises:
+        DataError: there is no corpus, or a file is missing or of another size.
+        ModelError: its format is newer than this seqtool reads.
+    """
     if not path.is_dir():
         what = "is a file, not a prepared corpus" if path.exists() else "no such prepared corpus"
         raise DataError(what, hint=f"make one: seqtool prepare TEXT -o {path}", path=path)
     info_path = path / INFO_FILE
     damaged = DataError("is damaged", hint="prepare the text again", path=info_path)
     try:
-        info = json.loads(info_path.read_text(encoding="utf-8"))
+        info = read_object(info_path)
     except FileNotFoundError as error:
         raise DataError(
             f"is no prepared corpus: it has no {INFO_FILE}",
@@ -107,7 +112,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise damaged from error
-    version = info.get("format_version") if isinstance(info, dict) else None
+    version = info.get("format_version")
     if not isinstance(version, int):
         raise damaged
     if version > FORMAT_VERSION:
@@ -128,8 +133,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         if actual != size:
             state = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
             raise DataError(state, hint="prepare the text again", path=file)
-    result: dict[str, Any] = info
-    return result
+    return info
 
 
 def prepare(
@@ -191,18 +195,22 @@ def open_corpus(
         config: how to prepare raw text.
         on_progress: as for `prepare`.
     """
-    if (Path(corpus) / INFO_FILE).is_file():
+    if (present(Path(corpus)) / INFO_FILE).is_file():
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 
 
 def _check_output(output: Path, force: bool) -> None:
-    if not output.exists() and not output.is_symlink():
+    """Refuse to replace what is no prepared corpus, a link, and without `force` anything.
+
+    Raises:
+        OutputError: it is there and stays.
+    """
+    held, is_link = present(output), output.is_symlink()
+    is_empty = held.is_dir() and not any(held.iterdir())
+    if not is_link and (is_empty or not held.exists()):
         return
-    is_empty = output.is_dir() and not any(output.iterdir())
-    if is_empty and not output.is_symlink():
-        return
-    if not (output.is_dir() and (output / INFO_FILE).is_file()) or output.is_symlink():
+    if is_link or not (held / INFO_FILE).is_file():
         raise OutputError(
             "exists and is no prepared corpus, so it is not replaced",
             hint="choose another directory with -o, or remove it yourself",

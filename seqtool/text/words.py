@@ -61,9 +61,10 @@ def _blanks(chunk):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled(
-    types.Tuple((types.int64, types.uint64, types.uint64))(bytes_in, types.int64), forceinline=True
-)  # type: ignore[no-untyped-call]
+_end_hash_first = types.Tuple((types.int64, types.uint64, types.uint64))  # type: ignore[no-untyped-call]
+
+
+@compiled(_end_hash_first(bytes_in, types.int64), forceinline=True)
 def scan_word(block, begin):  # type: ignore[no-untyped-def]
     """Return where the word ends that begins here, and its `string_hash`: eight bytes at a time."""
     size, position = block.shape[0], begin

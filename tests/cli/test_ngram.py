@@ -68,7 +68,7 @@ def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> N
     words = (
         "a.txt b.txt -o m --order 4 --smoothing kneser-ney --prune 0,1,1 --vocab-size 9 "
         "--min-count 2 --discounts kenlm --fallback-discounts .5 --special-tokens skip "
-        "--lowercase --field body --arpa x.gz --threads 1 --force"
+        "--lowercase --field body --arpa x.gz --threads 1 --memory 8G --force"
     )
     assert seqtool("ngram", "train", *words.split()).code == 130
     assert seen["config"] == NgramConfig(
@@ -84,7 +84,7 @@ def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert (seen["inputs"], seen["output"]) == (["a.txt", "b.txt"], "m")
     assert (seen["field"], seen["threads"], seen["force"]) == ("body", 1, True)
-    assert seen["arpa"] == Path("x.gz")
+    assert (seen["arpa"], seen["memory"]) == (Path("x.gz"), 8 * 10**9)
     words = "a.txt --vocab v.txt --fallback-discounts 0.5 1 1.25 --order 2"
     assert seqtool("ngram", "train", *words.split()).code == 130
     assert seen["config"] == NgramConfig(order=2, vocab="v.txt", fallback=(0.5, 1, 1.25))
@@ -180,6 +180,15 @@ def test_unusable_texts(seqtool: Run) -> None:
     for command in ("train", "counts"):
         error, _ = two_lines(seqtool("ngram", command, "m"))
         assert error == "error: m: is a model, not a text"
+
+
+def test_memory_is_what_the_user_says(seqtool: Run) -> None:
+    for command in (["train", "-o", "small"], ["counts"]):
+        error, hint = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "1K"))
+        assert error.endswith("GB of memory, but 0.00 GB are available")
+        assert hint.endswith("; raise --memory")
+        error, _ = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "much"))
+        assert error == "error: 'much' is no size of memory"
 
 
 def test_the_sample_is_the_default(seqtool: Run) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import importlib
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numba import types
 from numba.core import caching
 from numba.core.errors import TypingError
 
-from seqtool.core.compiled import compiled
+from seqtool.core.compiled import StringTable, bytes_in, compiled, find, string_hash
 
 SIGNATURE = types.int64(types.int64[::1], types.int64)
 NUMBERS = np.array([10, 20, 30])
@@ -94,3 +99,89 @@ def test_what_cannot_be_compiled_is_an_error(cache: Path) -> None:
 
     with pytest.raises(TypingError, match="nothing"):
         compiled(SIGNATURE)(nonsense)
+
+
+LOWER = """
+from seqtool.core.compiled import compiled
+from numba import types
+@compiled(types.int64(types.int64))
+def factor(number):
+    return {factor}
+ADDEND = {addend}
+"""
+MIDDLE = """
+from seqtool.core.compiled import compiled
+from numba import types
+from lower import factor
+@compiled(types.int64(types.int64))
+def multiplied(number):
+    return number * factor(number)
+"""
+UPPER = """
+from seqtool.core.compiled import compiled
+from numba import types
+from lower import ADDEND
+from middle import multiplied
+@compiled(types.int64(types.int64))
+def computed(number):
+    return multiplied(number) + ADDEND
+"""
+
+
+def test_functions_and_numbers_of_other_files_are_seen_to_change(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = cache / "modules"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def computed(factor: str, addend: int, age: int) -> Any:
+        text = LOWER.format(factor=factor, addend=addend)
+        for name, content in (("lower", text), ("middle", MIDDLE), ("upper", UPPER)):
+            path = folder / f"{name}.py"
+            path.write_text(content)
+            seconds = 1_700_000_000 + (age if name == "lower" else 0)
+            os.utime(path, (seconds, seconds))
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return importlib.import_module("upper").computed
+
+    function = computed("2", 5, age=0)
+    assert (function(10), hits(function)) == (25, 0)
+    function = computed("2", 5, age=0)
+    assert (function(10), hits(function)) == (25, 1)
+    function = computed("3", 5, age=1)  # a function that is called by one that is called
+    assert (function(10), hits(function)) == (35, 0)
+    function = computed("3", 6, age=1)  # a number, and the file is of the same age and size
+    assert (function(10), hits(function)) == (36, 0)
+    for name in ("lower", "middle", "upper"):
+        sys.modules.pop(name)
+
+
+@compiled(types.int64(types.uint64[::1], types.int64[::1], types.uint8[::1], bytes_in))
+def find_all(slots, starts, text, data):  # type: ignore[no-untyped-def]
+    """The number of a string that is all of an array."""
+    hash_, first = string_hash(data, 0, data.shape[0])
+    return find(slots, starts, text, hash_, first, data, 0, data.shape[0])[1]
+
+
+texts = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30)
+    | st.sampled_from(["", "\0", "1234567", "12345678", "123456781234567", "1234567812345678"])
+)
+
+
+@given(texts, texts)
+def test_strings_are_numbered_as_by_a_dictionary(first: list[str], second: list[str]) -> None:
+    table = StringTable(first)
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(first))}
+    assert [table.text(number) for number in range(len(table))] == list(numbers)
+    assert table.num_bytes == len("".join(numbers).encode())
+    for _ in range(2):
+        arrays = table.arrays
+        for text in first + second:
+            data = np.frombuffer(text.encode(), np.uint8)
+            found = find_all(arrays.slots, arrays.starts, arrays.text, data)
+            assert found == numbers.get(text, -1)
+        table.make_room(10_000, 100_000)  # as if many were to come: new slots, the same strings

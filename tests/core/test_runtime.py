@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from seqtool.core import runtime
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.runtime import Place
 
 
@@ -61,3 +62,72 @@ def test_only_the_first_process_prints(
             print("out", rank)
             print("err", rank, file=sys.stderr)
     assert capsys.readouterr() == ("out 0\n", "err 0\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the files of a Linux machine are read from; none are there yet."""
+    for name in ("_MEMINFO", "_STATUS", "_OWN_CGROUPS"):
+        monkeypatch.setattr(runtime, name, tmp_path / name)
+    monkeypatch.setattr(runtime, "_CGROUPS", tmp_path / "groups")
+    return tmp_path
+
+
+def group(folder: Path, version: int, limit: str, used: int, statistics: str = "") -> None:
+    """Write the files of a control group."""
+    limit_name, used_name, _ = runtime._CGROUP_FILES[version]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / limit_name).write_text(f"{limit}\n")
+    (folder / used_name).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(statistics)
+
+
+def test_the_least_of_machine_and_control_groups_is_available(machine: Path) -> None:
+    assert runtime.memory_available() is None
+    (machine / "_MEMINFO").write_text("MemTotal:  9 kB\nMemAvailable:       5 kB\n")
+    assert runtime.memory_available() == 5 * 1024
+    (machine / "_OWN_CGROUPS").write_text("0::/user/job\n")
+    groups = machine / "groups"
+    group(groups / "user" / "job", 2, "max", 1000)
+    assert runtime.memory_available() == 5 * 1024
+    group(groups / "user" / "job", 2, "3000", 1000)
+    assert runtime.memory_available() == 2000
+    group(groups / "user", 2, "3500", 2000)  # shared with other jobs
+    assert runtime.memory_available() == 1500
+    group(groups, 2, "900", 1000)  # lowered below what is in use
+    assert runtime.memory_available() == 0
+
+
+def test_what_was_read_from_files_counts_as_available(machine: Path) -> None:
+    # a text of 700 bytes was read in a container: its pages stay until others need the room
+    statistics = "anon 200\nfile 750\nactive_file 300\ninactive_file 400\nshmem 50\n"
+    (machine / "_OWN_CGROUPS").write_text("0::/\n")
+    group(machine / "groups", 2, "1000", 950, statistics)
+    assert runtime.memory_available() == 1000 - (950 - 700)
+    # version 1 counts the groups below apart, unless the names begin with total_
+    (machine / "_OWN_CGROUPS").write_text("5:cpu:/\n4:memory:/of/the/host\n0::/\n")
+    (machine / "groups" / "memory.max").unlink()
+    both = "active_file 1\ninactive_file 1\ntotal_active_file 300\ntotal_inactive_file 400\n"
+    group(machine / "groups" / "memory", 1, "1000", 950, both)
+    assert runtime.memory_available() == 1000 - (950 - 700)
+
+
+def test_memory_that_the_user_tells(machine: Path) -> None:
+    (machine / "_MEMINFO").write_text("MemAvailable: 5 kB\n")
+    (machine / "_STATUS").write_text("VmRSS:\t90 kB\nRssAnon:\t   1 kB\n")
+    runtime.check_memory(5 * 1024, "some numbers", "give less")
+    with pytest.raises(DataError, match="some numbers need about") as caught:
+        runtime.check_memory(5 * 1024 + 1, "some numbers", "give less")
+    assert caught.value.hint == "give less; if there is more, say how much with --memory"
+    runtime.check_memory(99_000, "some numbers", "give less", limit=99_000 + 1024)
+    with pytest.raises(DataError) as caught:
+        runtime.check_memory(99_001, "some numbers", "give less", limit=99_000 + 1024)
+    assert caught.value.hint == "give less; raise --memory"
+
+
+def test_sizes_of_memory() -> None:
+    sizes = {"8G": 8 * 10**9, "500m": 5 * 10**8, "1.5 GB": 15 * 10**8, "64kb": 64_000, "7": 7}
+    assert {text: runtime.parse_size(text) for text in sizes} == sizes
+    for text in ("", "G", "0", "-1G", "8 apples", "8GiB"):
+        with pytest.raises(ConfigError, match="no size of memory"):
+            runtime.parse_size(text)

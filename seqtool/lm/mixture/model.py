@@ -32,10 +32,11 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
+from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.mixture.cache import CacheModel, StatefulModel
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.perplexity import LN_2, Adaptation
+from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.text.tokenizers import Tokenizer
 

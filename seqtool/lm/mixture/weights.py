@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import DataError
+from seqtool.core.units import perplexity_of
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, FreeConfig
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.perplexity import perplexity_of
 from seqtool.lm.protocol import LMEvaluation, evaluate_lm
 
 TOLERANCE_NATS = 1e-9  # per token

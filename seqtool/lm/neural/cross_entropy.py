@@ -54,8 +54,8 @@ def rows_per_chunk(num_symbols: int, dtype: torch.dtype) -> int:
 class _Room(threading.local):
     """Memory for one chunk of logits, which every call of a thread uses again.
 
-    Memory fresh from the system is mapped page by page at its first touch, which takes as long as
-    what is then computed in it: with 33,278 words, a tenth of a whole training step in bfloat16.
+    Memory fresh from the system is mapped page by page at its first touch. With 33,278 words, that
+    is 11 of the 340 milliseconds that a step of the recipe `wikitext2-lstm-cpu` takes in bfloat16.
     """
 
     def __init__(self) -> None:

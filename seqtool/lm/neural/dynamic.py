@@ -31,11 +31,12 @@ from torch import Tensor
 from seqtool.core.arrays import Ids
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
-from seqtool.lm.perplexity import Adaptation, perplexity_of
+from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.

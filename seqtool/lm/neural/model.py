@@ -29,38 +29,8 @@ from seqtool.lm.neural.output import OutputLayer
 from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
-WINDOW = 256  # steps at a time, so that one long sentence needs little memory on the way
-
-
-@torch.inference_mode()
-def sentence_states(network: NeuralNetwork, sentences: Sequence[Ids]) -> list[Reals]:
-    """Return what the softmax reads before each token of sentences and after the last, [1 + N, H].
-
-    Sentences are padded at their ends, and what is read later changes no state before it.
-
-    Args:
-        network: in evaluation mode.
-        sentences: ids of each, without `</s>`; those of like lengths waste the least.
-    """
-    if not sentences:
-        return []
-    longest = max(map(len, sentences))
-    ids_TB = np.full((1 + longest, len(sentences)), EOS_ID, np.int64)
-    for column, ids in enumerate(sentences):
-        ids_TB[1 : 1 + len(ids), column] = ids
-    state = network.initial_state(len(sentences))
-    device = network.embedding.weight.device
-    parts = []
-    for start in range(0, 1 + longest, WINDOW):
-        window_TB = torch.from_numpy(ids_TB[start : start + WINDOW]).to(device)
-        states_TBH, state = network(window_TB, state)
-        parts.append(states_TBH.cpu().numpy())
-    states_TBH = np.concatenate(parts)
-    return [states_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
-
-
-SCORE_WINDOW = 256
-RESET_BATCH = 64
+WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
+RESET_BATCH = 64  # sentences at a time, where the state is reset
 
 
 @dataclass(frozen=True)
@@ -101,8 +71,8 @@ class NeuralLanguageModel:
                 continue
             inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
             parts = []
-            for start in range(0, len(block), SCORE_WINDOW):
-                window = slice(start, start + SCORE_WINDOW)
+            for start in range(0, len(block), WINDOW):
+                window = slice(start, start + WINDOW)
                 ids_T1 = self._tensor(inputs[window])[:, None]
                 output = self.network.output(ids_T1, state)
                 hidden_T1H, state = self.network(ids_T1, state)
@@ -125,8 +95,8 @@ class NeuralLanguageModel:
                 ids_TB[1 : length + 1, column] = block[starts[sentence] : ends[sentence]]
             state = self.network.initial_state(len(chosen))
             logs: list[Tensor] = []
-            for start in range(0, longest, SCORE_WINDOW):
-                inputs_TB = self._tensor(ids_TB[start : min(start + SCORE_WINDOW, longest)])
+            for start in range(0, longest, WINDOW):
+                inputs_TB = self._tensor(ids_TB[start : min(start + WINDOW, longest)])
                 targets_TB = self._tensor(ids_TB[start + 1 : start + 1 + len(inputs_TB)])
                 output = self.network.output(inputs_TB, state)
                 hidden_TBH, state = self.network(inputs_TB, state)
@@ -156,9 +126,28 @@ class NeuralLanguageModel:
         """H, the width of what the softmax reads."""
         return self.network.config.output_size
 
+    @torch.inference_mode()
     def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
-        """Return the states of sentences: see `seqtool.lm.protocol.SentenceReader`."""
-        return sentence_states(self.network, sentences)
+        """Return what the softmax reads, [1 + N, H], before each token and after the last.
+
+        Sentences are padded at their ends, and what is read later changes no state before it.
+
+        Args:
+            sentences: ids of each, without `</s>`; those of like lengths waste the least.
+        """
+        if not sentences:
+            return []
+        longest = max(map(len, sentences))
+        ids_TB = np.full((1 + longest, len(sentences)), EOS_ID, np.int64)
+        for column, ids in enumerate(sentences):
+            ids_TB[1 : 1 + len(ids), column] = ids
+        state = self.network.initial_state(len(sentences))
+        parts = []
+        for start in range(0, 1 + longest, WINDOW):
+            states_TBH, state = self.network(self._tensor(ids_TB[start : start + WINDOW]), state)
+            parts.append(states_TBH.cpu().numpy())
+        states_TBH = np.concatenate(parts)
+        return [states_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
 
     def hidden_state(self, state: Hypotheses) -> Reals:
         """Return what the softmax reads next, [num, H]."""

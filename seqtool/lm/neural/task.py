@@ -15,13 +15,13 @@ from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
+from seqtool.core.units import perplexity_of
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
-from seqtool.lm.perplexity import perplexity_of
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
 from seqtool.training.loop import count_parameters

@@ -5,18 +5,16 @@ This module imports Numba (0.3 s), so it is imported on use only.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import types
 
 from seqtool.core.compiled import bytes_in, compiled, find, strings
+from seqtool.core.units import LN_10
 from seqtool.lm.ngram.table import BOS_NATS
 from seqtool.text.words import scan_word
 
 DONE, BLANK, SECTION, BAD = 0, 1, 2, 3
 
-_LN_10 = math.log(10)
 _NO_PROBABILITY = -99.0  # in log10
 _POWERS = 10.0 ** np.arange(23)  # those that a double holds exactly
 _SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
@@ -133,7 +131,7 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
                 if not value <= 0:
                     result = BAD
                     break
-                nats = -np.inf if value == _NO_PROBABILITY else value * _LN_10
+                nats = -np.inf if value == _NO_PROBABILITY else value * LN_10
                 log_probs[row] = nats
                 backoffs[row] = 0
             elif field <= order:
@@ -157,7 +155,7 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
                 if not value < np.inf:
                     result = BAD
                     break
-                backoffs[row] = -np.inf if value == _NO_PROBABILITY else value * _LN_10
+                backoffs[row] = -np.inf if value == _NO_PROBABILITY else value * LN_10
             else:
                 result = BAD
                 break
@@ -210,7 +208,7 @@ def descend(begins, words, last, rows):  # type: ignore[no-untyped-def]
 STEP = 16  # words are copied in steps of so many bytes, and then cut to their length
 
 _DECIMALS = 10_000_000  # seven decimals: an error of at most 5e-8 in log10
-_SCALE = _DECIMALS / math.log(10)
+_SCALE = _DECIMALS / LN_10
 _LEAST = -1e11  # nats; below it a probability is written as none
 _BOS = np.float32(BOS_NATS)
 _NUMBER_SIZE = 24  # bytes of the longest number that is written

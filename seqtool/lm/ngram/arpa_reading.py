@@ -19,6 +19,7 @@ import numpy.typing as npt
 from seqtool.core.compiled import StringTable
 from seqtool.core.errors import DataError, ModelError
 from seqtool.core.reading import read_blocks
+from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.ngram import arpa_lines
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
@@ -26,7 +27,7 @@ from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, Table
 OnNote = Callable[[str], None]
 
 BLOCK_SIZE = 1 << 22
-MISSING_NATS = -100 * math.log(10)  # what KenLM gives `<unk>` where the file has none
+MISSING_NATS = -100 * LN_10  # what KenLM gives `<unk>` where the file has none
 _OTHER_UNK = "<UNK>"
 _MAX_ROWS = 2**31 - 2
 _AGAIN = "copy the file again, or have it written again"

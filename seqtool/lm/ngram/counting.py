@@ -28,9 +28,12 @@ This module imports Numba (0.3 s), so it is imported on use only.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.vocabulary import EOS_ID
 
@@ -41,6 +44,61 @@ _BLOCK = 512
 _int32 = types.int32[::1]
 _int64 = types.int64[::1]
 _table = types.int32[:, ::1]
+
+
+class Piles(NamedTuple):
+    """The piles of one order; K parts, T tokens, V + 1 words.
+
+    Attributes:
+        entries: int64 [T].
+        starts: int32 [K, V + 1], where each part's run of each pile begins in the entries.
+        stops: int32 [K, V + 1], where it ends.
+        cuts: int64 [K + 1], the first words of each part.
+    """
+
+    entries: Longs
+    starts: Ints
+    stops: Ints
+    cuts: Longs
+
+
+class Dealt(NamedTuple):
+    """What one part deals to the piles of the next order.
+
+    Attributes:
+        entries: int64 [T], of all parts; each has runs of its own.
+        heads: int32 [V + 1, 2], of each pile where the next entry goes, and the last row that was
+            dealt to it.
+        found: int64 [K], how many n-grams of the next order begin with a word of each part.
+    """
+
+    entries: Longs
+    heads: Ints
+    found: Longs
+
+
+class Level(NamedTuple):
+    """The arrays of a `CountLevel` that is being filled; `adjusted` is empty at the last order."""
+
+    words: Ints
+    begins: Ints
+    suffixes: Ints
+    counts: Ints
+    adjusted: Ints
+
+
+class Range(NamedTuple):
+    """What one part fills of a level: contexts of the order below, and rows from one on."""
+
+    context: int
+    last_context: int
+    row: int
+
+
+_piles = types.NamedTuple((_int64, _table, _table, _int64), Piles)  # type: ignore[no-untyped-call]
+_dealt = types.NamedTuple((_int64, _table, _int64), Dealt)  # type: ignore[no-untyped-call]
+_level = types.NamedUniTuple(_int32, 5, Level)  # type: ignore[no-untyped-call]
+_range = types.NamedUniTuple(types.int64, 3, Range)  # type: ignore[no-untyped-call]
 
 
 @compiled(types.void(_int32, _int32, _int32))
@@ -81,30 +139,23 @@ def deal_words(ids, first_token, heads, cuts, entries, room):  # type: ignore[no
         entries[head] = (before << 32) | (first_token + token)
         heads[word] = head + 1
         part = 0
-        while word >= cuts[part + 1]:
+        while word >= cuts[part + 1]:  # few parts: faster than a search
             part += 1
         room[part, before] += 1
         before = bos if word == EOS_ID else word
 
 
-@compiled(
-    types.void(
-        _int64, _table, _table, types.int64, types.int64, _int32, _int64, _table, _int64, _int64
-    )
-)
-def deal_pairs(  # type: ignore[no-untyped-def]
-    source, starts, stops, first, last, adjusted, target, heads, cuts, found
-):
-    """Read the piles first:last of order 1, and deal what they hold to those of order 2.
-
-    `heads[w]` is where the next entry of pile w goes, and the last row that was dealt to it.
-    `found[t]` counts the n-grams of order 2 that begin with a word of part t.
-    """
+@compiled(types.void(_piles, types.int64, types.int64, _int32, _dealt))
+def deal_pairs(piles, first, last, adjusted, dealt):  # type: ignore[no-untyped-def]
+    """Read the piles first:last of order 1, and deal what they hold to those of order 2."""
+    source, starts, stops, cuts = piles
+    target, heads, found = dealt
     for word in range(first, last):
+        # the parts in their order, which is that of the text: dealing is a stable sort
         for run in range(starts.shape[0]):
             for i in range(starts[run, word], stops[run, word]):
                 before = source[i] >> 32
-                if heads[before, 1] < word:
+                if heads[before, 1] < word:  # this pair is dealt for the first time
                     heads[before, 1] = word
                     adjusted[word] += 1
                     part = 0
@@ -118,60 +169,32 @@ def deal_pairs(  # type: ignore[no-untyped-def]
 
 @compiled(
     types.void(
-        types.int64,
-        _int32,
-        _int64,
-        _table,
-        _table,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        _int32,
-        _int32,
-        _int32,
-        _int32,
-        _int32,
-        _int32,
-        _int64,
-        _table,
-        _int64,
-        _int64,
+        *(types.int64, _int32, _piles, types.int64, types.int64),
+        *(_range, _int32, _level, _dealt),
     )
 )
 def read_level(  # type: ignore[no-untyped-def]
-    order,
-    ids,
-    source,
-    starts,
-    stops,
-    first,
-    last,
-    context,
-    last_context,
-    row,
-    context_words,
-    begins,
-    words,
-    suffixes,
-    counts,
-    adjusted,
-    target,
-    heads,
-    cuts,
-    found,
+    order, ids, piles, first, last, filled, context_words, level, dealt
 ):
     """Read the piles first:last of an order from 2 up, and deal what they hold to the next order.
 
-    Their contexts are the rows context:last_context of the order below, of which `context_words`
-    are the last words; the first n-gram is `row`. Without `adjusted`, this is the last order. The
-    rest is as for `deal_pairs`.
+    Args:
+        order: n.
+        ids: the text.
+        piles: of order n.
+        first: of the words whose piles are read.
+        last: one past them.
+        filled: the contexts and rows that these make.
+        context_words: the last word of each n-gram of the order below.
+        level: order n, its rows filled in.
+        dealt: receives the entries of order n + 1; nothing at the last order.
     """
+    source, starts, stops, cuts = piles
+    words, begins, suffixes, counts, adjusted = level
+    target, heads, found = dealt
     bos = heads.shape[0] - 1
     is_last = adjusted.shape[0] == 0
-    row -= 1
-    context -= 1
+    row, context = filled.row - 1, filled.context - 1
     context_row = 0  # the first row of the context
     befores = np.empty(_BLOCK, np.int32)
     lasts = np.empty(_BLOCK, np.int32)
@@ -181,7 +204,7 @@ def read_level(  # type: ignore[no-untyped-def]
             context = word
             context_row = row + 1
             begins[word] = row + 1
-        suffix = -1
+        suffix = -1  # equal n-grams have one first word and one suffix, and lie side by side
         for run in range(starts.shape[0]):
             for i in range(starts[run, word], stops[run, word]):
                 if i >= block + _BLOCK:
@@ -194,7 +217,7 @@ def read_level(  # type: ignore[no-untyped-def]
                         befores[k] = ids[max(end - order, 0)]
                 entry = source[i]
                 end = entry & _END
-                if entry >> 32 != suffix:
+                if entry >> 32 != suffix:  # the next n-gram
                     suffix = entry >> 32
                     row += 1
                     words[row] = lasts[i - block]
@@ -212,7 +235,7 @@ def read_level(  # type: ignore[no-untyped-def]
                 counts[row] += 1
                 if is_last:
                     continue
-                if word == bos:
+                if word == bos:  # nothing stands before it: its count is the adjusted one
                     adjusted[row] += 1
                     continue
                 before = befores[i - block]
@@ -220,17 +243,17 @@ def read_level(  # type: ignore[no-untyped-def]
                     before = bos
                 head, latest = heads[before, 0], heads[before, 1]
                 starts_context = 0
-                if latest < row:
+                if latest < row:  # a longer n-gram that was not met yet
                     heads[before, 1] = row
                     adjusted[row] += 1
                     part = 0
                     while before >= cuts[part + 1]:
                         part += 1
                     found[part] += 1
-                    if latest < context_row:
+                    if latest < context_row:  # nor any of its context
                         starts_context = _STARTS_CONTEXT
                 target[head] = (row << 32) | starts_context | end
                 heads[before, 0] = head + 1
-    if order > 2:
-        for rest in range(context + 1, last_context):
+    if order > 2:  # contexts after the last one that has any n-gram
+        for rest in range(context + 1, filled.last_context):
             begins[rest] = row + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,16 @@ import numpy.typing as npt
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress
 from seqtool.core.registry import did_you_mean
+from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID, Vocabulary
-from seqtool.lm.ngram.memory import check_memory
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.counting import Dealt, Piles
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
+LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
 _MOST = 2**31 - 2  # tokens, and n-grams of one order
 
 
@@ -80,6 +84,7 @@ def count_ngrams(
     *,
     threads: int = 1,
     kenlm_quirk: bool = False,
+    memory: int | None = None,
     on_progress: Progress | None = None,
 ) -> Counts:
     """Count the n-grams of all orders up to one; none goes beyond its sentence.
@@ -90,6 +95,7 @@ def count_ngrams(
         vocabulary_size: V; all ids are less.
         threads: how many to use; the result is the same.
         kenlm_quirk: fill `last_in_suffix_order`.
+        memory: how many bytes the process may take; what the machine has when None.
         on_progress: called with (orders done, their number).
 
     Raises:
@@ -104,7 +110,7 @@ def count_ngrams(
         raise DataError("the last sentence has no end", hint="prepare the text again")
     levels: list[CountLevel] = []
     with ThreadPoolExecutor(threads) as pool:
-        piles = _Piles(text, vocabulary_size, threads, pool)
+        piles = _Piles(text, vocabulary_size, threads, pool, memory)
         if order > piles.longest + 1:
             raise DataError(
                 f"order {order} is more than the longest sentence has room for, which has "
@@ -131,6 +137,7 @@ class _Piles:
         vocabulary_size: V.
         num_parts: K, how many parts the work is divided into.
         pool: does the parts at the same time.
+        memory: as for `count_ngrams`.
 
     Attributes:
         counts: int32 [V + 1], occurrences of each word, and of `<s>`.
@@ -138,11 +145,17 @@ class _Piles:
     """
 
     def __init__(
-        self, ids: Int32, vocabulary_size: int, num_parts: int, pool: ThreadPoolExecutor
+        self,
+        ids: Int32,
+        vocabulary_size: int,
+        num_parts: int,
+        pool: ThreadPoolExecutor,
+        memory: int | None,
     ) -> None:
         from seqtool.lm.ngram.counting import count_words, deal_words
 
         self._ids, self._pool, self._parts = ids, pool, range(num_parts)
+        self._memory = memory
         ends = _cut_sentences(ids, num_parts)
         texts = [ids[ends[part] : ends[part + 1]] for part in self._parts]
         room = np.zeros((num_parts, vocabulary_size + 1), np.int32)
@@ -178,20 +191,8 @@ class _Piles:
         adjusted = np.zeros_like(self.counts)
         adjusted[-1] = self.counts[-1]
 
-        def deal(part: int, target: Int64, heads: Int32, found: Int64) -> None:
-            deal_pairs(
-                self._entries,
-                self._starts,
-                self._stops,
-                *self._cuts[part : part + 2],
-                adjusted,
-                target,
-                heads,
-                self._cuts,
-                found,
-            )
-
-        self._deal(deal)
+        piles = self._piles()
+        self._deal(lambda part, dealt: deal_pairs(piles, *self._words(part), adjusted, dealt))
         return CountLevel(words, begins, np.empty(0, np.int32), self.counts, adjusted)
 
     def read(self, order: int, below: CountLevel, is_last: bool) -> CountLevel:
@@ -202,7 +203,7 @@ class _Piles:
             below: the order below.
             is_last: this is the highest order.
         """
-        from seqtool.lm.ngram.counting import read_level
+        from seqtool.lm.ngram.counting import Level, Range, read_level
 
         num_rows = int(self._rows[-1])
         if num_rows > _MOST:
@@ -212,49 +213,44 @@ class _Piles:
         if is_last:
             self._spare = self._spare[:0].copy()  # make room for what is returned
         num_bytes = 4 * (5 * num_rows + len(below))
-        check_memory(num_bytes, f"{num_rows:,} different {order}-grams")
+        check_memory(num_bytes, f"{num_rows:,} different {order}-grams", LESS_MEMORY, self._memory)
         words, suffixes, counts = (np.empty(num_rows, np.int32) for _ in range(3))
         adjusted = np.empty(0 if is_last else num_rows, np.int32)
         begins = np.empty(len(below) + 1, np.int32)
         begins[-1] = num_rows
-        rows, contexts = self._rows, self._contexts
+        level = Level(words, begins, suffixes, counts, adjusted)
+        piles, rows, contexts = self._piles(), self._rows, self._contexts
 
-        def deal(part: int, target: Int64, heads: Int32, found: Int64) -> None:
+        def deal(part: int, dealt: Dealt) -> None:
+            filled = Range(int(contexts[part]), int(contexts[part + 1]), int(rows[part]))
             read_level(
-                order,
-                self._ids,
-                self._entries,
-                self._starts,
-                self._stops,
-                *self._cuts[part : part + 2],
-                *contexts[part : part + 2],
-                rows[part],
-                below.words,
-                begins,
-                words,
-                suffixes,
-                counts,
-                adjusted,
-                target,
-                heads,
-                self._cuts,
-                found,
+                *(order, self._ids, piles, *self._words(part)),
+                *(filled, below.words, level, dealt),
             )
 
         self._deal(deal, is_last)
         return CountLevel(words, begins, suffixes, counts, counts if is_last else adjusted)
 
-    def _deal(
-        self, deal: Callable[[int, Int64, Int32, Int64], None], is_last: bool = False
-    ) -> None:
+    def _piles(self) -> Piles:
+        from seqtool.lm.ngram.counting import Piles
+
+        return Piles(self._entries, self._starts, self._stops, self._cuts)
+
+    def _words(self, part: int) -> tuple[int, int]:
+        """Return the first of the words that are a part's, and one past the last."""
+        return int(self._cuts[part]), int(self._cuts[part + 1])
+
+    def _deal(self, deal: Callable[[int, Dealt], None], is_last: bool = False) -> None:
         """Have each part read its piles, and take what was dealt as the new piles."""
+        from seqtool.lm.ngram.counting import Dealt
+
         num_parts = len(self._parts)
         if not len(self._spare) and not is_last:
             self._spare = np.zeros_like(self._entries)
         heads = np.full((num_parts, len(self.counts), 2), -1, np.int32)
         heads[:, :, 0] = self._later_starts
         found = np.zeros((num_parts, num_parts), np.int64)
-        self._each(lambda part: deal(part, self._spare, heads[part], found[part]))
+        self._each(lambda part: deal(part, Dealt(self._spare, heads[part], found[part])))
         self._entries, self._spare = self._spare, self._entries
         self._starts = self._later_starts
         self._stops = heads[:, :, 0].copy()

@@ -22,8 +22,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.array_file import map_arrays, write_arrays
-from seqtool.lm.ngram.table import BackoffTable, Int32
+from seqtool.lm.ngram.table import BackoffTable, Int32, map_arrays, write_arrays
 from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 

@@ -2,6 +2,9 @@
 
 A smoothing is one function of `Estimator` and one line in `config.SMOOTHINGS`. It gives ratios for
 every n-gram that was counted; pruning, logarithms and statistics are the same for all of them.
+
+n_c is the number of n-grams of one order that occur c times (or, for Kneser-Ney, that have c
+different words before them); D_c is what each of them gives away to n-grams never seen.
 """
 
 from __future__ import annotations
@@ -17,19 +20,76 @@ import numpy.typing as npt
 
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
-from seqtool.lm.ngram.discounts import (
-    Discounts,
-    Formula,
-    discounts_of,
-    modified_discounts,
-    single_discount,
-)
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 ROWS_PER_THREAD = 1 << 16  # fewer are done sooner than a thread is started
 
-# from an order, its level, and the probabilities of the order below
-Arguments = Callable[[int, CountLevel, Float32], tuple[Any, ...]]
+Formula = Callable[[Sequence[int]], tuple[float, float, float] | None]
+
+# what a loop of `estimation` takes beside counts and ratios, from an order and its level
+Arguments = Callable[[int, CountLevel], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Discounts:
+    """What n-grams of one order give away, in counts.
+
+    Attributes:
+        values: D1, D2 and D3+, of n-grams with a count of 1, of 2, and of 3 or more.
+        is_fallback: whether they are the stated ones, as the counts gave none.
+        counts_of_counts: n1, n2, n3 and n4, which they are made from.
+    """
+
+    values: tuple[float, float, float]
+    is_fallback: bool
+    counts_of_counts: tuple[int, ...]
+
+
+def single_discount(counts_of_counts: Sequence[int]) -> tuple[float, float, float] | None:
+    """Return D = n1 / (n1 + 2 n2) for every count (Ney, Essen & Kneser 1994), or None.
+
+    None where n1 or n2 is zero: D would be 0 or 1, which keeps nothing for the unseen or leaves
+    nothing to what was seen once.
+    """
+    n1, n2 = counts_of_counts[:2]
+    if n1 == 0 or n2 == 0:
+        return None
+    discount = n1 / (n1 + 2 * n2)
+    return discount, discount, discount
+
+
+def modified_discounts(counts_of_counts: Sequence[int]) -> tuple[float, float, float] | None:
+    """Return D_c = c - (c + 1) Y n_(c+1) / n_c with Y = n1 / (n1 + 2 n2), or None.
+
+    Chen & Goodman 1999, eq. 26. None where n1, n2 or n3 is zero or a D_c is not in [0, c], as in
+    KenLM.
+    """
+    n1, n2, n3, n4 = counts_of_counts
+    if 0 in (n1, n2, n3):
+        return None
+    y = n1 / (n1 + 2 * n2)
+    values = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+    if any(not 0 <= value <= count for count, value in enumerate(values, start=1)):
+        return None
+    return values
+
+
+def discounts_of(
+    formula: Formula, counts_of_counts: Sequence[int], fallback: tuple[float, ...]
+) -> Discounts:
+    """Return what the formula makes of the counts of counts, or else the fallback.
+
+    Args:
+        formula: `single_discount` or `modified_discounts`.
+        counts_of_counts: n1 to n4.
+        fallback: D1, D2 and D3+; of these, `single_discount` takes the first for all counts.
+    """
+    values = formula(counts_of_counts)
+    is_fallback = values is None
+    if values is None:
+        d1, d2, d3 = fallback[:1] * 3 if formula is single_discount else fallback
+        values = d1, d2, d3
+    return Discounts(values, is_fallback, tuple(counts_of_counts))
 
 
 @dataclass(frozen=True)
@@ -84,37 +144,35 @@ class Estimator:
         KenLM's slip: of the n-grams of each order below the highest, the one that is the last to be
         adjusted has its occurrences counted instead.
         """
-        tallies = [_counts_of_counts(level, level.adjusted) for level in self.levels]
+        orders = [_counts_of_counts(level, level.adjusted) for level in self.levels]
         if self.config.discounts == "kenlm":
             last_rows = self.counts.last_in_suffix_order
             assert last_rows or self.counts.order == 1
-            for row, level, numbers in zip(last_rows, self.levels, tallies, strict=False):
+            for row, level, numbers in zip(last_rows, self.levels, orders, strict=False):
                 for count, change in ((level.adjusted[row], -1), (level.counts[row], 1)):
                     if row >= 0 and count < 5:
                         numbers[count - 1] += change
-        return [numbers.tolist() for numbers in tallies]
+        return [numbers.tolist() for numbers in orders]
 
     def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
         """Run a loop of `estimation` over each order, from 1 up.
 
         Args:
             loop: the compiled loop.
-            arguments: gives those of its own, from the order, its level and the probabilities of
-                the order below.
+            arguments: gives those of its own, from the order and its level.
         """
+        from seqtool.lm.ngram.estimation import Order, Ratios
+
         probabilities: list[Float32] = []
         weights: list[Float32] = []
         lower = np.full(1, 1 / self.counts.vocabulary_size, np.float32)
         for n, level in enumerate(self.levels, start=1):
-            own = arguments(n, level, lower)
-            lower = np.empty(len(level), np.float32)
-            probabilities.append(lower)
+            probabilities.append(np.empty(len(level), np.float32))
             weights.append(np.empty(len(level.begins) - 1, np.float32))
-            self._spread(
-                loop,
-                level.begins,
-                (level.counts, self.config.thresholds[n - 1], *own, lower, weights[-1]),
-            )
+            order = Order(level.begins, level.suffixes, level.counts, self.config.thresholds[n - 1])
+            ratios = Ratios(lower, probabilities[-1], weights[-1])
+            self._spread(loop, level.begins, (order, ratios, *arguments(n, level)))
+            lower = probabilities[-1]
         return Smoothed(probabilities, weights[1:])
 
     def _spread(self, loop: Callable[..., None], begins: Int32, arguments: tuple[Any, ...]) -> None:
@@ -123,15 +181,15 @@ class Estimator:
         shares = np.linspace(0, begins[-1], num_parts + 1, dtype=begins.dtype)[1:-1]
         edges = [0, *np.searchsorted(begins, shares).tolist(), len(begins) - 1]
         with ThreadPoolExecutor(num_parts) as pool:
-            list(pool.map(lambda *ends: loop(*ends, begins, *arguments), edges, edges[1:]))
+            list(pool.map(lambda *ends: loop(*ends, *arguments), edges, edges[1:]))
 
 
 def _counts_of_counts(level: CountLevel, counts: Int32) -> npt.NDArray[np.int64]:
     """Return n1 to n4 of a level, `<s>` itself not counted."""
-    from seqtool.lm.ngram.estimation import tally
+    from seqtool.lm.ngram.estimation import count_counts
 
     numbers = np.zeros(6, np.int64)
-    tally(counts[: level.begins[-1]], numbers)
+    count_counts(counts[: level.begins[-1]], numbers)
     return numbers[1:5]
 
 
@@ -230,7 +288,7 @@ def add_k(estimator: Estimator) -> Smoothed:
     for level in estimator.levels[1:]:
         from_bos.append(int(level.begins[from_bos[-1]]))
 
-    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
         first_context = 0 if n == estimator.counts.order else from_bos[n - 1]
         return first_context, estimator.config.add, size
 
@@ -246,13 +304,13 @@ def stupid_backoff(estimator: Estimator) -> Smoothed:
 
     sums = [np.ones(1)]  # per order from -1, of every context
 
-    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
         sums.append(np.empty(len(level.begins) - 1))
         if n == 1:  # nothing below the relative frequencies of words
-            return level.suffixes, np.zeros(1, np.int32), lower, sums[-2], 0.0, sums[-1]
+            return np.zeros(1, np.int32), sums[-2], 0.0, sums[-1]
         context_suffixes = estimator.levels[n - 2].suffixes
         factor = estimator.config.backoff
-        return level.suffixes, context_suffixes, lower, sums[-2], factor, sums[-1]
+        return context_suffixes, sums[-2], factor, sums[-1]
 
     return estimator.by_order(back_off, arguments)
 
@@ -272,14 +330,14 @@ def _interpolated(
 
     discounts: tuple[Discounts, ...] = ()
     if formula is not None:
-        tallies = estimator.adjusted_counts_of_counts if adjusted else estimator.counts_of_counts
+        by_order = estimator.adjusted_counts_of_counts if adjusted else estimator.counts_of_counts
         fallback = estimator.config.fallback
-        discounts = tuple(discounts_of(formula, tally, fallback) for tally in tallies)
+        discounts = tuple(discounts_of(formula, counts, fallback) for counts in by_order)
 
-    def arguments(n: int, level: CountLevel, lower: Float32) -> tuple[Any, ...]:
+    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
         values = discounts[n - 1].values if discounts else _NO_DISCOUNT
         numerators = level.adjusted if adjusted else level.counts
-        return numerators, level.suffixes, lower, np.array([0, *values]), per_type
+        return numerators, np.array([0, *values]), per_type
 
     return replace(estimator.by_order(interpolate, arguments), discounts=discounts)
 
@@ -309,7 +367,7 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
 
     Thresholds never decrease, so the context and the suffix of what is kept are kept.
     """
-    from seqtool.lm.ngram.estimation import prune
+    from seqtool.lm.ngram.estimation import Rows, prune
 
     thresholds, raw = estimator.config.thresholds, estimator.counts.levels[n - 1].counts
     context_raw = estimator.counts.levels[n - 2].counts
@@ -324,13 +382,9 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
         np.empty(num_kept if len(level.backoffs) else 0, np.float32),
     )
     prune(
-        level.begins,
-        raw,
-        thresholds[n - 1],
-        context_raw,
-        context_threshold,
-        *(level.words, level.log_probs, level.backoffs),
-        *(kept.begins, kept.words, kept.log_probs, kept.backoffs),
+        *(raw, thresholds[n - 1], context_raw, context_threshold),
+        Rows(level.begins, level.words, level.log_probs, level.backoffs),
+        Rows(kept.begins, kept.words, kept.log_probs, kept.backoffs),
     )
     return kept
 
@@ -345,13 +399,13 @@ def _statistics(
     estimator: Estimator, n: int, ngrams: int, discounts: Discounts | None
 ) -> dict[str, Any]:
     """Return what is told of one order."""
-    tally = estimator.counts_of_counts[n - 1]
+    counted = estimator.counts_of_counts[n - 1]
     return {
         "order": n,
         "counted": len(estimator.counts.levels[n - 1]),
         "ngrams": ngrams,
-        "singletons": tally[0],
-        "counts_of_counts": list(discounts.counts_of_counts) if discounts else tally,
+        "singletons": counted[0],
+        "counts_of_counts": list(discounts.counts_of_counts) if discounts else counted,
         "discounts": list(discounts.values) if discounts else [],
         "fallback": discounts is not None and discounts.is_fallback,
     }

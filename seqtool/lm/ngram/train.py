@@ -97,6 +97,7 @@ def train_ngram(
     arpa: str | Path | None = None,
     force: bool = False,
     threads: int | None = None,
+    memory: int | None = None,
     command: str = "",
     on_progress: OnProgress | None = None,
 ) -> NgramTraining:
@@ -111,6 +112,8 @@ def train_ngram(
         arpa: a file to write the model to as ARPA, too.
         force: replace a model that is there.
         threads: CPU threads; all cores when None.
+        memory: how many bytes the process may take, in all; what the machine has when None. A text
+            that needs more is refused.
         command: what the user typed, for the model card.
         on_progress: called with the stage and its progress.
 
@@ -125,7 +128,7 @@ def train_ngram(
     _check_output(paths, Path(output), arpa, force=force)
     texts, valid = _splits(paths)
     stages = _Stages(on_progress)
-    reading, counts = _count(texts, config, field, threads, stages)
+    reading, counts = _count(texts, config, field, threads, memory, stages)
     tokenizer, data = reading.tokenizer, reading.description
     sizes = {
         "num_tokens": counts.num_tokens,
@@ -177,12 +180,14 @@ def count_text(
     *,
     field: str | None = None,
     threads: int | None = None,
+    memory: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Counts, Vocabulary]:
     """Count the n-grams of a text, or of the train split of a corpus; see `train_ngram`."""
     texts, _ = _splits(inputs)
     stages = _Stages(on_progress)
-    reading, counts = _count(texts, config, field, threads or available_threads(), stages)
+    threads = threads or available_threads()
+    reading, counts = _count(texts, config, field, threads, memory, stages)
     return counts, reading.tokenizer.vocabulary
 
 
@@ -191,10 +196,11 @@ def _count(
     config: NgramConfig,
     field: str | None,
     threads: int,
+    memory: int | None,
     stages: _Stages,
 ) -> tuple[Reading, Counts]:
     with stages("reading") as on_read:
-        reading = read_ids(texts, config, field=field, on_progress=on_read)
+        reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
     with stages("counting") as on_count:
         counts = count_ngrams(
             reading.ids,
@@ -202,6 +208,7 @@ def _count(
             len(reading.tokenizer.vocabulary),
             threads=threads,
             kenlm_quirk=config.discounts == "kenlm",
+            memory=memory,
             on_progress=on_count,
         )
     return reading, counts

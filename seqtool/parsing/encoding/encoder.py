@@ -1,7 +1,13 @@
 """The contextual encoder for training: a bidirectional LSTM over the tokens of sentences.
 
-Dimensions: T tokens of all sentences, B sentences, L tokens of the longest, D width of an input,
-H units of a direction.
+Beside it stands what a tagger and a parser need to teach it: two side losses (`Cloze` and
+`HeadChoice`), whose weights are no part of a model, dropout, and the average of the weights.
+Random numbers of dropout are NumPy's: a generator for each step, so that a resumed run draws the
+same ones.
+
+Dimensions: T tokens of all sentences (ROOT is one), B sentences, L tokens of the longest, D width
+of an input, H units of a direction, E width of a state, K width of what a side loss compares, V
+words that `Cloze` tells apart.
 """
 
 from __future__ import annotations
@@ -16,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.encoding import encoder
 from seqtool.parsing.encoding.features import SymbolTable
 
 
@@ -136,17 +141,19 @@ def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:
     return values_LBD.gather(0, reversal_LB[:, :, None].expand_as(values_LBD))
 
 
-PREFIX = "cloze."  # of its weights in a network, which are no part of a model
-NUM_WORDS = (
-    3000  # V at most: the commonest ones in lower case, the first of which stands for all others
-)
-SIZE = 64  # K
-NONE = -1  # word of a token that is none
-_GROUP = "lower"
+NONE = -1  # the word, head, label or tags of a token that has none
+CLOZE_WORDS = 3000  # V at most: the commonest in lower case; number 0 stands for all others
+CLOZE_SIZE = 64  # K
+CLOZE_GROUP = "lower"  # the group of symbols that words are numbered by
 
 
 class Cloze(nn.Module):
-    """Words by the states of an encoder's first layer on both sides of them.
+    """Predict words by their context alone: a side loss, for training only.
+
+    The forward states of the first layer before a word, and the backward ones behind it, have not
+    seen it. To predict it from these is language modelling from both sides (context2vec: Melamud,
+    Goldberger & Dagan 2016). It teaches the encoder more of a small treebank than its labels do
+    (Rei 2017 predicts the next and the previous word).
 
     Args:
         size: H.
@@ -155,9 +162,9 @@ class Cloze(nn.Module):
 
     def __init__(self, size: int, num_words: int) -> None:
         super().__init__()
-        self.before = nn.Linear(size, SIZE, bias=False)
-        self.behind = nn.Linear(size, SIZE, bias=False)
-        self.words = nn.Linear(SIZE, num_words)
+        self.before = nn.Linear(size, CLOZE_SIZE, bias=False)
+        self.behind = nn.Linear(size, CLOZE_SIZE, bias=False)
+        self.words = nn.Linear(CLOZE_SIZE, num_words)
 
     def forward(self, states_TH: Tensor, words_T: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the mean loss of words, in nats.
@@ -203,38 +210,40 @@ def word_numbers(symbols: SymbolTable, rows: Ints) -> Ints | None:
         rows: the symbols of words, [N, width].
 
     Returns:
-        [N], below `NUM_WORDS`; 0 for unknown and rarer words, NONE for rows that are no word.
+        [N], below `CLOZE_WORDS`; 0 for unknown and rarer words, NONE for rows that are no word.
     """
-    if _GROUP not in symbols.groups:
+    if CLOZE_GROUP not in symbols.groups:
         return None
-    first, last = symbols.range_of(_GROUP)
+    first, last = symbols.range_of(CLOZE_GROUP)
     is_word = (first <= rows) & (rows <= last)  # one of a row at most
     numbers: Ints = np.where(is_word, rows - first, 0).sum(1, dtype=np.int32)
-    numbers[numbers >= NUM_WORDS] = 0
+    numbers[numbers >= CLOZE_WORDS] = 0
     numbers[~is_word.any(1)] = NONE
     return numbers
 
 
-PREFIX = "head_choice."  # of its weights in a network, which are no part of a model
-SIZE = 96  # K
-LONGEST = 400  # tokens of a sentence that is learnt from: the scores grow with the square
-NONE = -1  # head, label and tags of a token that has none
+HEAD_CHOICE_SIZE = 96  # K
+HEAD_CHOICE_LONGEST = 400  # tokens of a sentence learnt from: the scores grow with the square
 TAG_SHARE = 0.5  # weight of the tags' loss beside that of heads and that of labels
 
 
 class HeadChoice(nn.Module):
-    """Heads by the products of states (Zhang, Cheng & Lapata 2017), labels by the word's own.
+    """Choose heads by the encoder's states alone: a side loss, for training only.
+
+    A transition teaches the encoder little, and of few words. This teaches it the head and the
+    label of every word at once, and the gold tags where the parser reads predicted ones. Heads are
+    scored by products of states (Zhang, Cheng & Lapata 2017), labels by the state of the word.
 
     Args:
         state_size: E.
         num_labels: labels of arcs.
-        num_tags: the right tags that words may have; 0 where none are told.
+        num_tags: combinations of gold tags; 0 where none are given.
     """
 
     def __init__(self, state_size: int, num_labels: int, num_tags: int = 0) -> None:
         super().__init__()
-        self.dependents = nn.Linear(state_size, SIZE)
-        self.heads = nn.Linear(state_size, SIZE)
+        self.dependents = nn.Linear(state_size, HEAD_CHOICE_SIZE)
+        self.heads = nn.Linear(state_size, HEAD_CHOICE_SIZE)
         self.labels = nn.Linear(state_size, num_labels)
         if num_tags:
             self.tags = nn.Linear(state_size, num_tags)
@@ -274,9 +283,9 @@ class HeadChoice(nn.Module):
             lengths_B: tokens of each sentence.
             heads_T: the place of each token's head in its sentence; NONE for ROOT.
             labels_T: the label of each token; NONE for ROOT.
-            tags_T: the right tags of each token; NONE for ROOT. Their loss has weight `TAG_SHARE`.
+            tags_T: the gold tags of each token; NONE for ROOT. Their loss has weight `TAG_SHARE`.
         """
-        kept_B = lengths_B <= LONGEST
+        kept_B = lengths_B <= HEAD_CHOICE_LONGEST
         kept_T = kept_B.repeat_interleave(lengths_B)
         states_TE, heads_T, labels_T = states_TE[kept_T], heads_T[kept_T], labels_T[kept_T]
         lengths_B = lengths_B[kept_B]
@@ -297,7 +306,8 @@ class HeadChoice(nn.Module):
         return loss
 
 
-TRAINING_ONLY = (encoder.PREFIX, encoder.PREFIX)  # weights that are no part of a model
+# how the names of weights begin that are no part of a model: attributes of the networks
+TRAINING_ONLY = ("cloze.", "head_choice.")
 AVERAGE_EVERY = 4  # steps between updates of the average
 
 

@@ -177,8 +177,6 @@ class Convolution:
 
     def vectors(self, symbols: Ints, lengths: Ints) -> Floats:
         """The vectors of forms, [U, F], of their characters as `Characters.rows` gives them."""
-        from seqtool.parsing.tagger.characters import strongest
-
         vectors = np.empty((len(lengths), len(self._bias)), np.float32)
         strongest(self._products, self._bias, symbols, lengths, vectors)
         return vectors

@@ -101,7 +101,7 @@ class TestProtocol:
         for reset_state in (False, True):
             whole = score(model, BLOCK, reset_state=reset_state)
             for window, sentences in itertools.product((1, 4, 256), (1, 2, 3)):
-                monkeypatch.setattr(module, "SCORE_WINDOW", window)
+                monkeypatch.setattr(module, "WINDOW", window)
                 blocks = divide(BLOCK, sentences)
                 assert len(blocks) == -(-len(SENTENCES) // sentences)
                 pieces = score(model, *blocks, reset_state=reset_state)
@@ -133,7 +133,7 @@ class TestProtocol:
             expected.append(rows)
         assert model.sentence_states([]) == []
         for window in (2, 256):
-            monkeypatch.setattr(model, "WINDOW", window)
+            monkeypatch.setattr(module, "WINDOW", window)
             together = model.sentence_states(sentences)
             alone = [model.sentence_states([sentence])[0] for sentence in sentences]
             for rows, *found in zip(expected, together, alone, strict=True):

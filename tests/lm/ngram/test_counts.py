@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seqtool.core import runtime
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram import memory
 from seqtool.lm.ngram.counts import Counts, count_ngrams
 
 Ngram = tuple[int, ...]
@@ -186,8 +186,8 @@ def test_refuses_what_cannot_be_counted(ids: list[int], order: int, message: str
 def test_refuses_more_ngrams_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # "<s> 2 3 </s>": orders 2 and 3 have 3 and 2 n-grams, and order 1 has 5 with the 2 unused ids;
     # the bigrams take at most 4 * (5 * 3 + 5) = 80 bytes, the trigrams 4 * (5 * 2 + 3) = 52
-    monkeypatch.setattr(memory, "memory_available", lambda: 80)
+    monkeypatch.setattr(runtime, "memory_available", lambda limit: 80)
     count_ngrams(np.array([2, 3, 1], np.int32), 3, 4)
-    monkeypatch.setattr(memory, "memory_available", lambda: 79)
+    monkeypatch.setattr(runtime, "memory_available", lambda limit: 79)
     with pytest.raises(DataError, match="3 different 2-grams need about"):
         count_ngrams(np.array([2, 3, 1], np.int32), 3, 4)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.lm.ngram import data as reading_module
-from seqtool.lm.ngram import memory
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import Reading, read_ids
 from seqtool.text.prepared import PrepareConfig, prepare
@@ -200,29 +200,21 @@ def test_a_prepared_corpus_has_no_fields(text: Path, tmp_path: Path) -> None:
 
 
 def test_a_text_that_does_not_fit_is_refused(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = memory.memory_needed(len(IDS), order=2)
-    monkeypatch.setattr(memory, "memory_available", lambda: needed)
+    needed = reading_module.memory_needed(len(IDS), order=2)
+    monkeypatch.setattr(runtime, "memory_available", lambda limit: needed)
     assert len(read(text).ids) == len(IDS)
-    monkeypatch.setattr(memory, "memory_available", lambda: needed - 1)
-    with pytest.raises(DataError, match=r"11 tokens at order 2 need about .* GB of memory"):
+    monkeypatch.setattr(runtime, "memory_available", lambda limit: needed - 1)
+    with pytest.raises(
+        DataError, match=r"11 tokens at order 2 need about .* GB of memory"
+    ) as caught:
         read(text)
-    monkeypatch.setattr(memory, "memory_available", lambda: None)  # not Linux
+    assert caught.value.hint.endswith("if there is more, say how much with --memory")
+    monkeypatch.setattr(runtime, "memory_available", lambda limit: None)  # not Linux
     assert len(read(text).ids) == len(IDS)
 
 
-def test_the_least_of_machine_and_control_group_is_available(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine, limit, used = (tmp_path / name for name in ("meminfo", "limit", "used"))
-    monkeypatch.setattr(memory, "_MEMINFO", machine)
-    monkeypatch.setattr(memory, "_LIMITS", [(str(limit), str(used))])
-    assert memory.memory_available() is None
-    machine.write_text("MemTotal:  9 kB\nMemAvailable:       5 kB\n")
-    assert memory.memory_available() == 5 * 1024
-    used.write_text("1000\n")
-    limit.write_text("max\n")
-    assert memory.memory_available() == 5 * 1024
-    limit.write_text("3000\n")
-    assert memory.memory_available() == 2000
-    limit.write_text("900\n")  # lowered below what is in use
-    assert memory.memory_available() == 0
+def test_the_memory_that_the_user_tells(text: Path) -> None:
+    assert len(read_ids([text], NgramConfig(order=2), memory=2**50).ids) == len(IDS)
+    with pytest.raises(DataError, match=r"but 0\.00 GB are available") as caught:
+        read_ids([text], NgramConfig(order=2), memory=1000)
+    assert caught.value.hint.endswith("raise --memory")

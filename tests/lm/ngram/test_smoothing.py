@@ -18,8 +18,7 @@ from lm.ngram.references import Ngram, Reference, Rows, count, entries, look_up
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
-from seqtool.lm.ngram.discounts import modified_discounts, single_discount
-from seqtool.lm.ngram.smoothing import Estimate, estimate
+from seqtool.lm.ngram.smoothing import Estimate, estimate, modified_discounts, single_discount
 
 ALL = list(SMOOTHINGS)
 SIZE = 5  # <unk>, </s> and three words; word 4 is in the vocabulary, but in no text

@@ -18,7 +18,7 @@ from parsing.tagger.toy import random_treebank
 from parsing.tagger.toy import tiny_config as tagger_config
 
 from seqtool.parsing.encoding import encoder
-from seqtool.parsing.encoding.encoder import NONE, SIZE, Cloze, ContextEncoder, word_numbers
+from seqtool.parsing.encoding.encoder import CLOZE_SIZE, NONE, Cloze, ContextEncoder, word_numbers
 from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.task import ParserTask
@@ -36,12 +36,12 @@ def by_loops(cloze: Cloze, sentences: list[tuple[torch.Tensor, list[int]]]) -> f
         for place, word in enumerate(words):
             if word == NONE:
                 continue
-            context = torch.zeros(SIZE, dtype=states.dtype)
+            context = torch.zeros(CLOZE_SIZE, dtype=states.dtype)
             if place > 0:
-                context = context + encoder.before.weight @ states[place - 1][:UNITS]
+                context = context + cloze.before.weight @ states[place - 1][:UNITS]
             if place < len(words) - 1:
-                context = context + encoder.behind.weight @ states[place + 1][UNITS:]
-            losses.append(-encoder.words(torch.tanh(context)).log_softmax(0)[word].item())
+                context = context + cloze.behind.weight @ states[place + 1][UNITS:]
+            losses.append(-cloze.words(torch.tanh(context)).log_softmax(0)[word].item())
     return float(np.mean(losses)) if losses else 0.0
 
 
@@ -93,7 +93,7 @@ def test_words_are_numbered_by_how_common_they_are(monkeypatch: pytest.MonkeyPat
     found = word_numbers(symbols, rows)
     assert found is not None
     assert found.tolist() == [1, 2, 3, 0, 0, NONE]
-    monkeypatch.setattr(encoder, "NUM_WORDS", 3)
+    monkeypatch.setattr(encoder, "CLOZE_WORDS", 3)
     found = word_numbers(symbols, rows)
     assert found is not None
     assert found.tolist() == [1, 2, 0, 0, 0, NONE]

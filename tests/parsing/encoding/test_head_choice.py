@@ -110,10 +110,10 @@ def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     ]
     # long sentences are left out, since scores grow with the square
     for longest, included in ((400, parts), (4, parts[:2])):
-        monkeypatch.setattr(encoder, "LONGEST", longest)
+        monkeypatch.setattr(encoder, "HEAD_CHOICE_LONGEST", longest)
         found = task._head_loss(states, inside, arrays.lengths).item()
         np.testing.assert_allclose(found, by_loops(choice, included), rtol=1e-5)
-    monkeypatch.setattr(encoder, "LONGEST", 0)
+    monkeypatch.setattr(encoder, "HEAD_CHOICE_LONGEST", 0)
     assert task._head_loss(states, inside, arrays.lengths).item() == 0.0
 
     monkeypatch.undo()
