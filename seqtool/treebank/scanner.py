@@ -348,10 +348,6 @@ class TextTable:
     """The texts of columns FORM to FEATS met so far, each once, numbered in this order."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all texts."""
         self._table = StringTable()
 
     def __len__(self) -> int:

@@ -10,8 +10,7 @@ Transitions that leave no choice are made at once: after each one the configurat
 until there are two legal ones, or it is final. All functions work on any rows of a batch, so that
 sentences in lockstep, the hypotheses of a beam and the roll-outs of training share them.
 
-What is compiled and takes transitions stands in this file and in no other: Numba does not see a
-change of a function that is called from another file. It is imported on use only.
+The module is imported on use only, as it imports Numba.
 """
 
 from __future__ import annotations
