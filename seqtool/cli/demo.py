@@ -87,7 +87,7 @@ class Step:
 
     @property
     def command(self) -> str:
-        """The name of the command."""
+        """Return the name of the command."""
         return " ".join(self.args[: 2 if self.args[0] == "ngram" else 1])
 
 
