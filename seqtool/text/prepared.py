@@ -8,7 +8,6 @@ valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
 from seqtool.core.reading import Progress
-from seqtool.core.storage import atomic_directory
+from seqtool.core.storage import atomic_directory, present, read_object
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.text.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
 from seqtool.text.splits import plan_splits
@@ -50,8 +49,8 @@ class PreparedCorpus:
             ModelError: its format is newer than this seqtool reads, or its tokenizer is damaged.
         """
         path = Path(path)
-        info = _read_info(path)
-        tokenizer = load_tokenizer(path, info)
+        info = _read_info(present(path))
+        tokenizer = load_tokenizer(present(path), info)
         if len(tokenizer.vocabulary) != info["vocabulary_size"]:
             raise DataError(
                 f"its vocabulary has {len(tokenizer.vocabulary)} symbols, but "
@@ -88,7 +87,7 @@ class PreparedCorpus:
                 path=self.path,
             )
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
-        return np.memmap(self.path / f"{split}.bin", dtype, mode="r")
+        return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
 
 
 def _read_info(path: Path) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     info_path = path / INFO_FILE
     damaged = DataError("is damaged", hint="prepare the text again", path=info_path)
     try:
-        info = json.loads(info_path.read_text(encoding="utf-8"))
+        info = read_object(info_path)
     except FileNotFoundError as error:
         raise DataError(
             f"is no prepared corpus: it has no {INFO_FILE}",
@@ -107,7 +106,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise damaged from error
-    version = info.get("format_version") if isinstance(info, dict) else None
+    version = info.get("format_version")
     if not isinstance(version, int):
         raise damaged
     if version > FORMAT_VERSION:
@@ -128,8 +127,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         if actual != size:
             state = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
             raise DataError(state, hint="prepare the text again", path=file)
-    result: dict[str, Any] = info
-    return result
+    return info
 
 
 def prepare(
@@ -191,18 +189,17 @@ def open_corpus(
         config: how to prepare raw text.
         on_progress: as for `prepare`.
     """
-    if (Path(corpus) / INFO_FILE).is_file():
+    if (present(Path(corpus)) / INFO_FILE).is_file():
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 
 
 def _check_output(output: Path, force: bool) -> None:
-    if not output.exists() and not output.is_symlink():
+    held, is_link = present(output), output.is_symlink()
+    is_empty = held.is_dir() and not any(held.iterdir())
+    if not is_link and (is_empty or not held.exists()):
         return
-    is_empty = output.is_dir() and not any(output.iterdir())
-    if is_empty and not output.is_symlink():
-        return
-    if not (output.is_dir() and (output / INFO_FILE).is_file()) or output.is_symlink():
+    if is_link or not (held / INFO_FILE).is_file():
         raise OutputError(
             "exists and is no prepared corpus, so it is not replaced",
             hint="choose another directory with -o, or remove it yourself",

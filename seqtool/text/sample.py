@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from seqtool.core.errors import DataError
+from seqtool.core.storage import read_object, sum_of
 
 Split = Literal["train", "valid", "test"]
 
@@ -36,7 +35,7 @@ class TruePerplexity:
 
 
 def sample_directory() -> Path:
-    """The folder of the sample: `data/` of a checkout, or its copy in an installed package.
+    """Return the folder of the sample: `data/` of a checkout, or its copy in an installed package.
 
     Raises:
         DataError: if neither is there.
@@ -48,7 +47,7 @@ def sample_directory() -> Path:
 
 
 def sample_text(language: str = "en", split: Split = "train") -> Path:
-    """A text of the sample: one sentence a line, words between single spaces.
+    """Return a text of the sample: one sentence a line, words between single spaces.
 
     Raises:
         DataError: if there is no such language or split, or its file is missing.
@@ -57,7 +56,7 @@ def sample_text(language: str = "en", split: Split = "train") -> Path:
 
 
 def sample_treebank(language: str = "en", split: Split = "train") -> Path:
-    """A treebank of the sample: CoNLL-U, or gzipped CoNLL-U (`.conllu.gz`) for the train split.
+    """Return a treebank of the sample: CoNLL-U, gzipped (`.conllu.gz`) for the train split.
 
     Raises:
         DataError: if there is no such language or split, or its file is missing.
@@ -66,7 +65,7 @@ def sample_treebank(language: str = "en", split: Split = "train") -> Path:
 
 
 def true_perplexity(text: Path | str) -> TruePerplexity | None:
-    """The true perplexity of a text of the sample, or None for any other text.
+    """Return the true perplexity of a text of the sample, or None for any other text.
 
     Args:
         text: a file, or the SHA-256 of its bytes as 64 hexadecimal digits.
@@ -81,13 +80,13 @@ def true_perplexity(text: Path | str) -> TruePerplexity | None:
         # the bytes are read only if the size says that they may be those of a sample text
         if not path.is_file() or path.stat().st_size not in {size for _, size in known.values()}:
             return None
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sum_of(path)
     return known[digest][0] if digest in known else None
 
 
 @cache
 def _known_texts() -> dict[str, tuple[TruePerplexity, int]]:
-    """SHA-256 -> the text's true perplexity and its size in bytes."""
+    """Return SHA-256 -> the text's true perplexity and its size in bytes."""
     return {
         record["sha256"]: (
             TruePerplexity(
@@ -106,10 +105,9 @@ def _known_texts() -> dict[str, tuple[TruePerplexity, int]]:
 def _record() -> dict[str, dict[str, dict[str, Any]]]:
     path = sample_directory() / _RECORD
     try:
-        record: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_bytes())
+        return read_object(path)
     except ValueError as error:
         raise DataError("the sample's record is damaged", hint=_HINT, path=path) from error
-    return record
 
 
 def _file(language: str, split: str, endings: tuple[str, ...]) -> Path:

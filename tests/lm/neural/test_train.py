@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqtool.core import checkpoint
+from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict
 from seqtool.core.errors import (
     ConfigError,
@@ -24,6 +26,7 @@ from seqtool.core.errors import (
 )
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
 from seqtool.lm.protocol import evaluate_lm
@@ -348,6 +351,41 @@ BAD_CORPORA: dict[str, tuple[bytes | None, str]] = {
     "encoding": (b"a b\nc \xff d\n", "byte 6"),
     "short": (b"a b c\n" * 4, "tokens"),
 }
+
+
+def test_a_model_stays_usable_until_the_run_that_replaces_it_has_one(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its process is killed once the text is prepared, or in the first epoch."""
+    path = tmp_path / "m"
+    train_lm(folder, path, config())
+    before = weights(path)
+
+    def die(*arguments: Any, **options: Any) -> None:
+        os._exit(9)
+
+    def killed_at(name: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            monkeypatch.setattr(train_module, name, die)
+            train_lm(folder, path, config(model__hidden_size=5), force=True)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+    killed_at("LanguageModelTask")
+    assert evaluate_lm(checkpoint.load(path), folder / "valid.txt").tokens
+    with pytest.raises(OutputError, match="exists already"):
+        train_lm(folder, path, config())
+    assert train_lm(output=path, resume=True).epochs == 2  # the old run is put back
+    assert all(value.equal(before[name]) for name, value in weights(path).items())
+
+    killed_at("complete")
+    assert checkpoint.read_header(path).config["model"]["hidden_size"] == 6
+    trained = train_lm(output=path, resume=True)  # the new one, which had begun
+    assert checkpoint.read_header(trained.path).config["model"]["hidden_size"] == 5
+    assert not any(storage.is_leftover(name) for name in names(path))
 
 
 @pytest.mark.parametrize("force", [False, True])
