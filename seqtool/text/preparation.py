@@ -1,4 +1,9 @@
-"""Preparation: from text to the files of a prepared corpus, in one pass where that is possible."""
+"""Preparation: from text to the files of a prepared corpus.
+
+Each text is read once. The vocabulary is known only at the end of the training text, so that text
+waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
+drawn for other splits. Memory holds a block of lines and the counts of the symbols.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +113,7 @@ class PrepareConfig(Config):
 
 @dataclass
 class SplitCounts:
-    """What is counted of one split.
+    """Counts of one split.
 
     Attributes:
         tokens: ids, one `</s>` per sentence included.
@@ -124,12 +129,12 @@ class SplitCounts:
 
 
 class Preparation:
-    """One preparation: reads the text and fills a directory.
+    """Reads the text of all splits and fills the directory of a prepared corpus.
 
     Args:
         directory: an empty directory.
-        config: how.
-        plan: from which files, and how they are split.
+        config: the settings.
+        plan: the files of each split, or the shares that are drawn.
         on_progress: called with (bytes read, their total or None).
     """
 
@@ -184,7 +189,7 @@ class Preparation:
         write_json(self.directory / INFO_FILE, self._info(tokenizer))
 
     def _read_train(self, learner: Learner) -> None:
-        """Learn from the training lines, and keep those drawn for other splits for later."""
+        """Read the training files: learn from their lines, keep those of other splits for later."""
         check = self.config.unit == "word" and self.config.special_tokens == "refuse"
         with ExitStack() as stack:
             spools: dict[str, IO[bytes]] = {}
@@ -202,6 +207,7 @@ class Preparation:
             self._read("train", handle)
 
     def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
+        """Write the ids of another split, of lines that were drawn for it or of its own files."""
         spool = self._spool(split)
         if not spool.exists() and split not in self.plan.files:
             return
@@ -228,7 +234,7 @@ class Preparation:
         return IdWriter(path, id_type(tokenizer.vocabulary), counts)
 
     def _read(self, source: str, handle: Callable[[str, bytes], None]) -> None:
-        """Give every line of a source's files to `handle`, with its split, in blocks."""
+        """Read the files of a source; give `handle` each block of lines with its split."""
         digests: dict[str, str] = {}
         start = self._bytes_read
 
@@ -263,6 +269,7 @@ class Preparation:
         ]
 
     def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Return the content of `corpus.json`."""
         return {
             "format_version": FORMAT_VERSION,
             "seqtool_version": __version__,
@@ -301,7 +308,7 @@ class IdWriter:
 
     def write(self, ids: Ids) -> None:
         """Append ids, shape (tokens,)."""
-        self._file.write(ids.astype(self._dtype).data)
+        self._file.write(ids.astype(self._dtype).data)  # `.data`: without a copy as bytes
         self._counts.tokens += len(ids)
         self._counts.sentences += int(np.count_nonzero(ids == EOS_ID))
         self._counts.unknown += int(np.count_nonzero(ids == UNK_ID))

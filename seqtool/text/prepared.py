@@ -28,12 +28,12 @@ __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """Ids of text on disk, mapped into memory when they are read.
+    """A text as ids on disk, which are mapped into memory when they are read.
 
     Attributes:
         path: its directory.
-        tokenizer: what turned the text into ids.
-        info: what `corpus.json` holds.
+        tokenizer: turned the text into ids.
+        info: the content of `corpus.json`.
     """
 
     path: Path
@@ -91,6 +91,12 @@ class PreparedCorpus:
 
 
 def _read_info(path: Path) -> dict[str, Any]:
+    """Return the content of `corpus.json`, and check that every file has the size that it says.
+
+    Raises:
+        DataError: there is no corpus, or a file is missing or of another size.
+        ModelError: its format is newer than this seqtool reads.
+    """
     if not path.is_dir():
         what = "is a file, not a prepared corpus" if path.exists() else "no such prepared corpus"
         raise DataError(what, hint=f"make one: seqtool prepare TEXT -o {path}", path=path)
@@ -195,6 +201,11 @@ def open_corpus(
 
 
 def _check_output(output: Path, force: bool) -> None:
+    """Refuse to replace what is no prepared corpus, a link, and without `force` anything.
+
+    Raises:
+        OutputError: it is there and stays.
+    """
     held, is_link = present(output), output.is_symlink()
     is_empty = held.is_dir() and not any(held.iterdir())
     if not is_link and (is_empty or not held.exists()):

@@ -1,7 +1,7 @@
 """Splits: which lines of text are for training, validation and testing.
 
-They are given (files of their own, or a directory with train.*, valid.* and test.* files), or made
-by drawing one for each line.
+They are given (files of their own, or a directory with train.*, valid.* and test.* files), or each
+line is drawn for one of them at random.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _DROPPED = -1
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Where each split comes from.
+    """The files of each split, or the shares by which lines are drawn.
 
     Attributes:
-        files: split -> its files; only "train" when splits are to be made from it.
+        files: split -> its files; only "train" when all splits are drawn from it.
         shares: percentages of train, valid and test to draw, None when the splits are given.
     """
 
@@ -45,7 +45,7 @@ class SplitPlan:
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
-    """Read percentages as `--split` takes them: "90,5,5".
+    """Return the percentages in a text, as `--split` takes them: "90,5,5".
 
     Raises:
         ConfigError: not numbers.
@@ -81,7 +81,7 @@ def plan_splits(
     test: str | Path | None = None,
     shares: tuple[float, ...] | None = None,
 ) -> SplitPlan:
-    """Decide where each split comes from.
+    """Return the files of each split, or the shares to draw.
 
     Args:
         inputs: files, directories, `-`.
@@ -153,9 +153,9 @@ def draw_splits(
     split: str = "train",
     skip_empty_lines: bool = False,
 ) -> Iterator[Piece]:
-    """Send each line to its split.
+    """Yield the lines of each block split by split.
 
-    The draw of a line depends on the seed and its number only, not on the blocks.
+    The draw of a line depends on the seed and on its number only, not on how large blocks are.
 
     Args:
         blocks: whole lines.
@@ -173,19 +173,27 @@ def draw_splits(
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
         choice = np.zeros(len(ends), np.int64)
         if bounds is not None:
+            # the last bound is left out: rounding may leave it a little below 1
             choice = np.searchsorted(bounds[:-1], rng.random(len(ends)), side="right")
         if skip_empty_lines:
             empty = [not line.strip(b" \t\r") for line in block.split(b"\n")[:-1]]
             choice[empty] = _DROPPED
-        for number, lines_block in _gather(block, ends, choice):
+        for number, lines_block in _lines_by_choice(block, ends, choice):
             lines = np.flatnonzero(choice == number) + 1
             yield Piece(names[number], lines_block, lines)
 
 
-def _gather(
+def _lines_by_choice(
     block: bytes, ends: npt.NDArray[np.int64], choice: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield (choice, its lines joined), copying runs of lines that go together at once."""
+    """Yield (choice, the lines with that choice joined).
+
+    Args:
+        block: whole lines.
+        ends: [lines] byte after each line's end.
+        choice: [lines] number of a split, or `_DROPPED`.
+    """
+    # neighbours with one choice are copied together: nine lines of ten are for training
     changes = np.flatnonzero(np.diff(choice)) + 1
     first_lines = np.concatenate(([0], changes))
     starts = np.concatenate(([0], ends[changes - 1]))
