@@ -19,6 +19,8 @@ This module imports Numba (0.3 s), so it is imported on use only.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -27,7 +29,7 @@ from numba import types
 from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled, element, fetch, in_llvm, num_zeros, pair_hash
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.table import BackoffTable, Int32
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
 LINE = 16  # words of a cache line
 CHUNK = 1024  # tokens that go through one loop: what they need fits into the first cache
@@ -92,51 +94,78 @@ def _fill_index(words, begins, slots):  # type: ignore[no-untyped-def]
                 slots[slot] = row
 
 
-@compiled(
-    types.void(
-        *(_ints, types.int64, _ints, _some, _floats, _floats, _floats),
-        *(_some, _some, _some, types.float64[::1], types.int16[::1]),
-        *(types.int64, types.int64, types.boolean, types.int32[:, ::1]),
-    )
+class Level(NamedTuple):
+    """The n-grams of order n, as `TableLevel` has them; none of the table is ever written.
+
+    Attributes:
+        words: `LINE` at least.
+        lead: the place of the first of them in its cache line.
+        begins: of each context.
+        slots: the index, empty where there is none.
+        log_probs: nats.
+    """
+
+    words: Int32
+    lead: int
+    begins: Int32
+    slots: Int32
+    log_probs: Float32
+
+
+class Below(NamedTuple):
+    """The n-grams of order n - 1, the contexts.
+
+    Attributes:
+        log_probs: nats.
+        backoffs: nats.
+        row_of_bos: the row of `<s>`, -1 where it is none by itself.
+    """
+
+    log_probs: Float32
+    backoffs: Float32
+    row_of_bos: int
+
+
+class Tokens(NamedTuple):
+    """T tokens on their way up.
+
+    Attributes:
+        ids: [T + 1], that of the token before them first.
+        rows_below: [T + 1] the row at order n - 1 of the n-gram that ends there, -1 for none.
+        rows: [T + 1] is filled from the second on, in the same way, for order n.
+        scores: [T] nats; written once the order matched is known, then the backoffs are added.
+        orders: [T] is n where the n-gram is there.
+    """
+
+    ids: Int32
+    rows_below: Int32
+    rows: Int32
+    scores: npt.NDArray[np.float64]
+    orders: npt.NDArray[np.int16]
+
+
+_level = types.NamedTuple((_ints, types.int64, _ints, _some, _floats), Level)  # type: ignore[no-untyped-call]
+_below = types.NamedTuple((_floats, _floats, types.int64), Below)  # type: ignore[no-untyped-call]
+_tokens = types.NamedTuple(  # type: ignore[no-untyped-call]
+    (_some, _some, _some, types.float64[::1], types.int16[::1]), Tokens
 )
-def _extend(  # type: ignore[no-untyped-def]
-    words,
-    lead,
-    begins,
-    slots,
-    log_probs,
-    log_probs_below,
-    backoffs_below,
-    tokens,
-    rows_below,
-    rows,
-    scores,
-    orders,
-    order,
-    row_of_bos,
-    is_highest,
-    room,
-):
+
+
+@compiled(types.void(types.int64, types.boolean, _level, _below, _tokens, types.int32[:, ::1]))
+def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-untyped-def]
     """Go from order n - 1 to order n with T tokens.
 
     Args:
-        words: of order n, `LINE` at least; see `TableLevel`, as for the next.
-        lead: place of the first of them in its cache line.
-        begins: of order n.
-        slots: the index of order n, empty where there is none.
-        log_probs: of order n.
-        log_probs_below: of order n - 1, as is the next.
-        backoffs_below: see `TableLevel`.
-        tokens: [T + 1] ids, the one before first.
-        rows_below: [T + 1] the row at order n - 1 of the n-gram that ends there, -1 for none.
-        rows: [T + 1] is filled from the second on, in the same way.
-        scores: [T] nats; written once the order matched is known, then the backoffs are added.
-        orders: [T] is n where the n-gram is there.
         order: n.
-        row_of_bos: at order n - 1.
         is_highest: whether there is no longer n-gram.
+        level: of order n.
+        below: of order n - 1.
+        text: the tokens.
         room: [9, CHUNK] to work in.
     """
+    words, lead, begins, slots, log_probs = level
+    log_probs_below, backoffs_below, row_of_bos = below
+    tokens, rows_below, rows, scores, orders = text
     where, contexts, lows, sizes, listed = room[0], room[1], room[2], room[3], room[4]
     wide, places, candidates, found = room[5], room[6], room[7], room[8]
     zero, one, last = np.int64(0), np.uint64(1), np.int64(words.shape[0] - LINE)
@@ -267,9 +296,15 @@ class Scorer:
     def __init__(self, table: BackoffTable) -> None:
         self.table = table
         self._num_scored = 0
-        # as many words as are compared at once, of levels that have fewer
-        self._words = [_at_least_a_line(level.words) for level in table.levels]
-        self._slots = [np.empty(0, np.int32) for _ in table.levels]
+        self._levels = [_level_of(level) for level in table.levels]
+        self._below = [
+            Below(
+                _read_only(level.log_probs),
+                _read_only(level.backoffs),
+                table.vocabulary_size if n == 1 else -1,
+            )
+            for n, level in enumerate(table.levels, start=1)
+        ]
 
     def score(self, ids: Ids) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
         """Score whole sentences, each from `<s>`.
@@ -299,49 +334,35 @@ class Scorer:
             piece = tokens[begin : end + 1]
             rows[0, : len(piece)] = piece
             for n in range(2, len(levels) + 1):
-                self._extend(n, piece, rows, scores[begin:end], orders[begin:end], room)
+                text = Tokens(piece, *rows[n - 2 : n], scores[begin:end], orders[begin:end])
+                is_highest = n == len(levels)
+                _extend(n, is_highest, self._levels[n - 1], self._below[n - 2], text, room)
             rows[:, 0] = rows[:, end - begin]
         return scores, orders
 
-    def _extend(
-        self,
-        order: int,
-        tokens: Int32,
-        rows: npt.NDArray[np.int32],
-        scores: npt.NDArray[np.float64],
-        orders: npt.NDArray[np.int16],
-        room: Int32,
-    ) -> None:
-        below, level = self.table.levels[order - 2 : order]
-        words = self._words[order - 1]
-        _extend(
-            words,
-            words.ctypes.data // words.itemsize % LINE,
-            level.begins,
-            self._slots[order - 1],
-            level.log_probs,
-            below.log_probs,
-            below.backoffs,
-            tokens,
-            rows[order - 2],
-            rows[order - 1],
-            scores,
-            orders,
-            order,
-            self.table.vocabulary_size if order == 2 else -1,
-            order == self.table.order,
-            room,
-        )
-
     def _build_indexes(self) -> None:
         """Index the orders for which it pays; from then on their slots are never all empty."""
-        for n, level in enumerate(self.table.levels):
-            if n and not len(self._slots[n]) and self._num_scored >= INDEX_AFTER * len(level):
+        for n, level in enumerate(self.table.levels[1:], start=1):
+            is_due = self._num_scored >= INDEX_AFTER * len(level)
+            if is_due and not len(self._levels[n].slots):
                 num_slots = min(2 * _num_indexed(level.begins) + 1, np.iinfo(np.int32).max)
                 slots = np.full(num_slots, -1, np.int32)
                 _fill_index(level.words, level.begins, slots)
-                self._slots[n] = slots
+                self._levels[n] = self._levels[n]._replace(slots=slots)
 
 
-def _at_least_a_line(words: Int32) -> Int32:
-    return words if len(words) >= LINE else np.pad(words, (0, LINE - len(words)))
+def _level_of(level: TableLevel) -> Level:
+    words = level.words
+    if len(words) < LINE:  # so many are compared at once
+        words = np.pad(words, (0, LINE - len(words)))
+    lead = words.ctypes.data // words.itemsize % LINE
+    no_slots = np.empty(0, np.int32)
+    begins, log_probs = _read_only(level.begins), _read_only(level.log_probs)
+    return Level(_read_only(words), lead, begins, no_slots, log_probs)
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view; within a named tuple, compiled code takes one type of array only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
