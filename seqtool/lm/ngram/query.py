@@ -171,26 +171,30 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
     zero, one, last = np.int64(0), np.uint64(1), np.int64(words.shape[0] - LINE)
     for start in range(0, scores.shape[0], room.shape[1]):
         end = min(start + room.shape[1], scores.shape[0])
+        # Which tokens have a context at all. Lists are written at every turn, and grow by 0 or 1:
+        # so there is no branch that the processor could guess wrong.
         num = zero
         for i in range(start, end):
-            rows[i + 1] = -1
+            rows[i + 1] = -1  # until it is found
             context = row_of_bos if tokens[i] == EOS_ID else np.int64(rows_below[i])
             where[num], contexts[num] = i, context
             num += np.int64(context >= 0)
         for k in range(num):
             fetch(begins, np.uint64(contexts[k]))
+        # the range of each context's continuations; wide ones are narrowed down first
         num_wide = zero
         for k in range(num):
             begin = begins[np.uint64(contexts[k])]
             lows[k], sizes[k] = begin, begins[np.uint64(contexts[k]) + one] - begin
             wide[num_wide] = k
             num_wide += np.int64(sizes[k] > LINE)
+        # without an index, by halving, all searches one step at a time
         num_open = zero
         for k in range(num_wide if slots.shape[0] == 0 else zero):
             search = np.uint64(wide[k])
             # words are sorted, so that word w is among the first w + 1
             most = np.int64(tokens[np.uint64(where[search]) + one]) + 1
-            spare = np.int64(sizes[search]) - most
+            spare = np.int64(sizes[search]) - most  # x >> 63 is -1 below 0, else 0: a minimum
             sizes[search] = most + (spare & (spare >> 63))
             wide[num_open] = search
             num_open += np.int64(sizes[search] > LINE)
@@ -207,6 +211,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
                 wide[num_left] = search
                 num_left += np.int64(size - half > LINE)
             num_open = num_left
+        # narrow ones are compared at once; those still wide are for the index
         num_open = zero
         for k in range(num):
             listed[num_open] = k
@@ -222,6 +227,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
             base += (low - base) & ((base + LINE - low - size) >> 63)
             base &= ~(base >> 63)
             base += (last - base) & ((last - base) >> 63)
+            # of the words in this range only; no bit left is row -1
             bits = ((one << np.uint64(size)) - one) << np.uint64(low - base)
             bits &= _matches(words, np.uint64(base), tokens[at])
             rows[at] = (base + np.int64(num_zeros(bits))) | -np.int64(bits == np.uint64(0))
@@ -229,6 +235,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
         for k in range(num_open):
             search = np.uint64(wide[k])
             token = tokens[np.uint64(where[search]) + one]
+            # hashed once for each token and order; a search goes on in the next slots
             places[k] = _slot(np.int64(contexts[search]), np.int64(token), slots.shape[0])
             fetch(slots, np.uint64(places[k]))
         while num_open > 0:
@@ -237,6 +244,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
             for k in range(num_open):
                 search = np.uint64(wide[k])
                 row, low = np.int64(candidates[k]), np.int64(lows[search])
+                # a row of another context, or none: it is not read, row 0 is in its place
                 is_outside = ((row - low) | (low + np.int64(sizes[search]) - 1 - row)) >> 63
                 listed[k] = row & ~is_outside
                 fetch(words, np.uint64(listed[k]))
@@ -249,6 +257,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
                 row = np.int64(candidates[k])
                 is_other = np.int64(found[k] != tokens[at]) | np.int64(listed[k] != candidates[k])
                 rows[at] = row | -is_other
+                # an empty slot, -1, ends a search; after the last slot comes the first
                 place = np.int64(places[k]) + 1
                 places[num_left] = place & ((place - slots.shape[0]) >> 63)
                 wide[num_left] = search
@@ -269,6 +278,7 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
             scores[at] = log_probs_below[np.uint64(rows_below[at + one])]
         for k in range(num_found):
             orders[np.uint64(found[k])] = order
+        # a context without this word costs its backoff
         num_missing = zero
         for k in range(num):
             listed[num_missing] = k
