@@ -344,7 +344,8 @@ class Scorer:
             piece = tokens[begin : end + 1]
             rows[0, : len(piece)] = piece
             for n in range(2, len(levels) + 1):
-                text = Tokens(piece, *rows[n - 2 : n], scores[begin:end], orders[begin:end])
+                found = scores[begin:end], orders[begin:end]
+                text = Tokens(piece, rows[n - 2], rows[n - 1], *found)
                 is_highest = n == len(levels)
                 _extend(n, is_highest, self._levels[n - 1], self._below[n - 2], text, room)
             rows[:, 0] = rows[:, end - begin]
