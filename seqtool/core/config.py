@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -75,14 +74,15 @@ def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} is {value}", hint=f"give {name} a finite number")
     tests = (
-        ("minimum", operator.ge, "at least"),
-        ("maximum", operator.le, "at most"),
-        ("above", operator.gt, "more than"),
-        ("below", operator.lt, "less than"),
+        ("minimum", value.__ge__, "at least"),
+        ("maximum", value.__le__, "at most"),
+        ("above", value.__gt__, "more than"),
+        ("below", value.__lt__, "less than"),
     )
     for key, holds, words in tests:
         bound = bounds.get(key)
-        if bound is not None and not holds(value, bound):
+        # float(): an int's own comparison with a float answers NotImplemented
+        if bound is not None and not getattr(float(value), holds.__name__)(float(bound)):
             raise ConfigError(
                 f"{name} is {value}, but must be {words} {bound:g}", hint=f"change {name}"
             )
