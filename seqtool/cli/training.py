@@ -179,10 +179,10 @@ def run_training(
     with ExitStack() as stack:
         display = stack.enter_context(Display())
 
-        def show(event: Event) -> None:
+        def show(event: Event, part: str = "") -> None:
             if on_event is not None:
                 on_event(event)
-            display.show(event)
+            display.show(event, part)
 
         if has_parts:
             from seqtool.treebank.held_out import describe

@@ -21,11 +21,11 @@ from seqtool.core.progress import (
     RunFinished,
     RunStarted,
     StepDone,
-    TensorBoard,
     describe,
     format_seconds,
     progress_bar,
 )
+from seqtool.training.tensorboard import TensorBoard
 
 STARTED = RunStarted(
     step=0,

@@ -248,14 +248,14 @@ def test_batches_hold_few_sentences_and_every_example_once() -> None:
     none = np.zeros((55, 0), np.int32)
     examples = Examples(none, none, none, np.zeros(55, np.uint8), none, shuffled)
     batches = [
-        examples.batch_of_sentences(i, 5, np.random.default_rng(3)).tolist() for i in range(5)
+        batch.tolist() for batch in examples.batches_of_sentences(5, np.random.default_rng(3))
     ]
     assert sorted(place for batch in batches for place in batch) == list(range(55))
     assert {len(batch) for batch in batches} == {11}
     # only a cut between two batches can split a sentence
     assert sum(len(set(shuffled[batch])) for batch in batches) <= 10 + 4
-    others = examples.batch_of_sentences(0, 5, np.random.default_rng(4)).tolist()
-    assert others != batches[0]
+    others = examples.batches_of_sentences(5, np.random.default_rng(4))
+    assert others[0].tolist() != batches[0]
 
 
 def trained_config(epochs: int = 6, **rest: Any) -> ParserConfig:
