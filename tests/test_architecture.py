@@ -32,7 +32,7 @@ INNER_FLOORS = {
         ("checkpoint", "config"),
     ),
     "training": (
-        ("config", "hardware", "processes", "run", "task"),
+        ("config", "hardware", "processes", "run", "task", "tensorboard"),
         ("optimisers",),
         ("state",),
         ("loop",),

@@ -148,7 +148,7 @@ class AdaptingOptions:
 
     @property
     def cache_settings(self) -> FreeConfig | None:
-        """Settings of a cache, free where not given; None for no cache."""
+        """Return the settings of a cache, free where not given; None for no cache."""
         from seqtool.lm.mixture.config import FreeConfig
 
         if not self.cache:
@@ -157,7 +157,7 @@ class AdaptingOptions:
 
     @property
     def dynamic_settings(self) -> dict[str, Any]:
-        """Settings of dynamic evaluation that are given."""
+        """Return the settings of dynamic evaluation that are given."""
         settings = {
             "statistics_tokens": self.dynamic_stats_tokens,
             "rate": self.dynamic_rate,

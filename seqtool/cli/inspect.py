@@ -178,7 +178,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
 
 
 def _language_model(header: Header) -> dict[str, str]:
-    """What is to be said of the language model that a tagger or parser reads, if it reads one."""
+    """Return a row about the language model that a tagger or parser reads, if it reads one."""
     data = header.data
     if "lm_bytes" not in data:
         return {}
@@ -187,7 +187,7 @@ def _language_model(header: Header) -> dict[str, str]:
 
 
 def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
-    """The bytes of each file of a model, or of each part of one that has parts."""
+    """Return the bytes of each file of a model, or of each part of one that has parts."""
     from seqtool.core import checkpoint
 
     sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,13 +57,15 @@ def default_model(*kinds: str) -> Path:
     Raises:
         ModelError: there is none; the hint names the command that makes one, and models at hand.
     """
-    for kind in kinds:
-        path = Path(DEFAULT_MODELS[kind][0])
-        if (path / "model.json").is_file():
-            note(f"no model given: using {path}")
-            return path
+    from seqtool.core import checkpoint
     from seqtool.core.errors import ModelError
 
+    for kind in kinds:
+        path = Path(DEFAULT_MODELS[kind][0])
+        with suppress(ModelError):
+            checkpoint.find(path)  # also one in training, or that is being replaced
+            note(f"no model given: using {path}")
+            return path
     directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
     commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
     others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))

@@ -59,7 +59,7 @@ class LayoutOptions:
             ConfigError: options that do not go together.
             ModelError: the model cannot segment.
         """
-        from seqtool.parsing.segmenter.raw_text import segment_texts
+        from seqtool.parsing.segmenter.documents import segment_texts
 
         return segment_texts(
             files,
@@ -84,7 +84,7 @@ class RawTextOptions(LayoutOptions):
 
     def are_for(self, files: Sequence[str]) -> bool:
         """Whether files hold plain text: an option says so, or all their names do."""
-        from seqtool.parsing.segmenter.raw_text import are_texts
+        from seqtool.parsing.segmenter.documents import are_texts
 
         says_so = self.raw or self.rules or self.presegmented or self.pretokenized
         return says_so or are_texts(files)

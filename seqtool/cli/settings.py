@@ -86,7 +86,7 @@ class _Command:
 
     @cached_property
     def _groups(self) -> dict[str, Any]:
-        """The dataclasses of options among the parameters, by the parameter's name."""
+        """Return the dataclasses of options among the parameters, by the parameter's name."""
         parameters = self._own.parameters.values()
         return {
             item.name: item.annotation
@@ -96,7 +96,7 @@ class _Command:
 
     @cached_property
     def _settings(self) -> dict[str, _Setting]:
-        """The options of the table, by the names that their parameters have."""
+        """Return the options of the table, by the names that their parameters have."""
         if not self._table:
             return {}
         module, _, name = self._config.partition(":")
@@ -169,7 +169,7 @@ class _Setting:
 
     @property
     def parameter_name(self) -> str:
-        """The name of the parameter, after the longest way to write the option."""
+        """Return the name of the parameter, after the longest way to write the option."""
         longest = max((part.partition("/")[0] for part in self._declared), key=len)
         return longest.lstrip("-").replace("-", "_")
 

@@ -90,8 +90,9 @@ def train_lm(
         corpus = str(sample_text("en", "train").parent)
         note("no corpus given: training on the shipped English sample")
     from seqtool.core.errors import counted
-    from seqtool.core.progress import RunStarted, TensorBoard
+    from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
+    from seqtool.training.tensorboard import TensorBoard
 
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoard(output / "tensorboard")) if tensorboard else None

@@ -17,7 +17,7 @@ from seqtool.cli.training import (
     LanguageModelOption,
     PresetFileOption,
     TreebankOptions,
-    describe_dev,
+    note_held_out,
     report,
     run_training,
 )
@@ -199,10 +199,10 @@ def _note_data(data: Any) -> None:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
     num_non_projective = summary["non_projective_sentences"]
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
-        f"{num_non_projective:,} with crossing arcs "
-        f"({num_non_projective / summary['sentences']:.1%}); "
-        f"{describe_dev(summary, 'every tenth')}; "
+        f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
+        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; system {data.config.model.system}"
     )

@@ -13,7 +13,7 @@ from seqtool.cli.training import (
     PANEL,
     SETTINGS,
     TreebankOptions,
-    describe_dev,
+    note_held_out,
     report,
     run_training,
 )
@@ -34,8 +34,8 @@ def train_segmenter(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="CoNLL-U by whose words and sentences the best epoch is chosen; without it, a "
-            "tenth of TRAIN.",
+            help="CoNLL-U by whose words and sentences the best epoch is chosen; without it, "
+            "every tenth sentence of TRAIN.",
             show_default=False,
         ),
     ] = None,
@@ -63,7 +63,7 @@ def train_segmenter(
     if options.list_settings:
         print_settings(SegmenterConfig)
         return
-    chosen = options.resolve(resolve, config, settings=settings, output=output)
+    chosen = options.resolve(resolve, None, config, settings=settings, output=output)
     treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.segmenter.train import train_segmenter as train
 
@@ -86,9 +86,10 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} in "
         f"{counted(summary['paragraphs'], 'paragraph')}, "
         f"{counted(summary['tokens'], 'token')}, {summary['multiword_tokens']:,} of them of "
-        f"several words; {describe_dev(summary, 'a tenth')}"
+        f"several words; validation: {counted(summary['dev_sentences'], 'sentence')}"
     )

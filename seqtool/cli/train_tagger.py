@@ -16,7 +16,7 @@ from seqtool.cli.training import (
     LanguageModelOption,
     PresetFileOption,
     TreebankOptions,
-    describe_dev,
+    note_held_out,
     report,
     run_training,
 )
@@ -103,9 +103,10 @@ def _note_data(data: Any) -> None:
     from seqtool.core.errors import counted
 
     summary = data.summary
+    note_held_out(summary)
     note(
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-        f"{describe_dev(summary, 'every tenth')}; "
+        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['bundles'], 'bundle')} of tags, "
         f"{counted(summary['edit_scripts'], 'edit script')}"
     )

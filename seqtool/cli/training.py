@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,7 +185,10 @@ def run_training(
             display.show(event)
 
         if has_parts:
+            from seqtool.treebank.held_out import describe
+
             more["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
+            more["on_held_out"] = lambda *numbers: display.note(describe(*numbers))
         if isinstance(options, TreebankOptions):
             more["skip_invalid"] = options.skip_invalid
         return train(
@@ -227,14 +230,9 @@ def report(trained: Any, notes: Iterable[str], *, as_json: bool, **numbers: Any)
     print(trained.path)
 
 
-def describe_dev(summary: dict[str, Any], held_out: str) -> str:
-    """Return how many sentences validate, and where they are from.
+def note_held_out(summary: Mapping[str, Any]) -> None:
+    """Say what of a treebank is held out, if no validation part was given."""
+    from seqtool.treebank.held_out import describe
 
-    Args:
-        summary: of the data.
-        held_out: which part of the treebank they are, if no file is given for them.
-    """
-    from seqtool.core.errors import counted
-
-    part = f", {held_out} of the treebank" if summary["dev_held_out"] else ""
-    return f"validation: {counted(summary['dev_sentences'], 'sentence')}{part}"
+    if summary["dev_held_out"]:
+        note(describe(summary["sentences"], summary["dev_sentences"]))

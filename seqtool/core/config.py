@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -74,15 +75,14 @@ def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} is {value}", hint=f"give {name} a finite number")
     tests = (
-        ("minimum", value.__ge__, "at least"),
-        ("maximum", value.__le__, "at most"),
-        ("above", value.__gt__, "more than"),
-        ("below", value.__lt__, "less than"),
+        ("minimum", operator.ge, "at least"),
+        ("maximum", operator.le, "at most"),
+        ("above", operator.gt, "more than"),
+        ("below", operator.lt, "less than"),
     )
     for key, holds, words in tests:
         bound = bounds.get(key)
-        # float(): an int's own comparison with a float answers NotImplemented
-        if bound is not None and not getattr(float(value), holds.__name__)(float(bound)):
+        if bound is not None and not holds(value, bound):
             raise ConfigError(
                 f"{name} is {value}, but must be {words} {bound:g}", hint=f"change {name}"
             )
@@ -277,46 +277,3 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
-
-
-def named_settings(presets: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """Return a copy of the settings of a preset, as `from_dict` takes them.
-
-    Raises:
-        ConfigError: there is none of that name; the hint lists near ones.
-    """
-    if name not in presets:
-        raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, presets))
-    return {section: dict(values) for section, values in presets[name].items()}
-
-
-def combine(
-    cls: type[C],
-    base: dict[str, Any],
-    file: Path | None,
-    values: Mapping[str, Any],
-    overrides: Iterable[str],
-) -> C:
-    """Lay a file, options and overrides over settings; what comes later wins.
-
-    Args:
-        cls: the settings.
-        base: section -> settings; is changed.
-        file: a YAML file of settings.
-        values: dotted setting -> value, from the options of a command.
-        overrides: `name=value` texts.
-
-    Raises:
-        ConfigError: an unknown setting, or an impossible value.
-    """
-    if file is not None:
-        for section, settings in load_yaml(file).items():
-            if isinstance(settings, dict):
-                base.setdefault(section, {}).update(settings)
-            else:
-                base[section] = settings
-        from_dict(cls, base)
-    for name, value in values.items():
-        set_value(cls, base, name, value)
-    apply_overrides(cls, base, overrides)
-    return from_dict(cls, base)

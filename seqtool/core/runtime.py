@@ -1,4 +1,4 @@
-"""Where a run happens: which of its processes this is, Ctrl-C, and the memory of the machine.
+"""Where a run happens: its processes, the processor and the memory of the machine, Ctrl-C.
 
 torchrun starts a command several times and sets RANK (0 to WORLD_SIZE - 1) and, per machine,
 LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No torch is needed here.
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -96,6 +97,26 @@ def quiet_unless_first() -> Iterator[None]:
             stack.enter_context(redirect_stdout(nowhere))
             stack.enter_context(redirect_stderr(nowhere))
         yield
+
+
+# what the kernel calls the instructions that multiply bfloat16
+_BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+@cache
+def has_bf16_products() -> bool:
+    """Return whether the processor has instructions for products of bfloat16.
+
+    Linux names them; elsewhere this is False. Without them, torch's products of bfloat16 are slower
+    than those of float32.
+    """
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return not _BF16_FLAGS.isdisjoint(flags.split())
 
 
 _speaks: bool | None = None

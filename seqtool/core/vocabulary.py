@@ -1,11 +1,23 @@
-"""The vocabulary: which symbols a model knows, and their ids.
+"""The vocabulary: which symbols a model knows, and their ids; `vocabulary.json` of every model.
 
-Ids, for a vocabulary of V symbols (V counts `<unk>` and `</s>`, not `<s>`, as KenLM counts it):
+A language model has one table of V symbols (V counts `<unk>` and `</s>`, not `<s>`, as KenLM counts
+it). Their ids:
 
     0        <unk>   every symbol outside the vocabulary
     1        </s>    the end of a sentence
     2..V-1   the symbols, most frequent first, ties in order of first occurrence
     V        <s>     conditions the first token and is never predicted, so it owns no row
+
+A segmenter, tagger or parser has several tables, each under a name. An entry is a symbol, or a
+tuple of texts and numbers, such as the UPOS, XPOS and FEATS of a bundle; its place is its number.
+
+The file is one JSON object:
+
+    {"format_version": 1, "symbols": ["<unk>", "</s>", ...], "counts": [...]}
+    {"format_version": 1, "tables": {"arc_labels": [...], ...}, "extra": {...}}
+
+Before there was the second form, segmenters, taggers and parsers had one of their own each; such
+files are still read, see `_older_tables`.
 """
 
 from __future__ import annotations
@@ -15,6 +27,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +39,8 @@ UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
+
+Entry = str | tuple[str | int, ...]
 
 
 def rank_symbols(
@@ -58,18 +73,24 @@ class Vocabulary:
         symbols: all symbols by id; the first two are `<unk>` and `</s>`, and `<s>` is not there.
         counts: how often each occurred in the training text (for `<unk>`: what it stands for);
             zeros when not given.
+        tables: the named tables of a segmenter, tagger or parser, which has no `symbols`.
+        extra: what such a model needs beside them, as JSON holds it.
         from_file: they are what `save` wrote, so that looking for a symbol that occurs twice can
             wait until the first id is asked for: half a million of them open in half the time.
     """
 
     def __init__(
         self,
-        symbols: Sequence[str],
+        symbols: Sequence[str] = (),
         counts: Sequence[int] | None = None,
         *,
+        tables: Mapping[str, Iterable[Entry]] | None = None,
+        extra: Mapping[str, Any] | None = None,
         from_file: bool = False,
     ) -> None:
-        if tuple(symbols[:NUM_SPECIALS]) != (UNK, EOS):
+        self.tables = {name: tuple(entries) for name, entries in (tables or {}).items()}
+        self.extra = dict(extra or {})
+        if tuple(symbols[:NUM_SPECIALS]) != (UNK, EOS) and (symbols or not tables):
             raise ConfigError(
                 f"a vocabulary begins with {UNK} and {EOS}", hint="build it with from_counts"
             )
@@ -124,12 +145,19 @@ class Vocabulary:
         return symbol in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.symbols == other.symbols
+        return isinstance(other, Vocabulary) and (self.symbols, self.tables, self.extra) == (
+            other.symbols,
+            other.tables,
+            other.extra,
+        )
 
     def __hash__(self) -> int:
-        return hash(tuple(self.symbols))
+        return hash((*self.symbols, *self.tables))
 
     def __repr__(self) -> str:
+        if self.tables:
+            sizes = ", ".join(f"{name}: {len(table)}" for name, table in self.tables.items())
+            return f"Vocabulary({sizes})"
         return f"Vocabulary({len(self)} symbols)"
 
     @property
@@ -156,11 +184,11 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON."""
-        content = {
-            "format_version": FORMAT_VERSION,
-            "symbols": self.symbols,
-            "counts": self.counts,
-        }
+        content: dict[str, Any] = {"format_version": FORMAT_VERSION}
+        if self.tables:
+            content |= {"tables": self.tables, "extra": self.extra}
+        else:
+            content |= {"symbols": self.symbols, "counts": self.counts}
         Path(path).write_text(
             json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
         )
@@ -178,16 +206,14 @@ class Vocabulary:
         )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            version, symbols, counts = (
-                content["format_version"],
-                content["symbols"],
-                content["counts"],
-            )
+            if "format_version" not in content:
+                content |= _older_tables(content)
+            version = content["format_version"]
         except FileNotFoundError as error:
             raise ModelError(
                 "the vocabulary is missing", hint="prepare or train it again", path=path
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
         if not isinstance(version, int) or version > FORMAT_VERSION:
             raise ModelError(
@@ -195,9 +221,66 @@ class Vocabulary:
                 hint="upgrade seqtool",
                 path=path,
             )
-        if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
-            raise damaged
         try:
+            if "tables" in content:
+                tables = {name: _entries(table) for name, table in content["tables"].items()}
+                return cls(tables=tables, extra=content["extra"], from_file=True)
+            symbols, counts = content["symbols"], content["counts"]
+            if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
+                raise damaged
             return cls(symbols, counts, from_file=True)
-        except (ConfigError, TypeError, ValueError) as error:
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise damaged from error
+
+
+def _entries(table: Any) -> list[Entry]:
+    """Return what JSON holds for a table as its entries.
+
+    Raises:
+        TypeError: it is not that.
+    """
+    if not isinstance(table, list):
+        raise TypeError("a table must be a list")
+    if set(map(type, table)) <= {str}:
+        return table
+    for entry in table:
+        if not (isinstance(entry, list) and set(map(type, entry)) <= {str, int}):
+            raise TypeError(f"no entry of a table: {entry!r}")
+    return [tuple(entry) for entry in table]
+
+
+def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an older file of a segmenter, tagger or parser with tables that have names.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is not that.
+    """
+    tables: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for fields in ("lexical", "tags"):  # of a parser; a tagger has the first of them
+        if fields in content:
+            extra["columns"] = content[fields]["columns"]
+            for group, symbols in content[fields]["groups"].items():
+                tables[f"{fields}.{group}"] = symbols
+    for name in ("arc_labels", "root_labels", "bundles"):
+        if name in content:
+            tables[name] = content[name]
+    if "lemmas" in content:  # of a tagger
+        tables["characters"] = list(content["characters"])
+        tables["edit_scripts"] = content["lemmas"]["scripts"]
+        tables["lemmas"] = [
+            [upos, form, *lemmas]
+            for upos, forms in content["lemmas"]["table"].items()
+            for form, lemmas in forms.items()
+        ]
+    if "alphabet" in content:  # of a segmenter
+        tables["scripts"] = content["alphabet"]["scripts"]
+        tables["characters"] = list(content["alphabet"]["characters"])
+        tables["forms"] = content["lexicon"]
+        for name, key in (("multiword", "table"), ("endings", "rules")):
+            splits = content["multiword"][key].items()
+            tables[name] = [[form, *words] for form, words in splits]
+        extra["has_spaces"] = content["has_spaces"]
+    if not tables:
+        raise KeyError("tables")
+    return {"format_version": FORMAT_VERSION, "tables": tables, "extra": extra}

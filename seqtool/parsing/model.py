@@ -1,108 +1,188 @@
-"""The files of a model directory that parser, tagger and segmenter share.
+"""What segmenter, tagger and parser share: their directory, their ensembles, work in chunks.
 
 model.json, README.md   as of every model
-vocabulary.json         what the rows of the arrays stand for, by the kind of model
-weights.safetensors     the arrays of its network, by their names there
+vocabulary.json         the tables that tell what the rows of the arrays stand for
+weights.safetensors     the arrays of the network, by their names there
+lm/                     the language model whose states it reads, if it was trained with one
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from threadpoolctl import ThreadpoolController
 
-from seqtool.core import checkpoint, storage
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, to_dict
+from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.lm_states import WordStates, open_own
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import Sentence
 
 VOCABULARY = "vocabulary.json"
 
-
-class Network(Protocol):
-    """A model that is an array for each name."""
-
-    @property
-    def kind(self) -> str:
-        """Of the model."""
-
-    @property
-    def config(self) -> Config:
-        """All settings."""
-
-    @property
-    def weights(self) -> Mapping[str, Floats]:
-        """The arrays."""
+C = TypeVar("C", bound=Config)
+Shapes = Mapping[str, tuple[int, ...]]
 
 
-def save_network(
-    directory: Path,
-    model: Network,
-    vocabulary: Mapping[str, Any],
-    card: Callable[[Header], str],
-    *,
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    command: str,
-    versions: Mapping[str, str] | None,
-) -> None:
-    """Write a model directory.
+class TreebankModel(ABC, Generic[C]):
+    """A trained segmenter, tagger or parser, or an ensemble of several.
 
     Args:
-        directory: to be made.
-        model: what is written.
-        vocabulary: JSON, as it is to be read again.
-        card: makes the model card.
-        scores: of the model.
-        data: what it was trained on.
-        command: what made it.
-        versions: of libraries.
+        config: all settings.
+        weights: the arrays of the network, by their names there.
+        word_states: the language model that reads sentences, for weights that were trained so.
+
+    Attributes:
+        kind: of the model directory.
+        config_class: the class of the settings.
+        works: what several of them do together, as a message says it ("tag").
+        members: those of an ensemble, this one first; itself alone otherwise.
     """
-    header = Header(
-        kind=model.kind,
-        config=to_dict(model.config),
-        tokenizer={},
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
-        num_parameters=sum(array.size for array in model.weights.values()),
-        versions=dict(versions or {}),
-    )
 
-    def fill(target: Path) -> None:
-        storage.write_json(target / VOCABULARY, vocabulary)
-        weights = {name: np.ascontiguousarray(array) for name, array in model.weights.items()}
-        save_file(weights, target / checkpoint.WEIGHTS)
+    kind: ClassVar[str]
+    config_class: ClassVar[type[Config]]
+    works: ClassVar[str] = "work"
+    members: list[Self]
 
-    checkpoint.save(directory, header, card(header), fill)
+    def __init__(
+        self, config: C, weights: Mapping[str, Floats], word_states: WordStates | None = None
+    ) -> None:
+        self.config, self.weights, self.word_states = config, weights, word_states
+        self.members = [self]  # type: ignore[list-item]  # Self, to mypy, in methods alone
+        self._threads = ThreadpoolController()
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """What it knows beside its weights."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike."""
+
+    @classmethod
+    @abstractmethod
+    def restore(
+        cls,
+        config: C,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Self:
+        """Return the model that was saved.
+
+        Args:
+            config: all settings.
+            vocabulary: what `vocabulary` gave.
+            word_states: the language model that it reads, if any.
+            read_weights: reads arrays of these shapes.
+
+        Raises:
+            KeyError, TypeError, ValueError: these do not fit each other.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what the model is, its scores, its data and its command."""
+
+    def ensemble(self, others: Sequence[Self]) -> Self:
+        """Return an ensemble of this model and others: it goes by the average of their scores.
+
+        Args:
+            others: trained on the same data with the same settings, from other seeds.
+
+        Raises:
+            ModelError: one differs in more than its weights.
+        """
+        for other in others:
+            if self.shared != other.shared:
+                raise ModelError(
+                    f"{self.kind}s of different treebanks or settings cannot {self.works} together",
+                    hint="train them on the same files, with settings that differ in the seed only",
+                )
+        together = self.copy()
+        together.members = [member for model in (self, *others) for member in model.members]
+        return together
+
+    def copy(self) -> Self:
+        """Return a copy that shares the arrays."""
+        return copy.copy(self)
+
+    def save(
+        self,
+        directory: Path,
+        *,
+        scores: Mapping[str, float],
+        data: Mapping[str, Any],
+        command: str = "",
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the model directory.
+
+        Args:
+            directory: to be made.
+            scores: of the model.
+            data: what it was trained on.
+            command: what made it.
+            versions: of libraries.
+        """
+        header = Header(
+            kind=self.kind,
+            config=to_dict(self.config),
+            tokenizer={},
+            scores=dict(scores),
+            data=dict(data),
+            command=command,
+            num_parameters=sum(array.size for array in self.weights.values()),
+            versions=dict(versions or {}),
+        )
+
+        def fill(target: Path) -> None:
+            self.vocabulary.save(target / VOCABULARY)
+            weights = {name: np.ascontiguousarray(array) for name, array in self.weights.items()}
+            save_file(weights, target / checkpoint.WEIGHTS)
+
+        checkpoint.save(directory, header, self.card(header), fill)
+
+    @classmethod
+    def load(cls, directory: Path, header: Header, *, device: str = "cpu") -> Self:
+        """Open a model directory; the model works on the CPU, whatever the device.
+
+        Raises:
+            ModelError: a file is missing or damaged.
+        """
+        checkpoint.verify(directory, header)
+        try:
+            return cls.restore(
+                from_dict(cls.config_class, header.config),  # type: ignore[arg-type]
+                Vocabulary.load(directory / VOCABULARY),
+                open_own(directory, header.data),
+                partial(_read_weights, directory),
+            )
+        except (ConfigError, ValueError, LookupError, TypeError, SafetensorError) as error:
+            raise ModelError(
+                f"the {header.kind} does not fit its own description",
+                hint="train it again",
+                path=directory,
+            ) from error
 
 
-@contextmanager
-def opening(directory: Path, header: Header) -> Iterator[dict[str, Any]]:
-    """Verify a model directory, and give its vocabulary to the block that makes the model of it.
-
-    Raises:
-        ModelError: a file is missing or damaged, or the block fails at what it is given.
-    """
-    checkpoint.verify(directory, header)
-    try:
-        yield storage.read_object(directory / VOCABULARY)
-    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise ModelError(
-            f"the {header.kind} does not fit its own description",
-            hint="train it again",
-            path=directory,
-        ) from error
-
-
-def read_weights(directory: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
-    """Read the arrays of a model.
+def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
+    """Return the arrays of a model.
 
     Raises:
         ValueError, SafetensorError: they are damaged, or not those of the shapes.
@@ -113,11 +193,35 @@ def read_weights(directory: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict
     return weights
 
 
-def mean(scores: Sequence[Floats]) -> Floats:
-    """The mean of arrays; the first one is changed."""
+def average(scores: Sequence[Floats]) -> Floats:
+    """Return the average of arrays; the first one is changed."""
     total, *others = scores
     for more in others:
         total += more
     if others:
         total /= len(scores)
     return total
+
+
+def in_chunks(
+    items: Iterable[Sentence | Broken], num_words: int, work: Callable[[list[Sentence]], None]
+) -> Iterator[Sentence | Broken]:
+    """Do work on chunks of sentences, and yield them; broken ones pass through in their places.
+
+    Args:
+        items: sentences and broken ones.
+        num_words: of a chunk, about.
+        work: changes the sentences of a chunk.
+    """
+    chunk: list[Sentence | Broken] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, Sentence):
+            size += len(item)
+        if size >= num_words:
+            work([item for item in chunk if isinstance(item, Sentence)])
+            yield from chunk
+            chunk, size = [], 0
+    work([item for item in chunk if isinstance(item, Sentence)])
+    yield from chunk

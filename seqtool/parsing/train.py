@@ -1,36 +1,37 @@
-"""What the training runs on treebanks share: their record, and their course."""
+"""The scaffold of `train_segmenter`, `train_tagger` and `train_parser`: a run from start to end.
+
+What differs between them is a `Kind`: presets, how a treebank is read, and the task that is learnt.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-import torch
-
-from seqtool.core import checkpoint, storage
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_dict, to_dict
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.config import Config, to_dict
+from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
+from seqtool.parsing.config import Presets
+from seqtool.parsing.encoding.lm_states import WordStates, open_for_run
+from seqtool.parsing.task import TrainingData
 from seqtool.training import hardware
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import train
-from seqtool.training.run import TrainedModel, complete, finish
+from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
-
-RUN_VERSION = 1
 
 C = TypeVar("C", bound=Config)
 
 
 @dataclass(frozen=True)
-class RunRecord(Generic[C]):
-    """What `--resume` needs when nothing else is typed: `run.json`.
+class TreebankRecord(Record[C], Generic[C]):
+    """`run.json` of a run on a treebank; see `seqtool.training.run.Record`.
 
     Attributes:
         kind: of the model.
@@ -42,6 +43,7 @@ class RunRecord(Generic[C]):
         threads: as they were asked for.
         command: what was typed.
         lm: the directory of a language model, which the run has a copy of.
+        gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
     """
 
     kind: str
@@ -53,79 +55,143 @@ class RunRecord(Generic[C]):
     threads: int | None = None
     command: str = ""
     lm: str | None = None
+    gold_tags: str | None = None
 
-    def write(self, output: Path) -> None:
-        """Write `run.json` in the run directory."""
-        content = {"format_version": RUN_VERSION, **vars(self)}
-        content |= {"config": to_dict(self.config), "train": list(self.train)}
-        storage.write_json(output / checkpoint.RUN, content)
 
-    @classmethod
-    def read(cls, output: Path, kind: str, config: type[C]) -> RunRecord[C]:
-        """Read `run.json` of a run directory.
+class MakesTask(Protocol):
+    """Makes the task of the training loop."""
 
-        Args:
-            output: the directory.
-            kind: of the model.
-            config: the class of its settings.
+    def __call__(self, config: Any, data: Any, *, device: str, command: str) -> Task:
+        """Return the task of learning from data."""
 
-        Raises:
-            ModelError: there is no run of that kind, or its record is damaged.
-        """
-        storage.restore(output)
-        path = output / checkpoint.RUN
-        try:
-            content = storage.read_object(path)
-            if content.get("kind") != kind:
-                raise ModelError(
-                    f"the run is not one of a {kind}", hint="name another with -o", path=output
-                )
-            if content["format_version"] > RUN_VERSION:
-                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
-            settings = from_dict(config, content["config"])
-            names = [field.name for field in dataclasses.fields(cls) if field.name != "config"]
-            values = {name: content[name] for name in names}
-            values["train"] = tuple(map(str, values["train"]))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise ModelError(
-                "no run to resume is there", hint="train one first, without --resume", path=output
-            ) from error
-        except (ValueError, KeyError, TypeError, ConfigError) as error:
-            raise ModelError(
-                "the run's record is damaged", hint="start again with --force", path=path
-            ) from error
-        return cls(config=settings, **values)
+
+@dataclass(frozen=True)
+class Kind(Generic[C]):
+    """What tells the training of one kind of model from that of the others.
+
+    Attributes:
+        presets: its settings.
+        treebank: what it is trained on, for a hint.
+        read: reads the treebank of a record, with a language model if there is one; also gives the
+            settings, with what depends on the treebank chosen.
+        task: makes the task.
+        card: makes the model card.
+        bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
+    """
+
+    presets: Presets[C]
+    treebank: str
+    read: Callable[[TreebankRecord[C], WordStates | None], tuple[C, TrainingData]]
+    task: MakesTask
+    card: Callable[[Header], str]
+    bf16_on_cpu: bool = True
+
+
+def train_on_treebank(
+    kind: Kind[C],
+    train_files: Sequence[str | Path] | str | Path | None,
+    output: str | Path,
+    config: C | None,
+    *,
+    resume: bool,
+    device: str,
+    threads: int | None,
+    on_event: Callable[[Event], None],
+    on_data: Callable[[Any], None],
+    should_stop: Callable[[int], bool] | None,
+    **given: Any,
+) -> TrainedModel:
+    """Train a model on a treebank, or go on with a run, to the finished model directory.
+
+    Args:
+        kind: of the model.
+        train_files: CoNLL-U; None for those of the run that is resumed.
+        output: the model directory.
+        config: all settings; None for those of the default preset, or of the run.
+        resume: go on where the run was saved.
+        device: as it is asked for.
+        threads: as they are asked for.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+        given: the other arguments of `open_record`.
+
+    Raises:
+        Interrupted: it was stopped; the state is saved.
+        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
+    """
+    output = Path(output)
+    record = open_record(
+        kind.presets,
+        output,
+        config,
+        train_files,
+        wanted=kind.treebank,
+        resume=resume,
+        threads=threads,
+        **given,
+    )
+    device = hardware.choose_device(device)
+    hardware.set_threads(record.threads)
+    hardware.prepare_device(device)
+    record = dataclasses.replace(record, config=with_precision(record.config, device, kind))
+    with nullcontext() if resume else storage.replacing(output):
+        word_states = open_for_run(record.lm, output, resume=resume, device=device)
+        settings, data = kind.read(record, word_states)
+        on_data(data)
+        record = dataclasses.replace(record, config=settings)
+        task = kind.task(settings, data, device=device, command=record.command)
+        if not resume:
+            record.write(output)
+    events = train(
+        task,
+        training_of(settings),
+        output,
+        device=device,
+        fingerprint=fingerprint(settings, data.summary),
+        resume=resume,
+        should_stop=should_stop,
+    )
+    run = complete(
+        events,
+        output,
+        f"train-{record.kind}",
+        on_event=on_event,
+        # a resumed run may have been given other settings, which it has accepted once it begins
+        on_started=lambda: record.write(output) if resume else None,
+    )
+    return finish(output, run, task.items, kind.card)
 
 
 def open_record(
+    presets: Presets[C],
     output: Path,
-    kind: str,
     config: C | None,
-    default: C,
     train_files: Sequence[str | Path] | str | Path | None,
     *,
     wanted: str,
-    dev: str | Path | None,
+    dev: str | Path | None = None,
     embeddings: str | Path | None = None,
     lm: str | Path | None = None,
-    resume: bool,
-    force: bool,
-    skip_invalid: bool,
-    threads: int | None,
-    command: str,
-) -> RunRecord[C]:
-    """The record of a new run, or of one that is resumed, with what was given for it now.
+    gold_tags: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    skip_invalid: bool = False,
+    threads: int | None = None,
+    command: str = "",
+) -> TreebankRecord[C]:
+    """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
     Args:
+        presets: of the kind of model.
         output: the run's directory.
-        kind: of the model.
         config: settings, if any are given.
-        default: those of a new run without.
         train_files: its treebank.
         wanted: what that has to be, for a hint.
         dev: its validation part.
         embeddings: a file of word vectors; a run that is resumed has read its own.
         lm: the directory of a language model; a run that is resumed has a copy of its own.
+        gold_tags: a file of the sentences of `train_files` with gold tags.
         resume: take up the record that is there.
         force: replace a run that is there.
         skip_invalid: whether broken sentences are left out.
@@ -138,35 +204,37 @@ def open_record(
         OutputError: the directory exists, and nothing says what is to become of it.
     """
     if resume:
-        record = RunRecord.read(output, kind, type(default))
+        record = TreebankRecord.read_as(output, presets.config, presets.kind)
         return dataclasses.replace(
             record,
             config=config or record.config,
             train=_absolute_paths(train_files) or record.train,
             dev=_absolute_path(dev) or record.dev,
+            gold_tags=_absolute_path(gold_tags) or record.gold_tags,
             threads=record.threads if threads is None else threads,
         )
     checkpoint.check_output(output, force=force)
     if not train_files:
         raise ConfigError("no treebank is given", hint=f"name {wanted}")
-    return RunRecord(
-        kind,
-        config or default,
-        _absolute_paths(train_files),
-        _absolute_path(dev),
-        _absolute_path(embeddings),
-        skip_invalid,
-        threads,
-        command,
-        _absolute_path(lm),
+    return TreebankRecord(
+        kind=presets.kind,
+        config=config or presets.configuration(),
+        train=_absolute_paths(train_files),
+        dev=_absolute_path(dev),
+        embeddings=_absolute_path(embeddings),
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+        lm=_absolute_path(lm),
+        gold_tags=_absolute_path(gold_tags),
     )
 
 
 def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
-    """Paths that stay right when the run is resumed elsewhere; `-` cannot be read twice.
+    """Return paths that stay right when the run is resumed elsewhere.
 
     Raises:
-        ConfigError: one is `-`.
+        ConfigError: one is `-`, which cannot be read twice.
     """
     if isinstance(paths, str | Path):
         paths = [paths]
@@ -176,36 +244,29 @@ def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[st
 
 
 def _absolute_path(path: str | Path | None) -> str | None:
-    """The same of a file that may not be given."""
+    """Return the same of a file that may not be given."""
     return None if path is None else str(Path(path).absolute())
 
 
-def with_precision(training: TrainingConfig, device: str) -> TrainingConfig:
-    """Settings with precision `auto` decided: bfloat16 also on a processor that it is faster on."""
-    if training.precision != "auto":
-        return training
-    precision = hardware.resolve_precision("auto", device)
-    if device == "cpu" and _bf16_is_faster():
+def training_of(config: Config) -> TrainingConfig:
+    """Return the settings of the training loop among those of any kind of model."""
+    training: TrainingConfig = config.training  # type: ignore[attr-defined]
+    return training
+
+
+def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
+    """Return settings in which precision `auto` is decided, by the machine's features alone."""
+    training = training_of(config)
+    precision = hardware.resolve_precision(training.precision, device)
+    is_open = training.precision == "auto" and device == "cpu" and kind.bf16_on_cpu
+    if is_open and runtime.has_bf16_products():
         precision = "bf16"
-    return dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
-
-
-def _bf16_is_faster() -> bool:
-    """Whether products of a small network's size take less than 0.7 of float32's time here."""
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = torch.ones(512, 1024, dtype=dtype), torch.ones(1024, 256, dtype=dtype)
-        times = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            left @ right
-            times.append(time.perf_counter() - begin)
-        seconds[dtype] = min(times[1:])
-    return seconds[torch.bfloat16] < 0.7 * seconds[torch.float32]
+    training = dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
+    return dataclasses.replace(config, training=training)  # type: ignore[type-var]
 
 
 def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning.
+    """Return what a resumed run must share with its beginning.
 
     Args:
         config: settings of sections `model`, `learning` and `training`.
@@ -218,67 +279,3 @@ def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
         "training": {name: settings["training"][name] for name in ("seed", "optimiser")},
         "treebank": dict(summary),
     }
-
-
-class TreebankTask(Task, Protocol):
-    """A task of the training loop that knows its settings, in which nothing is left to choose."""
-
-    config: Any
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell its data from others."""
-
-
-def train_on_treebank(
-    record: RunRecord[C],
-    output: Path,
-    prepare: Callable[[RunRecord[C], str], TreebankTask],
-    card: Callable[[Header], str],
-    *,
-    resume: bool,
-    device: str,
-    on_event: Callable[[Event], None],
-    should_stop: Callable[[int], bool] | None,
-) -> TrainedModel:
-    """Train what a record says, or go on with it, to the finished model directory.
-
-    Args:
-        record: of the run.
-        output: its directory.
-        prepare: reads the treebank and returns the task; called with the record and the device.
-        card: makes the model card.
-        resume: go on where the run was saved.
-        device: as it is asked for.
-        on_event: called with every event of the run.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-
-    Raises:
-        Interrupted: it was stopped; the state is saved.
-        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
-    """
-    device = hardware.choose_device(device)
-    hardware.set_threads(record.threads)
-    hardware.prepare_device(device)
-    with nullcontext() if resume else storage.replacing(output):
-        task = prepare(record, device)
-        record = dataclasses.replace(record, config=task.config)
-        if not resume:
-            record.write(output)
-    events = train(
-        task,
-        task.config.training,
-        output,
-        device=device,
-        fingerprint=fingerprint(task.config, task.summary),
-        resume=resume,
-        should_stop=should_stop,
-    )
-    run = complete(
-        events,
-        output,
-        f"train-{record.kind}",
-        on_event=on_event,
-        on_started=lambda: record.write(output) if resume else None,
-    )
-    return finish(output, run, task.items, card)

@@ -69,6 +69,7 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
     """Return where the word ends that begins here, and its `string_hash`: eight bytes at a time."""
     size, position = block.shape[0], begin
     hash_, first, length = SEED, _ZERO, _EIGHT
+    # a chain of one multiplication for eight bytes; most words need one
     while length == _EIGHT:  # of the chunk; less when the word ends in it
         if position + 8 <= size:
             chunk = load(block, np.uint64(position))
@@ -110,6 +111,7 @@ def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-d
     num, size = np.int64(0), block.shape[0]
     while position < size and num < _BATCH:
         byte = block[position]
+        # one comparison for nearly every byte of a word
         if byte <= _SPACE and byte in (_SPACE, _LF, _TAB, _CR):
             position += 1
             if byte == _LF:
@@ -142,6 +144,7 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
     places, chunks = np.empty((2, _BATCH), np.int64), np.empty((2, _BATCH), np.uint64)
     result = _DONE
     while position < block.shape[0] and result == _DONE:
+        # split a batch off before the first look-up: the slots are fetched meanwhile
         num, position = _split(block, position, slots, places, chunks)
         for k in range(num):
             start, end, hash_, first = places[0, k], places[1, k], chunks[0, k], chunks[1, k]
@@ -163,7 +166,7 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
                 found = np.int64(num_words)
                 enter(table, slot, hash_, first, found, block, start, end)
                 num_words += 1
-            elif found in (EOS_ID, bos_id):
+            elif found in (EOS_ID, bos_id):  # a line's end is no word, so this one is literal
                 if policy == _REFUSE:
                     position = start
                     result = _SPECIAL

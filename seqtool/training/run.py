@@ -1,17 +1,144 @@
-"""A training run from its first event to its last, for the function behind a `train-*` command."""
+"""A training run from its first event to its last, for the function behind a `train-*` command.
+
+Beside the model, a run directory holds `run.json`: the settings and what the run was started with,
+so that `--resume` needs nothing else typed. It is one JSON object with `format_version`, `config`
+and the other attributes of a subclass of `Record`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
+from typing import Any, Generic, Self, TypeVar
 
-from seqtool.core import checkpoint, runtime
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import Interrupted, OutputError, from_os_error
+from seqtool.core.config import Config, from_dict, to_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted
+
+RUN_VERSION = 1
+
+C = TypeVar("C", bound=Config)
+
+# a field's annotation -> what JSON may hold for it
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "Path": (str,),
+    "bool": (bool,),
+    "str | None": (str, NoneType),
+    "int | None": (int, NoneType),
+    "tuple[str, ...]": (list,),
+}
+
+
+class Record(Generic[C]):
+    """What `--resume` needs when nothing else is typed.
+
+    A subclass is a frozen dataclass of these attributes and others, whose types are those of
+    `_JSON_TYPES`.
+
+    Attributes:
+        config: all settings.
+        threads: CPU threads as they were asked for; None leaves the choice to torch.
+        command: what was typed.
+    """
+
+    config: C
+    threads: int | None
+    command: str
+
+    def write(self, output: Path) -> None:
+        """Write `run.json` in the run directory."""
+        content = {"format_version": RUN_VERSION, **vars(self)}
+        content |= {name: str(value) for name, value in content.items() if isinstance(value, Path)}
+        content["config"] = to_dict(self.config)
+        storage.write_json(output / checkpoint.RUN, content)
+
+    @classmethod
+    def read_as(cls, output: Path, config: type[C], kind: str | None = None) -> Self:
+        """Read `run.json` of a run directory.
+
+        Args:
+            output: the directory.
+            config: the class of the settings.
+            kind: of the model; None for a language model, whose record names none.
+
+        Raises:
+            ModelError: there is no run of that kind, or its record is damaged.
+        """
+        content = _read_object(output, kind)
+        with _judging(output):
+            # fields that are not there keep their defaults: older runs have fewer
+            names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+            values = {
+                name: _from_json(content[name], names[name])
+                for name in content.keys() & names.keys() - {"config"}
+            }
+            return cls(config=from_dict(config, content["config"]), **values)  # type: ignore[call-arg]
+
+
+def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
+    """Return the settings that a run directory records; see `Record.read_as`."""
+    content = _read_object(output, kind)
+    with _judging(output):
+        return from_dict(config, content["config"])
+
+
+def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
+    """Return `run.json` as it is.
+
+    Raises:
+        ModelError: as `Record.read_as`.
+    """
+    storage.restore(output)
+    path = output / checkpoint.RUN
+    try:
+        with _judging(output):
+            content = storage.read_object(path)
+            if content.get("kind") != kind:
+                raise ModelError(
+                    f"the run is not one of a {kind or 'language model'}",
+                    hint="name another with -o",
+                    path=output,
+                )
+            if content["format_version"] > RUN_VERSION:
+                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
+            return content
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelError(
+            "no run to resume is there", hint="train one first, without --resume", path=output
+        ) from error
+
+
+@contextmanager
+def _judging(output: Path) -> Iterator[None]:
+    """Call damage what is no sound record, while the block reads it."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, ConfigError) as error:
+        raise ModelError(
+            "the run's record is damaged",
+            hint="start again with --force",
+            path=output / checkpoint.RUN,
+        ) from error
+
+
+def _from_json(value: Any, kind: str) -> Any:
+    """Return what JSON holds for a field as that field's value.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    if type(value) not in _JSON_TYPES[kind] or (isinstance(value, int) and value < 0):
+        raise TypeError(f"{value!r} is no {kind}")
+    if kind == "tuple[str, ...]":
+        return tuple(map(str, value))
+    return Path(value) if kind == "Path" else value
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.parsing.parser.model import save_model
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.trees import find_fault
 
@@ -40,7 +39,7 @@ WITH_EVERYTHING = """\
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "parser"
-    save_model(path, random_parser(tiny_config()), scores={}, data={})
+    random_parser(tiny_config()).save(path, scores={}, data={})
     return path
 
 

@@ -37,7 +37,9 @@ def test_a_segmenter_is_trained_and_used(seqtool: Run, tmp_path: Path) -> None:
     shown = json.loads(result.stdout)
     assert shown["epochs"] == 1
     assert shown["dev_mean"] == pytest.approx((shown["dev_words"] + shown["dev_sentences"]) / 2)
-    assert "validation: 10 sentences, a tenth of the treebank" in result.stderr
+    assert (
+        "every tenth sentence is held out as dev: 6 of 60; give --dev for another" in result.stderr
+    )
     text = tmp_path / "text.txt"
     text.write_text("abba du\nbab. aa\n\nab")
     output = tmp_path / "out.conllu"

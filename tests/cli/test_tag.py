@@ -14,7 +14,6 @@ import pytest
 from parsing.tagger.toy import SIZES, random_tagger, random_treebank, write_treebank
 
 from seqtool.core import checkpoint
-from seqtool.parsing.tagger.model import save_model
 
 Run = Callable[..., Any]
 TINY = (
@@ -39,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tagging")
     write_treebank(folder / "train.conllu", 40)
     write_treebank(folder / "dev.conllu", 10, seed=1)
-    save_model(folder / "tagger", random_tagger(), scores={}, data={})
+    random_tagger().save(folder / "tagger", scores={}, data={})
     return folder
 
 

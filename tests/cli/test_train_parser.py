@@ -87,7 +87,9 @@ def test_json_and_a_held_out_part(seqtool: Run, folder: Path, tmp_path: Path) ->
         "--system", "swap", "--fields", "form,upos", "--seed", "3", *TINY,
     )  # fmt: skip
     assert result.code == 0
-    assert "6 sentences, every tenth of the treebank" in result.stderr
+    assert (
+        "every tenth sentence is held out as dev: 6 of 60; give --dev for another" in result.stderr
+    )
     content = json.loads(result.stdout)
     assert content["model"] == str(tmp_path / "p")
     assert content["system"] == "swap"

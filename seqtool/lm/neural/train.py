@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.config import from_dict, to_dict
+from seqtool.core.config import to_dict
 from seqtool.core.errors import (
     ConfigError,
     DataError,
@@ -26,9 +26,7 @@ from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
 from seqtool.training.loop import train
 from seqtool.training.processes import Group, joined
-from seqtool.training.run import CompletedRun, TrainedModel, complete, finish
-
-RUN_VERSION = 1
+from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
 
 
 @dataclass(frozen=True)
@@ -46,15 +44,15 @@ class TrainedLM(TrainedModel):
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """What `--resume` needs when nothing else is typed: `run.json`.
+class RunRecord(Record[NeuralLMConfig]):
+    """`run.json` of a neural language model; see `seqtool.training.run.Record`.
 
     Attributes:
         config: all settings.
         corpus: the prepared corpus; relative to the run where it lies in it.
         device: as it was asked for.
         threads: as they were asked for.
-        command: what was typed, continuations with other settings included.
+        command: what was typed, resumed runs with other settings included.
     """
 
     config: NeuralLMConfig
@@ -63,48 +61,10 @@ class RunRecord:
     threads: int | None = None
     command: str = ""
 
-    def write(self, output: Path) -> None:
-        """Write `run.json` in the run directory."""
-        content = {
-            "format_version": RUN_VERSION,
-            "config": to_dict(self.config),
-            "corpus": str(self.corpus),
-            "device": self.device,
-            "threads": self.threads,
-            "command": self.command,
-        }
-        storage.write_json(output / checkpoint.RUN, content)
-
     @classmethod
     def read(cls, output: Path) -> RunRecord:
-        """Read `run.json` of a run directory.
-
-        Raises:
-            ModelError: there is no run, or its record is damaged.
-        """
-        storage.restore(output)
-        path = output / checkpoint.RUN
-        damaged = ModelError(
-            "the run's record is damaged", hint="start again with --force", path=path
-        )
-        try:
-            content = storage.read_object(path)
-            if content["format_version"] > RUN_VERSION:
-                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
-            config = from_dict(NeuralLMConfig, content["config"])
-            corpus, device = content["corpus"], content.get("device", "auto")
-            threads, command = content.get("threads"), content.get("command", "")
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise ModelError(
-                "no run to resume is there", hint="train one first, without --resume", path=output
-            ) from error
-        except (ValueError, KeyError, TypeError, ConfigError) as error:
-            raise damaged from error
-        if not all(isinstance(text, str) for text in (corpus, device, command)):
-            raise damaged
-        if not (threads is None or (isinstance(threads, int) and threads > 0)):
-            raise damaged
-        return cls(config, Path(corpus), device, threads, command)
+        """Return the record of a run directory; see `read_as`."""
+        return cls.read_as(output, NeuralLMConfig)
 
 
 def train_lm(

@@ -46,7 +46,7 @@ _GZIP = 31  # zlib's name for a gzip member
 
 
 def is_arpa(path: str | Path) -> bool:
-    r"""Whether a file is ARPA by its name, or by a line `\data\` near its beginning."""
+    r"""Return whether a file is ARPA by its name, or by a line `\data\` near its beginning."""
     path = Path(path)
     if not path.is_file():
         return False

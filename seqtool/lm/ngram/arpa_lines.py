@@ -47,7 +47,7 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
         byte = block[position]
         if _ZERO <= byte <= _NINE:
             num_digits += 1
-            if mantissa < 100_000_000_000_000_000:
+            if mantissa < 100_000_000_000_000_000:  # one digit more still fits into an int64
                 mantissa = 10 * mantissa + (np.int64(byte) - _ZERO)
                 exponent -= np.int64(after_point)
             else:  # digits that a double cannot hold
@@ -78,6 +78,7 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
             position += 1
         exponent += sign * power
     value = np.float64(mantissa)
+    # one exact number by another: rounded once, as Python's float() up to 15 digits
     if exponent < 0:
         value = value / _POWERS[-exponent] if exponent >= -22 else value * 10.0**exponent
     elif exponent > 0 and mantissa > 0:
@@ -123,17 +124,18 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
                 break
             first = position
             position, hash_, eight = scan_word(block, first)
+            # fields: the log-probability, the words, and perhaps a backoff
             if field == 0:
                 if block[first] == _BACKSLASH:
                     result = SECTION
                     break
                 value = _number(block, first, position)
-                if not value <= 0:
+                if not value <= 0:  # NaN too
                     result = BAD
                     break
                 nats = -np.inf if value == _NO_PROBABILITY else value * LN_10
                 log_probs[row] = nats
-                backoffs[row] = 0
+                backoffs[row] = 0  # if the line gives none
             elif field <= order:
                 size = position - first
                 if order == 1:
@@ -163,7 +165,7 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
         if result == DONE and 0 < field < order + 1:
             result = BAD
         if result != DONE:
-            position = line
+            position = line  # so that the reader can quote it
             break
         position += 1
         if field == 0:
@@ -193,7 +195,7 @@ def descend(begins, words, last, rows):  # type: ignore[no-untyped-def]
             rows[i] = previous_found
             continue
         low, high = np.int64(begins[context]), np.int64(begins[context + 1])
-        stop = high
+        stop = high  # the halving below leaves the first word that is not less
         while low < high:
             middle = (low + high) >> 1
             if words[middle] < word:
@@ -240,6 +242,7 @@ def _put_number(out, position, nats):  # type: ignore[no-untyped-def]
     if not nats > _LEAST or nats == _BOS:
         out[position], out[position + 1], out[position + 2] = _MINUS, _NINE, _NINE
         return position + 3
+    # as a whole number of the last decimal, which is exact from here on
     scaled = np.int64(np.rint(np.abs(np.float64(nats)) * _SCALE))
     if scaled == 0:
         out[position] = _ZERO
@@ -324,13 +327,14 @@ def put_rows(columns, row, log_probs, backoffs, begins, starts, text, out, state
             size = starts[columns[k, row] + 1] - start
             done = 0
             while True:
-                for j in range(STEP):
+                for j in range(STEP):  # a vector at a time; what is too much is written over
                     out[position + done + j] = text[start + done + j]
                 done += STEP
                 if done >= size:
                     break
             position += size
             out[position] = _SPACE
+        # 0 is left out where no longer n-gram begins so
         if backoffs.shape[0] and (backoffs[row] != 0 or begins[row + 1] > begins[row]):
             out[position] = _TAB
             position = _put_number(out, position + 1, backoffs[row])

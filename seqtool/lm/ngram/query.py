@@ -19,6 +19,8 @@ This module imports Numba (0.3 s), so it is imported on use only.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -27,7 +29,7 @@ from numba import types
 from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled, element, fetch, in_llvm, num_zeros, pair_hash
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.table import BackoffTable, Int32
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
 LINE = 16  # words of a cache line
 CHUNK = 1024  # tokens that go through one loop: what they need fits into the first cache
@@ -92,76 +94,107 @@ def _fill_index(words, begins, slots):  # type: ignore[no-untyped-def]
                 slots[slot] = row
 
 
-@compiled(
-    types.void(
-        *(_ints, types.int64, _ints, _some, _floats, _floats, _floats),
-        *(_some, _some, _some, types.float64[::1], types.int16[::1]),
-        *(types.int64, types.int64, types.boolean, types.int32[:, ::1]),
-    )
+class Level(NamedTuple):
+    """The n-grams of order n, as `TableLevel` has them; none of the table is ever written.
+
+    Attributes:
+        words: `LINE` at least.
+        lead: the place of the first of them in its cache line.
+        begins: of each context.
+        slots: the index, empty where there is none.
+        log_probs: nats.
+    """
+
+    words: Int32
+    lead: int
+    begins: Int32
+    slots: Int32
+    log_probs: Float32
+
+
+class Below(NamedTuple):
+    """The n-grams of order n - 1, the contexts.
+
+    Attributes:
+        log_probs: nats.
+        backoffs: nats.
+        row_of_bos: the row of `<s>`, -1 where it is none by itself.
+    """
+
+    log_probs: Float32
+    backoffs: Float32
+    row_of_bos: int
+
+
+class Tokens(NamedTuple):
+    """T tokens on their way up.
+
+    Attributes:
+        ids: [T + 1], that of the token before them first.
+        rows_below: [T + 1] the row at order n - 1 of the n-gram that ends there, -1 for none.
+        rows: [T + 1] is filled from the second on, in the same way, for order n.
+        scores: [T] nats; written once the order matched is known, then the backoffs are added.
+        orders: [T] is n where the n-gram is there.
+    """
+
+    ids: Int32
+    rows_below: Int32
+    rows: Int32
+    scores: npt.NDArray[np.float64]
+    orders: npt.NDArray[np.int16]
+
+
+_level = types.NamedTuple((_ints, types.int64, _ints, _some, _floats), Level)  # type: ignore[no-untyped-call]
+_below = types.NamedTuple((_floats, _floats, types.int64), Below)  # type: ignore[no-untyped-call]
+_tokens = types.NamedTuple(  # type: ignore[no-untyped-call]
+    (_some, _some, _some, types.float64[::1], types.int16[::1]), Tokens
 )
-def _extend(  # type: ignore[no-untyped-def]
-    words,
-    lead,
-    begins,
-    slots,
-    log_probs,
-    log_probs_below,
-    backoffs_below,
-    tokens,
-    rows_below,
-    rows,
-    scores,
-    orders,
-    order,
-    row_of_bos,
-    is_highest,
-    room,
-):
+
+
+@compiled(types.void(types.int64, types.boolean, _level, _below, _tokens, types.int32[:, ::1]))
+def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-untyped-def]
     """Go from order n - 1 to order n with T tokens.
 
     Args:
-        words: of order n, `LINE` at least; see `TableLevel`, as for the next.
-        lead: place of the first of them in its cache line.
-        begins: of order n.
-        slots: the index of order n, empty where there is none.
-        log_probs: of order n.
-        log_probs_below: of order n - 1, as is the next.
-        backoffs_below: see `TableLevel`.
-        tokens: [T + 1] ids, the one before first.
-        rows_below: [T + 1] the row at order n - 1 of the n-gram that ends there, -1 for none.
-        rows: [T + 1] is filled from the second on, in the same way.
-        scores: [T] nats; written once the order matched is known, then the backoffs are added.
-        orders: [T] is n where the n-gram is there.
         order: n.
-        row_of_bos: at order n - 1.
         is_highest: whether there is no longer n-gram.
+        level: of order n.
+        below: of order n - 1.
+        text: the tokens.
         room: [9, CHUNK] to work in.
     """
+    words, lead, begins, slots, log_probs = level
+    log_probs_below, backoffs_below, row_of_bos = below
+    tokens, rows_below, rows, scores, orders = text
     where, contexts, lows, sizes, listed = room[0], room[1], room[2], room[3], room[4]
     wide, places, candidates, found = room[5], room[6], room[7], room[8]
     zero, one, last = np.int64(0), np.uint64(1), np.int64(words.shape[0] - LINE)
     for start in range(0, scores.shape[0], room.shape[1]):
         end = min(start + room.shape[1], scores.shape[0])
+        # Which tokens have a context at all. Lists are written at every turn, and grow by 0 or 1:
+        # so there is no branch that the processor could guess wrong.
         num = zero
         for i in range(start, end):
-            rows[i + 1] = -1
+            rows[i + 1] = -1  # until it is found
             context = row_of_bos if tokens[i] == EOS_ID else np.int64(rows_below[i])
             where[num], contexts[num] = i, context
             num += np.int64(context >= 0)
         for k in range(num):
             fetch(begins, np.uint64(contexts[k]))
+        # the range of each context's continuations; wide ones are narrowed down first
         num_wide = zero
         for k in range(num):
             begin = begins[np.uint64(contexts[k])]
             lows[k], sizes[k] = begin, begins[np.uint64(contexts[k]) + one] - begin
             wide[num_wide] = k
             num_wide += np.int64(sizes[k] > LINE)
+        # without an index, by halving, all searches one step at a time
         num_open = zero
         for k in range(num_wide if slots.shape[0] == 0 else zero):
             search = np.uint64(wide[k])
             # words are sorted, so that word w is among the first w + 1
             most = np.int64(tokens[np.uint64(where[search]) + one]) + 1
-            spare = np.int64(sizes[search]) - most
+            spare = np.int64(sizes[search]) - most  # x >> 63 is -1 below 0, else 0: a minimum
             sizes[search] = most + (spare & (spare >> 63))
             wide[num_open] = search
             num_open += np.int64(sizes[search] > LINE)
@@ -178,6 +211,7 @@ def _extend(  # type: ignore[no-untyped-def]
                 wide[num_left] = search
                 num_left += np.int64(size - half > LINE)
             num_open = num_left
+        # narrow ones are compared at once; those still wide are for the index
         num_open = zero
         for k in range(num):
             listed[num_open] = k
@@ -193,6 +227,7 @@ def _extend(  # type: ignore[no-untyped-def]
             base += (low - base) & ((base + LINE - low - size) >> 63)
             base &= ~(base >> 63)
             base += (last - base) & ((last - base) >> 63)
+            # of the words in this range only; no bit left is row -1
             bits = ((one << np.uint64(size)) - one) << np.uint64(low - base)
             bits &= _matches(words, np.uint64(base), tokens[at])
             rows[at] = (base + np.int64(num_zeros(bits))) | -np.int64(bits == np.uint64(0))
@@ -200,6 +235,7 @@ def _extend(  # type: ignore[no-untyped-def]
         for k in range(num_open):
             search = np.uint64(wide[k])
             token = tokens[np.uint64(where[search]) + one]
+            # hashed once for each token and order; a search goes on in the next slots
             places[k] = _slot(np.int64(contexts[search]), np.int64(token), slots.shape[0])
             fetch(slots, np.uint64(places[k]))
         while num_open > 0:
@@ -208,6 +244,7 @@ def _extend(  # type: ignore[no-untyped-def]
             for k in range(num_open):
                 search = np.uint64(wide[k])
                 row, low = np.int64(candidates[k]), np.int64(lows[search])
+                # a row of another context, or none: it is not read, row 0 is in its place
                 is_outside = ((row - low) | (low + np.int64(sizes[search]) - 1 - row)) >> 63
                 listed[k] = row & ~is_outside
                 fetch(words, np.uint64(listed[k]))
@@ -220,6 +257,7 @@ def _extend(  # type: ignore[no-untyped-def]
                 row = np.int64(candidates[k])
                 is_other = np.int64(found[k] != tokens[at]) | np.int64(listed[k] != candidates[k])
                 rows[at] = row | -is_other
+                # an empty slot, -1, ends a search; after the last slot comes the first
                 place = np.int64(places[k]) + 1
                 places[num_left] = place & ((place - slots.shape[0]) >> 63)
                 wide[num_left] = search
@@ -240,6 +278,7 @@ def _extend(  # type: ignore[no-untyped-def]
             scores[at] = log_probs_below[np.uint64(rows_below[at + one])]
         for k in range(num_found):
             orders[np.uint64(found[k])] = order
+        # a context without this word costs its backoff
         num_missing = zero
         for k in range(num):
             listed[num_missing] = k
@@ -267,9 +306,15 @@ class Scorer:
     def __init__(self, table: BackoffTable) -> None:
         self.table = table
         self._num_scored = 0
-        # as many words as are compared at once, of levels that have fewer
-        self._words = [_at_least_a_line(level.words) for level in table.levels]
-        self._slots = [np.empty(0, np.int32) for _ in table.levels]
+        self._levels = [_level_of(level) for level in table.levels]
+        self._below = [
+            Below(
+                _read_only(level.log_probs),
+                _read_only(level.backoffs),
+                table.vocabulary_size if n == 1 else -1,
+            )
+            for n, level in enumerate(table.levels, start=1)
+        ]
 
     def score(self, ids: Ids) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
         """Score whole sentences, each from `<s>`.
@@ -299,49 +344,36 @@ class Scorer:
             piece = tokens[begin : end + 1]
             rows[0, : len(piece)] = piece
             for n in range(2, len(levels) + 1):
-                self._extend(n, piece, rows, scores[begin:end], orders[begin:end], room)
+                found = scores[begin:end], orders[begin:end]
+                text = Tokens(piece, rows[n - 2], rows[n - 1], *found)
+                is_highest = n == len(levels)
+                _extend(n, is_highest, self._levels[n - 1], self._below[n - 2], text, room)
             rows[:, 0] = rows[:, end - begin]
         return scores, orders
 
-    def _extend(
-        self,
-        order: int,
-        tokens: Int32,
-        rows: npt.NDArray[np.int32],
-        scores: npt.NDArray[np.float64],
-        orders: npt.NDArray[np.int16],
-        room: Int32,
-    ) -> None:
-        below, level = self.table.levels[order - 2 : order]
-        words = self._words[order - 1]
-        _extend(
-            words,
-            words.ctypes.data // words.itemsize % LINE,
-            level.begins,
-            self._slots[order - 1],
-            level.log_probs,
-            below.log_probs,
-            below.backoffs,
-            tokens,
-            rows[order - 2],
-            rows[order - 1],
-            scores,
-            orders,
-            order,
-            self.table.vocabulary_size if order == 2 else -1,
-            order == self.table.order,
-            room,
-        )
-
     def _build_indexes(self) -> None:
         """Index the orders for which it pays; from then on their slots are never all empty."""
-        for n, level in enumerate(self.table.levels):
-            if n and not len(self._slots[n]) and self._num_scored >= INDEX_AFTER * len(level):
+        for n, level in enumerate(self.table.levels[1:], start=1):
+            is_due = self._num_scored >= INDEX_AFTER * len(level)
+            if is_due and not len(self._levels[n].slots):
                 num_slots = min(2 * _num_indexed(level.begins) + 1, np.iinfo(np.int32).max)
                 slots = np.full(num_slots, -1, np.int32)
                 _fill_index(level.words, level.begins, slots)
-                self._slots[n] = slots
+                self._levels[n] = self._levels[n]._replace(slots=slots)
 
 
-def _at_least_a_line(words: Int32) -> Int32:
-    return words if len(words) >= LINE else np.pad(words, (0, LINE - len(words)))
+def _level_of(level: TableLevel) -> Level:
+    words = level.words
+    if len(words) < LINE:  # so many are compared at once
+        words = np.pad(words, (0, LINE - len(words)))
+    lead = words.ctypes.data // words.itemsize % LINE
+    no_slots = np.empty(0, np.int32)
+    begins, log_probs = _read_only(level.begins), _read_only(level.log_probs)
+    return Level(_read_only(words), lead, begins, no_slots, log_probs)
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view; within a named tuple, compiled code takes one type of array only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -32,7 +32,7 @@ Arguments = Callable[[int, CountLevel], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Discounts:
-    """What n-grams of one order give away, in counts.
+    """Discounts of one order: the share of a count that goes to unseen n-grams.
 
     Attributes:
         values: D1, D2 and D3+, of n-grams with a count of 1, of 2, and of 3 or more.
@@ -94,7 +94,7 @@ def discounts_of(
 
 @dataclass(frozen=True)
 class Smoothed:
-    """What a smoothing gives: ratios, not logarithms.
+    """Estimates of a smoothing: ratios, not logarithms.
 
     Attributes:
         probabilities: per order, of every n-gram that was counted, [N].

@@ -144,7 +144,7 @@ def _vector(
 
 
 def _ascends(numbers: Int32) -> bool:
-    """Whether none is below the one before, looked at in pieces that stay in the cache."""
+    """Return whether none is below the one before; in pieces that stay in the cache."""
     pieces = (numbers[i : i + _PIECE + 1] for i in range(0, len(numbers), _PIECE))
     return all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
 
@@ -238,7 +238,7 @@ def _read_header(read: Any, size: int) -> tuple[dict[str, tuple[np.dtype[Any], i
 
 @dataclass(frozen=True)
 class OrderSize:
-    """What one order of a model holds; None where the model does not say.
+    """Size and statistics of one order of a model; None where the model does not say.
 
     Attributes:
         order: n.

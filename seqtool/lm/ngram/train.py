@@ -34,7 +34,7 @@ _EXISTS = "replace it with --force, or choose another with -o"
 
 @dataclass(frozen=True)
 class NgramTraining:
-    """What training made.
+    """A model that was trained, and what its training tells.
 
     Attributes:
         path: the model's directory.

@@ -112,7 +112,7 @@ class ContextEncoder(nn.Module):
     def _run(
         self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The first layer's states and the last one's, (L, B, 2H), and which are of tokens."""
+        """Return the states of the first and last layer, (L, B, 2H), and which are tokens'."""
         values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
         first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
         for layer in self.layers[1:]:
@@ -120,7 +120,7 @@ class ContextEncoder(nn.Module):
         return first_LBD, values_LBD, inside_LB
 
     def _laid_out(self, inputs_TD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sentences side by side, (L, B, D), which of these are tokens, and the reversal."""
+        """Return sentences side by side, (L, B, D), which of these are tokens, and the reversal."""
         device = inputs_TD.device
         longest = int(lengths_B.max())
         lengths_B = lengths_B.to(device)
@@ -133,7 +133,7 @@ class ContextEncoder(nn.Module):
 
 
 def _in_a_row(values_LBD: Tensor, inside_LB: Tensor) -> Tensor:
-    """The values of tokens, one sentence after another, (T, D)."""
+    """Return the values of tokens, one sentence after another, (T, D)."""
     return values_LBD.transpose(0, 1)[inside_LB.t()]
 
 
@@ -198,7 +198,7 @@ def without_lm(inputs_TI: Tensor, num: int) -> Tensor:
 
 
 def num_words(numbers: Ints | None) -> int:
-    """How many words are told apart, of what `word_numbers` gave; 0 for none."""
+    """Return how many words `word_numbers` tells apart; 0 for none."""
     return 0 if numbers is None else 1 + max(0, int(numbers.max(initial=0)))
 
 
@@ -312,7 +312,8 @@ AVERAGE_EVERY = 4  # steps between updates of the average
 
 
 def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator) -> Tensor | float:
-    """What dropout multiplies values by; of bytes, as torch's own draws are slow on a CPU."""
+    """Return what dropout multiplies values by."""
+    # drawn as bytes: torch's own draws are slow on a CPU
     if not dropout:
         return 1.0
     share = round(256 * dropout)
@@ -322,7 +323,7 @@ def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator)
 
 
 def unknown_chances(counts: npt.NDArray[np.integer[Any]], weight: float) -> Tensor:
-    """How often symbols are to be taken for unknown: weight / (weight + count).
+    """Return how often symbols are to be taken for unknown: weight / (weight + count).
 
     Args:
         counts: of symbols in the treebank; those that do not occur there are never dropped.
@@ -355,7 +356,7 @@ class AveragedWeights:
         self._steps += 1
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The weights by their names, as NumPy has them, but those for training only.
+        """Return the weights by their names, as NumPy has them, but those for training only.
 
         On a CPU they change with the average.
         """
@@ -370,7 +371,7 @@ class AveragedWeights:
         }
 
     def carried(self) -> dict[str, Tensor]:
-        """What a continued run needs of it."""
+        """Return the tensors that a resumed run needs."""
         carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}
         return {**carried, "steps": torch.tensor(self._steps)}
 

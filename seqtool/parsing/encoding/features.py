@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,17 @@ from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 PAD, NONE, ROOT = range(3)
 NONE_TYPE, ROOT_TYPE = range(2)
 
+# general categories of Unicode, by which unknown characters are told apart
+CATEGORIES = (
+    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
+    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
+)
+
 MAX_FEATS = 12  # features of a word beyond these are not looked at one by one
 
 
 def shape(form: str) -> str:
-    """The kinds of a form's characters, runs of one kind shortened to two: `Ab-1950s` is Aa-11a."""
+    """Return the kinds of a form's characters, runs cut to two: `Ab-1950s` is Aa-11a."""
     if form.isascii() and form.isalpha() and form.islower():  # as most are
         return "aa"[: len(form)]
     result = ""
@@ -76,7 +82,7 @@ OPEN_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
 
 
 def columns_of(fields: Iterable[str]) -> tuple[int, ...]:
-    """The columns of CoNLL-U that fields are read from."""
+    """Return the columns of CoNLL-U that fields are read from."""
     return tuple(sorted({row[0] for name in fields for row in FIELDS[name].values()}))
 
 
@@ -107,7 +113,7 @@ class SymbolTable:
 
     @cached_property
     def num_symbols(self) -> int:
-        """How many symbols there are, those without a group too."""
+        """The number of symbols, those without a group too."""
         return ROOT + 1 + sum(1 + len(symbols) for symbols in self.groups.values())
 
     @cached_property
@@ -147,7 +153,7 @@ class SymbolTable:
         return cls(tuple(columns), groups)
 
     def row(self, values: Sequence[str]) -> list[int]:
-        """The symbols of a type, [width], PAD at the end."""
+        """Return the symbols of a type, [width], PAD at the end."""
         found: list[int] = []
         for place, split, ids, unknown in self._numbered:
             for symbol in split(values[place]):
@@ -160,7 +166,7 @@ class SymbolTable:
         return tuple(sorted({place for place, _, _, _ in self._numbered}))
 
     def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
-        """How often each symbol occurs, and the unknown symbol of its group.
+        """Return how often each symbol occurs, and the unknown symbol of its group.
 
         Args:
             types: the columns of a type, and how often it occurs.
@@ -180,32 +186,33 @@ class SymbolTable:
         return counts, unknowns
 
     def ids_of(self, group: str) -> dict[str, int]:
-        """The numbers of the symbols of a group."""
+        """Return the numbers of the symbols of a group."""
         return self._numbered[list(self.groups).index(group)][2]
 
     def range_of(self, group: str) -> tuple[int, int]:
-        """The first symbol of a group, which is the unknown one, and the last."""
+        """Return the first symbol of a group, which is the unknown one, and the last."""
         first = self._numbered[list(self.groups).index(group)][3]
         return first, first + len(self.groups[group])
 
-    def to_json(self) -> dict[str, Any]:
-        """The table as JSON can hold it."""
-        return {
-            "columns": list(self.columns),
-            "groups": {k: list(v) for k, v in self.groups.items()},
-        }
+    def to_tables(self, prefix: str) -> dict[str, Sequence[str]]:
+        """Return the groups as tables of a vocabulary, `prefix.group` -> symbols."""
+        return {f"{prefix}.{name}": symbols for name, symbols in self.groups.items()}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_json` returned.
+    def from_tables(
+        cls, tables: Mapping[str, Sequence[str]], prefix: str, columns: Sequence[int]
+    ) -> Self:
+        """Return the table of which `to_tables` gave the groups.
 
         Raises:
-            ValueError, KeyError, TypeError: it is not that.
+            TypeError: a column is no number.
         """
         groups = {
-            str(name): tuple(map(str, symbols)) for name, symbols in content["groups"].items()
+            name.removeprefix(f"{prefix}."): tuple(symbols)
+            for name, symbols in tables.items()
+            if name.startswith(f"{prefix}.")
         }
-        return cls(tuple(int(column) for column in content["columns"]), groups)
+        return cls(tuple(map(int, columns)), groups)
 
 
 class Types:
@@ -243,7 +250,7 @@ class Types:
         return len(self._rows[0])
 
     def arrays(self, begin: int = 0) -> tuple[Ints, Ints]:
-        """The symbols of the types from `begin` on, each [num_types - begin, width]."""
+        """Return the symbols of the types from `begin` on, each [num_types - begin, width]."""
         lexical, tags = (np.asarray(rows[begin:], np.int32) for rows in self._rows)
         return lexical, tags
 
@@ -259,7 +266,7 @@ class Types:
         return self._ids[key]
 
     def numbers(self, rows: list[list[str]]) -> list[int]:
-        """The types of words, of which the ten columns are given."""
+        """Return the types of words, of which the ten columns are given."""
         keys = list(map(self._key_of, rows))
         found = list(map(self._ids.get, keys))
         if None in found:
@@ -286,7 +293,7 @@ class TokenArrays:
 
 
 def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:
-    """The rows of all tokens of some sentences, each with its ROOT, one sentence after another."""
+    """Return the rows of all tokens of some sentences, with their ROOTs, one after another."""
     sizes = lengths.astype(np.int64) + 1
     ends = np.cumsum(sizes)
     return np.repeat(tokens - ends + sizes, sizes) + np.arange(sizes.sum())

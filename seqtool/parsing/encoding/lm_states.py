@@ -62,7 +62,7 @@ class WordStates:
         return self._model.state_size
 
     def of(self, sentences: Sequence[Sequence[str]]) -> list[Halves]:
-        """The states of sentences, each [1 + words, P]: before the first word, then after each.
+        """Return the states of sentences, each [1 + words, P]: before its words, and after each.
 
         They are those after the last unit of a word; a word without any, which some models of
         pieces may have, leaves the state as it is.
@@ -99,7 +99,7 @@ class WordStates:
             results[place] = np.clip(rows, -LARGEST, LARGEST).astype(np.float16)
 
     def _split(self, forms: Sequence[str]) -> tuple[Ids, Ids]:
-        """The ids of words, and how many are read before the first word and after each."""
+        """Return the ids of words, and how many are read before the first word and after each."""
         if len(self._ids) > MAX_WORDS:
             self._ids.clear()
         parts = []
@@ -114,7 +114,7 @@ class WordStates:
 
 
 def describe(header: Header) -> dict[str, Any]:
-    """What tells a language model from others, for the data of a model that reads it."""
+    """Return what tells a language model from others, for the data of a model that reads it."""
     text = json.dumps([header.config, header.tokenizer, header.files], sort_keys=True)
     return {
         "lm_unit": header.tokenizer.get("unit"),
@@ -125,7 +125,7 @@ def describe(header: Header) -> dict[str, Any]:
 
 
 def summarise(data: Mapping[str, Any], *folders: str) -> str:
-    """What a model card says of the language model that a model reads; nothing if it reads none.
+    """Return what a card says of the language model that a model reads; nothing without one.
 
     Args:
         data: of the model's header.
@@ -141,7 +141,7 @@ def summarise(data: Mapping[str, Any], *folders: str) -> str:
 
 
 def project(states: Sequence[Halves], weight: Floats) -> Floats:
-    """What an encoder reads of the states of sentences, one after another, [T, R].
+    """Return the projected states of sentences, one after another, [T, R].
 
     Args:
         states: of each sentence, [words, P].

@@ -45,7 +45,7 @@ def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[
     """Add inputs to the gates; those of sentences that begin, from `num_read` on, are empty yet."""
     for place in range(gates.shape[0]):
         row = rows[begin + place]
-        if place < num_read:
+        if place < num_read:  # the recurrent products are there already
             for unit in range(gates.shape[1]):
                 gates[place, unit] += projected[row, unit] + bias[unit]
         else:
@@ -55,7 +55,7 @@ def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[
 
 @compiled(types.void(_floats, _floats, _int))
 def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
-    """The cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
+    """Update the cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
@@ -63,6 +63,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
             for unit in range(size):
                 cells[place, unit] = np.float32(0.0)
         for unit in range(size):
+            # sigmoid(x) = 1/2 + 1/2 tanh(x/2): one tanh over all gates; the weights are halved
             entering = half + half * gates[place, unit]
             kept = half + half * gates[place, size + unit]
             candidate = gates[place, 2 * size + unit]
@@ -71,7 +72,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(_floats, _floats, _floats, _int, _int))
 def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyped-def]
-    """The states: h = o tanh(c), into `states` from a row and a column on."""
+    """Write the states, h = o tanh(c), into `states` from a row and a column on."""
     size = bounded.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
@@ -87,6 +88,7 @@ def _round(values, rows, table):  # type: ignore[no-untyped-def]
     for place in range(values.shape[0]):
         row = rows[place]
         for column in range(values.shape[1]):
+            # a sum of int16 must not wrap around, so what is too large is cut off
             value = min(max(values[place, column], low), high)
             table[row, column] = np.int16(np.int32(np.rint(value)))
 
@@ -98,7 +100,7 @@ class Room:
         self._arrays: dict[str, Floats] = {}
 
     def array(self, name: str, num_rows: int, width: int) -> Floats:
-        """An array of that shape, whose numbers mean nothing; it ends the last of its name."""
+        """Return an array of any numbers; it takes the memory of the last of its name."""
         size = num_rows * width
         if name not in self._arrays or self._arrays[name].size < size:
             self._arrays[name] = np.empty(size, np.float32)
@@ -189,7 +191,7 @@ class Recurrence:
     def states(
         self, inputs_UD: Floats, places: Ints, lengths: Ints
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """The states of all tokens, step by step, in memory that the next call takes again.
+        """Return the states of all tokens, step by step, in memory that the next call takes again.
 
         Args:
             inputs_UD: what tokens are read as; tokens may share rows.
@@ -218,6 +220,34 @@ class Recurrence:
         return inputs_UD, tokens
 
 
+def part_of(weights: Mapping[str, Floats], prefix: str) -> dict[str, Floats]:
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in weights.items()
+        if name.startswith(prefix)
+    }
+
+
+def bilstm_shapes(name: str, width: int, units: int, num_layers: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of an `encoder.ContextEncoder`, by their names in a network.
+
+    Args:
+        name: of the encoder in the network.
+        width: of what it reads.
+        units: of a direction.
+        num_layers: how many.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in range(num_layers):
+        for direction in ("forwards", "backwards"):
+            prefix = f"{name}.layers.{layer}.{direction}"
+            shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
+            shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
+            shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+    return shapes
+
+
 class TokenProducts:
     """The first layer's products of tokens in their context with every slot that looks at them.
 
@@ -227,14 +257,7 @@ class TokenProducts:
     """
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
-        prefix = "encoder."
-        self._recurrence = Recurrence(
-            {
-                name.removeprefix(prefix): array
-                for name, array in weights.items()
-                if name.startswith(prefix)
-            }
-        )
+        self._recurrence = Recurrence(part_of(weights, "encoder."))
         self._lm = weights.get(WEIGHT)
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
@@ -247,7 +270,7 @@ class TokenProducts:
         self._room = Room()
 
     def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
-        """The products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
+        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
         They lie in memory that the next call takes again.
 

@@ -46,14 +46,14 @@ class WordVectors:
     rows: Floats
 
     def add_words(self, table: SymbolTable) -> SymbolTable:
-        """The symbols with the words added to the forms."""
+        """Return the symbols with the words added to the forms."""
         forms = table.groups["form"]
         known = set(forms)
         added = tuple(word for word in self.words if word not in known)
         return SymbolTable(table.columns, {**table.groups, "form": forms + added})
 
     def initial(self, table: SymbolTable) -> tuple[list[int], Floats]:
-        """The numbers of the words among the symbols, and the vectors that they begin with."""
+        """Return the numbers of the words among the symbols, and their first vectors."""
         ids = table.ids_of("form")
         return [ids[word] for word in self.words], self.rows
 
@@ -91,7 +91,7 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
 
 
 def _is_binary(path: str | Path) -> bool:
-    """Whether a file is word2vec's .bin: after the sizes and the first word, numbers are no text.
+    """Return whether a file is word2vec's .bin: after the sizes and a word, numbers are no text.
 
     Raises:
         DataError: it is a model of fastText's own.
@@ -119,7 +119,7 @@ def _is_binary(path: str | Path) -> bool:
 
 
 def _is_utf8(start: bytes) -> bool:
-    """Whether the beginning of a file is text; a character may be cut off at its end."""
+    """Return whether the beginning of a file is text; a character may be cut off at its end."""
     try:
         start.decode()
     except UnicodeDecodeError as error:
@@ -166,7 +166,7 @@ def _binary_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
 
 
 def _binary_word(file: IO[bytes]) -> bytes | None:
-    """The letters up to a space, without the line end of the word before; None at the end."""
+    """Return the letters up to a space, without a line end before; None at the end."""
     letters = bytearray()
     while len(letters) < _MAX_WORD:
         letter = file.read(1)
@@ -220,7 +220,7 @@ def _lines(path: str | Path) -> Iterator[str]:
 
 
 def _fitted(rows: Floats, width: int) -> Floats:
-    """Rows of the given width, their numbers of the size that embeddings begin with."""
+    """Return rows of the given width, their numbers of the size that embeddings begin with."""
     if rows.shape[1] > width:
         _, directions = np.linalg.eigh(rows.T.astype(np.float64) @ rows)
         rows = (rows @ directions[:, ::-1][:, :width]).astype(np.float32)

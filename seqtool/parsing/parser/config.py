@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-from seqtool.core.config import (
-    Config,
-    combine,
-    named_settings,
-    setting,
-    to_dict,
-)
+from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.core.registry import did_you_mean
+from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
+
+KIND = "parser"  # of the model's directory
 
 SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
 FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]
@@ -164,8 +159,8 @@ class LearningConfig(Config):
     )
     mark_lifted: bool = setting(
         True,
-        "lift crossing arcs, for a system that cannot build them, with labels that tell where they "
-        "came from, so that they are put back (Nivre & Nilsson 2005)",
+        "lift non-projective arcs, for a system that cannot build them, with labels that tell "
+        "where they came from, so that they are put back (Nivre & Nilsson 2005)",
     )
 
 
@@ -178,7 +173,7 @@ class ParserConfig(Config):
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
 
-PRESETS: dict[str, dict[str, Any]] = {
+_TABLE: dict[str, dict[str, Any]] = {
     "fast": {
         "training": {
             "epochs": 8,
@@ -224,47 +219,14 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 # the same classifier, which an encoder reads for
-PRESETS["accurate"] = {
+_TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
-    "training": {**PRESETS["fast"]["training"], "epochs": 13},
+    "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
 
 
-def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
-
-    Raises:
-        ConfigError: there is none of that name; the hint lists near ones.
-    """
-    return named_settings(PRESETS, name)
-
-
-def resolve(
-    preset_name: str | None,
-    file: Path | None,
-    values: Mapping[str, Any],
-    overrides: Iterable[str],
-    *,
-    run: Path | None = None,
-) -> ParserConfig:
-    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
-
-    Args:
-        preset_name: a name in `PRESETS`; None for `fast`.
-        file: a YAML file of settings.
-        values: dotted setting -> value, from the options of the command.
-        overrides: `name=value` texts, which win.
-        run: the directory of the run to continue, whose settings are the base.
-
-    Raises:
-        ConfigError: an unknown preset or setting, or an impossible value.
-    """
-    base = preset(preset_name or "fast")
-    if run is not None and preset_name is None:
-        from seqtool.parsing.train import RunRecord
-
-        base = to_dict(RunRecord.read(run, "parser", ParserConfig).config)
-    return combine(ParserConfig, base, file, values, overrides)
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast")
+preset, resolve = PRESETS.settings, PRESETS.resolve
 
 
 def check_encoder(config: ParserConfig) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.parser.configurations import SYSTEMS, Labels
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.held_out import held_out
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
-from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, UPOS, Sentence
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, UPOS, Sentence
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
@@ -37,9 +39,6 @@ PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
-# attribute of MISC: the treebank's own tags of a word whose columns have predicted ones
-RIGHT_TAGS = "RightTags"
-DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 
 Tree = tuple[list[int], list[str]]
 
@@ -57,7 +56,7 @@ class GoldTrees:
     trees: list[Tree]
 
     def token_arrays(self, trees: Sequence[Tree], labels: Labels) -> tuple[Ints, Ints]:
-        """Heads and label ids of trees of these sentences as token arrays."""
+        """Return the heads and label ids of trees of these sentences as token arrays."""
         heads = np.full(len(self.arrays.types), -1, np.int32)
         label_ids = np.full(len(self.arrays.types), -1, np.int32)
         for begin, (tree_heads, deprels) in zip(self.arrays.tokens.tolist(), trees, strict=True):
@@ -81,8 +80,8 @@ class TrainingData:
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
         word_states: the language model that reads the sentences, if given.
-        right_tags: numbers of the treebank's own tags, if column MISC tells them, as a token array;
-            -1 in the rows of NONE and ROOT.
+        gold_tags: numbers of the gold tags of words whose columns have predicted ones, if given, as
+            a token array; -1 in the rows of NONE and ROOT.
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
     """
@@ -97,27 +96,20 @@ class TrainingData:
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
     word_states: WordStates | None = None
-    right_tags: Ints | None = None
+    gold_tags: Ints | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
 
     @property
-    def num_right_tags(self) -> int:
-        """How many different ones there are."""
-        return 0 if self.right_tags is None else 1 + int(self.right_tags.max())
+    def num_gold_tags(self) -> int:
+        """The number of combinations of gold tags."""
+        return 0 if self.gold_tags is None else 1 + int(self.gold_tags.max())
 
 
-def tell_right_tags(sentence: Sentence, right: Sentence) -> None:
-    """Write the tags of the same sentence of the treebank into column MISC."""
-    for row, own in zip(sentence.rows, right.rows, strict=True):
-        tags = "~".join(own[UPOS : FEATS + 1]).replace("|", "+")
-        others = [] if row[MISC] == "_" else [row[MISC]]
-        row[MISC] = "|".join([*others, f"{RIGHT_TAGS}={tags}"])
-
-
-def _right_tags(row: Sequence[str]) -> str:
-    """What `tell_right_tags` wrote, or nothing."""
-    return row[MISC].partition(f"{RIGHT_TAGS}=")[2].partition("|")[0]
+def _tags_of(sentence: Sentence) -> list[str]:
+    """Return the tags of the words of a sentence, UPOS, XPOS and FEATS of each as one text."""
+    # in this form they are sorted and numbered as ever, so that a seed gives the same weights
+    return ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in sentence.rows]
 
 
 class _Reader:
@@ -137,23 +129,30 @@ class _Reader:
         self.ids: dict[tuple[str, ...], int] = {}
         self.digest = hashlib.sha256()
 
-    def read(self, sentences: Iterable[Sentence], into: Part, *, count: bool) -> None:
-        """Add sentences to a part; `count` their types if they are to be learnt."""
-        for sentence in sentences:
-            keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
-            if count:
-                self.counts.update(keys)
-            into.tokens.append(len(into.types))
-            into.types.append(ROOT_TYPE)
-            first = ROOT_TYPE + 1
-            into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
-            into.trees.append((sentence.heads(), sentence.column(DEPREL)))
-            right = list(map(_right_tags, sentence.rows))
-            into.right_tags += ["", *right]
-            if self.keep_forms:
-                into.forms.append(sentence.column(FORM))
-            told = (right,) if any(right) else ()
-            self.digest.update(repr((keys, into.trees[-1], *told)).encode())
+    def read(
+        self, sentence: Sentence, into: Part, *, count: bool, gold: Sentence | None = None
+    ) -> None:
+        """Add a sentence to a part.
+
+        Args:
+            sentence: whose tree is learnt, or compared with.
+            into: the part.
+            count: count its types, which are to be learnt.
+            gold: the same sentence with gold tags.
+        """
+        keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
+        if count:
+            self.counts.update(keys)
+        into.tokens.append(len(into.types))
+        into.types.append(ROOT_TYPE)
+        first = ROOT_TYPE + 1
+        into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
+        into.trees.append((sentence.heads(), sentence.column(DEPREL)))
+        if self.keep_forms:
+            into.forms.append(sentence.column(FORM))
+        tags = [] if gold is None else [_tags_of(gold)]
+        into.gold_tags += ["", *(tags[0] if tags else [""] * len(keys))]
+        self.digest.update(repr((keys, into.trees[-1], *tags)).encode())
 
 
 @dataclass
@@ -164,10 +163,10 @@ class Part:
     tokens: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
     forms: list[list[str]] = field(default_factory=list)
-    right_tags: list[str] = field(default_factory=lambda: [""])
+    gold_tags: list[str] = field(default_factory=lambda: [""])
 
     def gold(self, word_states: WordStates | None) -> GoldTrees:
-        """What was read, as arrays."""
+        """Return what was read, as arrays."""
         arrays = TokenArrays(
             np.asarray(self.types, np.int32),
             np.asarray(self.tokens, np.int32),
@@ -176,12 +175,10 @@ class Part:
         )
         return GoldTrees(arrays, self.trees)
 
-    def right_tag_ids(self) -> Ints | None:
-        """Numbers of the right tags of tokens, -1 where none are told; None if they nowhere are."""
-        ids = {tags: number for number, tags in enumerate(sorted({*self.right_tags} - {""}))}
-        return (
-            np.asarray([ids.get(tags, -1) for tags in self.right_tags], np.int32) if ids else None
-        )
+    def gold_tag_ids(self) -> Ints | None:
+        """Return the numbers of gold tags, a token array, -1 where there are none; None without."""
+        ids = {tags: number for number, tags in enumerate(sorted({*self.gold_tags} - {""}))}
+        return np.asarray([ids.get(tags, -1) for tags in self.gold_tags], np.int32) if ids else None
 
 
 def prepare_data(
@@ -192,6 +189,7 @@ def prepare_data(
     skip_invalid: bool = False,
     embeddings: str | None = None,
     word_states: WordStates | None = None,
+    gold_tags: str | None = None,
 ) -> TrainingData:
     """Read a treebank and make ready what a parser is trained on.
 
@@ -202,9 +200,11 @@ def prepare_data(
         skip_invalid: leave out broken sentences.
         embeddings: a file of word vectors.
         word_states: a language model that is to read the sentences.
+        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
+            predicted; they teach the encoder.
 
     Raises:
-        DataError: a broken sentence, no trees, or too few.
+        DataError: a broken sentence, no trees, or too few; gold tags of other sentences.
         ConfigError: word vectors without the field that they are for.
     """
     fields = config.model.fields
@@ -212,13 +212,13 @@ def prepare_data(
     train, dev = Part(), Part()
     skipped: list[DataError] = []
     sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
-    for index, sentence in enumerate(sentences):
-        held_out = dev_file is None and index % DEV_EVERY == DEV_EVERY - 1
-        reader.read([sentence], dev if held_out else train, count=not held_out)
+    for (sentence, gold_sentence), is_dev in held_out(_with_gold(sentences, gold_tags)):
+        is_dev = is_dev and dev_file is None
+        reader.read(sentence, dev if is_dev else train, count=not is_dev, gold=gold_sentence)
     if dev_file is not None:
-        sentences = read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append)
-        reader.read(sentences, dev, count=False)
-    if not dev.trees:  # so small a treebank is its own validation part
+        for sentence in read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append):
+            reader.read(sentence, dev, count=False)
+    if not dev.trees:  # nothing is held out of so small a treebank
         dev = train
     gold, validation = train.gold(word_states), dev.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
@@ -242,9 +242,9 @@ def prepare_data(
     types = Types(lexical, tags)
     for key in reader.ids:
         types.add(key)
-    crossing = sum(not is_projective(heads) for heads, _ in gold.trees)
-    config = _with_system(config, crossing / len(gold.trees))
-    trees = _buildable(gold.trees, config, crossing)
+    num_non_projective = sum(not is_projective(heads) for heads, _ in gold.trees)
+    config = _with_system(config, num_non_projective / len(gold.trees))
+    trees = _buildable(gold.trees, config, num_non_projective)
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
     counts = lexical.counted(reader.counts.items()), tags.counted(reader.counts.items())
@@ -253,7 +253,7 @@ def prepare_data(
         "words": int(gold.arrays.lengths.sum()),
         "dev_sentences": len(validation.trees),
         "dev_words": int(validation.arrays.lengths.sum()),
-        "non_projective_sentences": crossing,
+        "non_projective_sentences": num_non_projective,
         "dev_held_out": dev_file is None,
         "labels": len(labels),
         "sum": reader.digest.hexdigest()[:12],
@@ -262,12 +262,33 @@ def prepare_data(
         summary |= word_states.about
     return TrainingData(
         config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
-        train.right_tag_ids(), summary, skipped,
+        train.gold_tag_ids(), summary, skipped,
     )  # fmt: skip
 
 
+def _with_gold(
+    sentences: Iterable[Sentence], path: str | None
+) -> Iterator[tuple[Sentence, Sentence | None]]:
+    """Yield each sentence with the same one of a file that has its gold tags, if there is one.
+
+    Raises:
+        DataError: when iterated: the file has other sentences.
+    """
+    if path is None:
+        yield from ((sentence, None) for sentence in sentences)
+        return
+    for sentence, gold in zip_longest(sentences, read_conllu(path)):
+        if sentence is None or gold is None or sentence.column(FORM) != gold.column(FORM):
+            raise DataError(
+                "holds other sentences than those that are trained on",
+                hint="give the same sentences, in the same order",
+                path=path,
+            )
+        yield sentence, gold
+
+
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """The settings with the system `auto` chosen by the share of non-projective trees."""
+    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
     if config.model.system != "auto":
         return config
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
@@ -275,9 +296,9 @@ def _with_system(config: ParserConfig, share: float) -> ParserConfig:
     return dataclasses.replace(config, model=model)
 
 
-def _buildable(trees: list[Tree], config: ParserConfig, crossing: int) -> list[Tree]:
-    """The trees as the system can build them."""
-    if not crossing or not SYSTEMS[config.model.system].projective:
+def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
+    """Return the trees as the system can build them."""
+    if not num_non_projective or not SYSTEMS[config.model.system].projective:
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

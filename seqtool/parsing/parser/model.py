@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ModelError, counted
-from seqtool.parsing.encoding.features import SymbolTable, TokenArrays, Types, encode
-from seqtool.parsing.encoding.lm_states import WordStates, open_own, summarise
-from seqtool.parsing.model import opening, read_weights, save_network
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.features import (
+    NONE_TYPE,
+    ROOT_TYPE,
+    SymbolTable,
+    TokenArrays,
+    Types,
+    encode,
+)
+from seqtool.parsing.encoding.lm_states import WordStates, summarise
+from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
-from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.search import MARGIN, search
-from seqtool.parsing.parser.streams import parse_stream
-from seqtool.treebank.conllu import Item
+from seqtool.treebank.conllu import Item, Sentence, SentenceBatch, sentences_of
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
+from seqtool.treebank.scanner import LabelTexts, TextTable
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD
 
-KIND = "parser"
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
 # 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
@@ -37,7 +41,7 @@ TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, 
 Tree = tuple[list[int], list[str]]
 
 
-class Parser:
+class Parser(TreebankModel[ParserConfig]):
     """A trained parser.
 
     Args:
@@ -49,6 +53,8 @@ class Parser:
     """
 
     kind = KIND
+    config_class = ParserConfig
+    works = "parse"
 
     def __init__(
         self,
@@ -58,52 +64,97 @@ class Parser:
         weights: Mapping[str, Floats],
         word_states: WordStates | None = None,
     ) -> None:
-        self.config, self.labels, self.weights = config, labels, weights
-        self.types, self.word_states = types, word_states
+        super().__init__(config, weights, word_states)
+        self.types, self.labels = types, labels
         self.classifier = Classifier(config.model, weights)
-        self._members, self._classifiers = [self], [self.classifier]
-        self._threads = ThreadpoolController()
+        self._classifiers = [self.classifier]
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
 
-    def joined(self, others: Sequence[Parser]) -> Parser:
-        """A parser that goes by the mean of the scores of this one and others.
-
-        Args:
-            others: trained on the same data with the same settings, from other seeds.
-
-        Raises:
-            ModelError: one reads or says something else.
-        """
-        if not others:
-            return self
-        types = Types(self.types.lexical, self.types.tags)  # which it forgets by itself
-        parser = Parser(self.config, types, self.labels, self.weights, self.word_states)
-        for other in others:
-            if not self._is_alike(other):
-                raise ModelError(
-                    "parsers of different treebanks or settings cannot parse together",
-                    hint="train them on the same files, with settings that differ in the seed only",
-                )
-        parser._members = [member for one in (self, *others) for member in one._members]
-        parser._classifiers += [
-            Classifier(member.config.model, member.weights) for member in parser._members[1:]
-        ]
-        return parser
-
-    def _is_alike(self, other: Parser) -> bool:
-        def reads(parser: Parser) -> object:
-            lm = None if parser.word_states is None else parser.word_states.about
-            return parser.types.lexical.to_json(), parser.types.tags.to_json(), lm
-
-        return (
-            reads(self) == reads(other)
-            and self.labels == other.labels
-            and self.config.model.system == other.config.model.system
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What it knows beside its weights."""
+        lexical, tags = self.types.lexical, self.types.tags
+        return Vocabulary(
+            tables={
+                **lexical.to_tables("lexical"),
+                **tags.to_tables("tags"),
+                "arc_labels": self.labels.arcs,
+                "root_labels": self.labels.roots,
+            },
+            extra={"columns": list(lexical.columns)},
         )
 
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: what they read, and what they build."""
+        lm = None if self.word_states is None else self.word_states.about
+        types, system = self.types, self.config.model.system
+        return types.lexical, types.tags, lm, self.labels, system
+
+    @classmethod
+    def restore(
+        cls,
+        config: ParserConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Parser:
+        """Return the parser that was saved; see `TreebankModel.restore`."""
+        tables: Mapping[str, Any] = vocabulary.tables
+        lexical, tags = (
+            SymbolTable.from_tables(tables, fields, vocabulary.extra["columns"])
+            for fields in ("lexical", "tags")
+        )
+        labels = Labels(tables["arc_labels"], tables["root_labels"])
+        shapes = weight_shapes(
+            config.model,
+            lexical.num_symbols,
+            tags.num_symbols,
+            labels,
+            word_states.size if word_states else 0,
+        )
+        return cls(config, Types(lexical, tags), labels, read_weights(shapes), word_states)
+
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        model = header.config["model"]
+        encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+        size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
+        return checkpoint.compose(
+            header,
+            "A dependency parser",
+            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
+            f"{', '.join(model['fields'])}.",
+            summarise(header.data),
+            checkpoint.scores_table(header),
+            "UAS and LAS count every word, punctuation too, by gold words and tags.",
+            checkpoint.data_table(header),
+            maker="train_parser (Python)",
+            use=(
+                "seqtool parse FILE.conllu -m THIS_DIRECTORY",
+                "seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
+            ),
+        )
+
+    def ensemble(self, others: Sequence[Parser]) -> Parser:
+        """Return an ensemble of this parser and others; see `TreebankModel.ensemble`."""
+        if not others:
+            return self
+        together = super().ensemble(others)
+        together._classifiers += [
+            Classifier(member.config.model, member.weights) for member in together.members[1:]
+        ]
+        return together
+
+    def copy(self) -> Parser:
+        """Return a copy with types of its own, which it forgets without the others."""
+        types = Types(self.types.lexical, self.types.tags)
+        return Parser(self.config, types, self.labels, self.weights, self.word_states)
+
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
-        """Sentences as token arrays; if too many types were met, the earlier ones are forgotten."""
+        """Return sentences as token arrays; earlier types are forgotten if there are too many."""
         self.limit_types()
         if self.word_states is None:
             return encode(sentences, self.types)
@@ -192,75 +243,119 @@ class Parser:
         return parse_stream(self, items, beam=beam)
 
 
-def save_model(
-    directory: Path,
-    parser: Parser,
-    *,
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> None:
-    """Write a parser as a model directory."""
-    vocabulary = {
-        "lexical": parser.types.lexical.to_json(),
-        "tags": parser.types.tags.to_json(),
-        "arc_labels": list(parser.labels.arcs),
-        "root_labels": list(parser.labels.roots),
-    }
-    save_network(
-        directory,
-        parser,
-        vocabulary,
-        model_card,
-        scores=scores,
-        data=data,
-        command=command,
-        versions=versions,
-    )
+load_model = Parser.load
 
 
-def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Parser:
-    """Open the parser in a model directory; it works on the CPU, whatever the device.
+CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
+HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
-    Raises:
-        ModelError: a file is missing or damaged.
+
+def parse_stream(parser: Parser, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
+    """Give the items with new trees, in order; broken sentences as they are.
+
+    Args:
+        parser: gives the trees. One that reads a language model's states needs the words
+            themselves, so that each batch comes back as its sentences.
+        items: what `read_conllu`, `read_items` or `read_batches` gives.
+        beam: hypotheses per sentence.
     """
-    with opening(directory, header) as vocabulary:
-        config = from_dict(ParserConfig, header.config)
-        types = Types(
-            SymbolTable.from_json(vocabulary["lexical"]), SymbolTable.from_json(vocabulary["tags"])
-        )
-        labels = Labels(tuple(vocabulary["arc_labels"]), tuple(vocabulary["root_labels"]))
-        word_states = open_own(directory, header.data)
-        shapes = weight_shapes(
-            config.model,
-            types.lexical.num_symbols,
-            types.tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
-        )
-        weights = read_weights(directory, shapes)
-        return Parser(config, types, labels, weights, word_states)
+    if parser.word_states is not None:
+        items = sentences_of(items)
+    parsing = _StreamParser(parser, beam)
+    chunk: list[Item] = []
+    num_words = num_bytes = 0
+    stretch = b""
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, SentenceBatch):
+            num_words += len(item.words)
+            # batches of one stretch hold it once
+            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+            stretch = item.stretch
+        elif isinstance(item, Sentence):
+            num_words += len(item)
+            num_bytes += sum(map(len, item.comments))
+        else:
+            num_bytes += len(item.text)
+        if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
+            parsing.parse(chunk)
+            yield from chunk
+            chunk, num_words, num_bytes, stretch = [], 0, 0, b""
+    parsing.parse(chunk)
+    yield from chunk
 
 
-def model_card(header: Header) -> str:
-    """Return the README.md of a parser: what it is, its scores, its data and its command."""
-    model = header.config["model"]
-    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-    size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
-    return checkpoint.compose(
-        header,
-        "A dependency parser",
-        f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-        f"{', '.join(model['fields'])}.",
-        summarise(header.data),
-        checkpoint.scores_table(header),
-        "UAS and LAS count every word, punctuation too, by gold words and tags.",
-        checkpoint.data_table(header),
-        maker="train_parser (Python)",
-        use=(
-            "seqtool parse FILE.conllu -m THIS_DIRECTORY",
-            "seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
-        ),
-    )
+class _StreamParser:
+    """A parser, and the types of the texts that batches number.
+
+    Args:
+        parser: gives the trees.
+        beam: hypotheses per sentence.
+    """
+
+    def __init__(self, parser: Parser, beam: int) -> None:
+        self._parser, self._beam = parser, beam
+        names = parser.labels.names
+        # those that lifted arcs get when they are put back may be no label of the parser
+        every = dict.fromkeys([*names, *(name.partition(LIFTED)[0] for name in names)])
+        self._label_ids = {name: number for number, name in enumerate(every)}
+        self._label_texts = LabelTexts(list(every))
+        self._texts: TextTable | None = None
+        self._types: Ints = np.empty(0, np.int32)  # of its texts, by number; -1: not asked for yet
+        self._num_cleared = -1
+
+    def parse(self, items: Sequence[Item]) -> None:
+        """Give every sentence of some items a tree."""
+        if sentences := [item for item in items if isinstance(item, Sentence)]:
+            self._parser.parse(sentences, beam=self._beam)
+        if batches := [item for item in items if isinstance(item, SentenceBatch)]:
+            self._parse_batches(batches)
+
+    def _parse_batches(self, batches: Sequence[SentenceBatch]) -> None:
+        arrays, rows = self._encode(batches)
+        heads, label_ids = self._parser.heads_and_labels(arrays, beam=self._beam)
+        names = self._label_texts.names
+        for place in self._parser.with_lifted_arcs(arrays, label_ids):
+            begin = arrays.tokens[place] + 1
+            words = slice(begin, begin + arrays.lengths[place])
+            lifted = [names[label] for label in label_ids[words]]
+            heads[words], deprels = deprojectivise(heads[words].tolist(), lifted)
+            label_ids[words] = [self._label_ids[deprel] for deprel in deprels]
+        heads, label_ids = heads[rows], label_ids[rows]
+        begin = 0
+        for batch in batches:
+            words = slice(begin, begin + len(batch.words))
+            batch.trees = heads[words], label_ids[words], self._label_texts
+            begin = words.stop
+
+    def _encode(self, batches: Sequence[SentenceBatch]) -> tuple[TokenArrays, Ints]:
+        """Return batches as token arrays, and the rows of their words."""
+        self._parser.limit_types()
+        word_types = np.concatenate([self._types_of(b.texts, b.numbers) for b in batches])
+        lengths = np.concatenate([batch.lengths for batch in batches]).astype(np.int32)
+        # a row for NONE, then for each sentence's ROOT and words
+        tokens = (1 + np.cumsum(lengths + 1) - (lengths + 1)).astype(np.int32)
+        is_word = np.ones(1 + len(lengths) + len(word_types), np.bool_)
+        is_word[0] = False
+        is_word[tokens] = False
+        types = np.full(len(is_word), ROOT_TYPE, np.int32)
+        types[0] = NONE_TYPE
+        types[is_word] = word_types
+        return TokenArrays(types, tokens, lengths), np.flatnonzero(is_word).astype(np.int32)
+
+    def _types_of(self, texts: TextTable, numbers: Ints) -> Ints:
+        """Return the parser's types of words, given the numbers of their texts."""
+        types = self._parser.types
+        # the reader may begin a new table, and the parser forget its types, at any time
+        if texts is not self._texts or self._num_cleared != types.num_cleared:
+            self._texts, self._num_cleared = texts, types.num_cleared
+            self._types = np.empty(0, np.int32)
+        if len(self._types) < len(texts):
+            new = np.full(len(texts) - len(self._types), -1, np.int32)
+            self._types = np.concatenate((self._types, new))
+        unknown = np.unique(numbers[self._types[numbers] < 0])
+        if len(unknown):
+            # as rows of ten columns, of which types read only FORM to FEATS
+            columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
+            self._types[unknown] = types.numbers(columns)
+        return self._types[numbers]

@@ -83,8 +83,8 @@ class ParserNetwork(nn.Module):
         num_transitions: what is scored.
         state_size: P; 0 without a language model.
         choose_heads: with `head_choice`, whose weights are no part of the model.
-        num_right_tags: that `head_choice` is told of.
-        num_words: that `cloze` tells apart, whose weights are no part of the model either; 0: none.
+        num_gold_tags: combinations of gold tags that `head_choice` predicts too.
+        num_words: that `cloze` predicts, whose weights are no part of the model either; 0: none.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ParserNetwork(nn.Module):
         state_size: int = 0,
         *,
         choose_heads: bool = False,
-        num_right_tags: int = 0,
+        num_gold_tags: int = 0,
         num_words: int = 0,
     ) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class ParserNetwork(nn.Module):
             width = len(config.contexts) * config.context_units
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
             if choose_heads:
-                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_right_tags)
+                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_gold_tags)
             if num_words:
                 self.cloze = Cloze(config.encoder_size, num_words)
         self.output = nn.Linear(config.hidden_size, num_transitions)

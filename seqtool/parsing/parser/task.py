@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch.nn import functional
 from seqtool.core.arrays import Floats, Halves, Ints, Longs
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
-    dropout_mask,
     num_words,
     unknown_chances,
     without_lm,
@@ -31,13 +29,13 @@ from seqtool.parsing.parser.classifier import Classifier
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.configurations import NUM_ACTIONS
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser, save_model
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ParserNetwork
 from seqtool.parsing.parser.oracles import Oracle
 from seqtool.parsing.parser.rollouts import Examples, roll_out
 from seqtool.parsing.parser.search import Scorer
 from seqtool.parsing.parser.slots import compile_slots
-from seqtool.training import hardware
+from seqtool.parsing.task import TreebankTask
 
 LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
@@ -58,25 +56,16 @@ class _RollOut:
     random_state: Mapping[str, Any]
 
 
-class ParserTask:
-    """The choice of transitions, for `seqtool.training.loop.train`.
-
-    Args:
-        config: all settings; `model.system` is no longer auto.
-        data: the treebank, made ready.
-        device: torch device of the network.
-        command: what the user typed, for the model card.
-    """
+class ParserTask(TreebankTask[ParserConfig, TrainingData]):
+    """The choice of transitions, for `seqtool.training.loop.train`."""
 
     items = "configurations"
     score = "dev_las"
-    larger_is_better = True
 
     def __init__(
         self, config: ParserConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
     ) -> None:
-        self.config, self._data, self._command = config, data, command
-        self._device = device
+        super().__init__(config, data, device=device, command=command)
         labels, types = data.labels, data.types
         system = config.model.system
         # an encoder's slots are looked at last
@@ -89,7 +78,6 @@ class ParserTask:
         self._words: Ints | None = None  # of each type, the number of its word
         if config.learning.cloze_weight:
             self._words = word_numbers(types.lexical, types.arrays()[0])
-        hardware.seed_everything(config.training.seed)
         self.module = ParserNetwork(
             config.model,
             types.lexical.num_symbols,
@@ -98,7 +86,7 @@ class ParserTask:
             labels.num_transitions,
             0 if data.word_states is None else data.word_states.size,
             choose_heads=config.learning.head_weight > 0,
-            num_right_tags=data.num_right_tags,
+            num_gold_tags=data.num_gold_tags,
             num_words=num_words(self._words),
         )
         if data.vectors is not None:
@@ -153,8 +141,7 @@ class ParserTask:
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`, in nats per configuration."""
         self._average.update()
-        # anew in each step, so that a continued run draws the same numbers
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._begin_step(index)
         begin, end, sentences = self._block_of(index)
         if index == begin or self._examples is None:
             self._examples = self._roll_out_once(index, sentences)
@@ -306,8 +293,8 @@ class ParserTask:
     def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
         """Return the loss of choosing heads by the encoder's states, see `head_choice`."""
         told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
-        if self._data.right_tags is not None:
-            told.append(self._data.right_tags[inside_T])
+        if self._data.gold_tags is not None:
+            told.append(self._data.gold_tags[inside_T])
         loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
         return loss
 
@@ -363,27 +350,15 @@ class ParserTask:
             symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
         return symbols.to(self._device)
 
-    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        return dropout_mask(values, dropout, self._random)
-
-    def parser(self) -> Parser:
+    def model(self) -> Parser:
         """Return the parser of the averaged weights."""
         data, arrays = self._data, self._average.arrays()
         return Parser(self.config, data.types, data.labels, arrays, data.word_states)
 
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell its data from others."""
-        return self._data.summary
-
-    def rate_factor(self, index: int) -> float:
-        """Return 1: every batch counts alike."""
-        return 1.0
-
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
         dev = self._data.dev
-        trees = self.parser().trees(dev.arrays)
+        trees = self.model().trees(dev.arrays)
         num_heads = num_both = 0
         for (heads, deprels), (gold_heads, gold_deprels) in zip(trees, dev.trees, strict=True):
             for head, deprel, gold, wanted in zip(
@@ -413,17 +388,6 @@ class ParserTask:
         }
         self._examples = Examples(**parts) if parts else None
         self._batches = []  # of other examples
-
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the parser as a model directory."""
-        save_model(
-            directory,
-            self.parser(),
-            scores=scores,
-            data=self.summary,
-            command=self._command,
-            versions={"torch": torch.__version__},
-        )
 
 
 def _digest(weights: Mapping[str, Floats]) -> bytes:

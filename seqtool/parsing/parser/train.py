@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import open_for_run
-from seqtool.parsing.parser.config import ParserConfig, check_encoder, preset
+from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
-from seqtool.parsing.parser.model import KIND, model_card
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.task import ParserTask
-from seqtool.parsing.train import RunRecord, open_record, train_on_treebank, with_precision
+from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 
 
@@ -53,6 +51,7 @@ def train_parser(
     on_data: Callable[[TrainingData], None] = lambda data: None,
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
+    gold_tags: str | Path | None = None,
 ) -> TrainedParser:
     """Train a dependency parser.
 
@@ -74,54 +73,52 @@ def train_parser(
         on_data: called with the data once they are read.
         should_stop: asked with the step number before each step; True saves and interrupts.
         command: what the user typed, for the model card.
+        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
+            predicted; an encoder learns from them what it cannot read.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    output = Path(output)
-    record = open_record(
-        output,
-        KIND,
-        config,
-        from_dict(ParserConfig, preset("fast")),
+    trained = train_on_treebank(
+        PARSER,
         train_files,
-        wanted="a CoNLL-U file with trees",
+        output,
+        config,
         dev=dev,
         embeddings=embeddings,
         lm=lm,
+        gold_tags=gold_tags,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
+        device=device,
         threads=threads,
+        on_event=on_event,
+        on_data=on_data,
+        should_stop=should_stop,
         command=command,
     )
-
-    def prepare(record: RunRecord[ParserConfig], device: str) -> ParserTask:
-        if record.lm is not None:
-            check_encoder(record.config)
-        data = prepare_data(
-            record.train,
-            record.dev,
-            record.config,
-            skip_invalid=record.skip_invalid,
-            embeddings=record.embeddings,
-            word_states=open_for_run(record.lm, output, resume=resume, device=device),
-        )
-        training = with_precision(data.config.training, device)
-        settings = dataclasses.replace(data.config, training=training)
-        on_data(data)
-        return ParserTask(settings, data, device=device, command=record.command)
-
-    trained = train_on_treebank(
-        record,
-        output,
-        prepare,
-        model_card,
-        resume=resume,
-        device=device,
-        on_event=on_event,
-        should_stop=should_stop,
-    )
-    system = checkpoint.read_header(output).config["model"]["system"]
+    system = checkpoint.read_header(trained.path).config["model"]["system"]
     return TrainedParser(**vars(trained), system=system)
+
+
+def _read(
+    record: TreebankRecord[ParserConfig], word_states: WordStates | None
+) -> tuple[ParserConfig, TrainingData]:
+    """Return the settings, with the system chosen, and the data of a run."""
+    if record.lm is not None:
+        check_encoder(record.config)
+    data = prepare_data(
+        record.train,
+        record.dev,
+        record.config,
+        skip_invalid=record.skip_invalid,
+        embeddings=record.embeddings,
+        word_states=word_states,
+        gold_tags=record.gold_tags,
+    )
+    return data.config, data
+
+
+PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, ParserTask, Parser.card)

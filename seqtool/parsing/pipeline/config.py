@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from seqtool.core.config import (
-    Config,
-    apply_overrides,
-    from_dict,
-    load_yaml,
-    set_value,
-    setting,
-    to_dict,
-)
+from seqtool.core.config import Config, setting
+from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.segmenter import config as segmenters
@@ -38,18 +29,16 @@ class PipelineConfig(Config):
     tagger: TaggerConfig = setting(TaggerConfig, "what tags words")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
     segmenters: int = setting(
-        1, "of seeds one apart, that split by the mean of their scores", minimum=1
+        1, "members of the ensemble that splits text, of seeds one apart", minimum=1
     )
     multiwords: int = setting(
         1,
-        "of seeds one apart; trained where the treebank has enough of such forms; 0: the segmenter "
-        "decides by itself",
+        "members of the ensemble for such forms, of seeds one apart; trained where the treebank "
+        "has enough of them; 0: the segmenter decides by itself",
         minimum=0,
     )
-    taggers: int = setting(1, "of seeds one apart, that tag by the mean of their scores", minimum=1)
-    parsers: int = setting(
-        1, "of seeds one apart, that parse by the mean of their scores", minimum=1
-    )
+    taggers: int = setting(1, "members of the ensemble that tags, of seeds one apart", minimum=1)
+    parsers: int = setting(1, "members of the ensemble that parses, of seeds one apart", minimum=1)
     folds: int = setting(
         5,
         "parts of the treebank, each tagged by a tagger of the others for the parser",
@@ -58,71 +47,39 @@ class PipelineConfig(Config):
 
 
 def folders(part: str, num: int) -> list[str]:
-    """The folders of the members of a part: `tagger`, `tagger-2` ..."""
+    """Return the folders of the members of a part: `tagger`, `tagger-2` ..."""
     return [part, *(f"{part}-{number}" for number in range(2, num + 1))]
 
 
-def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset of the parser, with those of the tagger that goes with it.
-
-    Raises:
-        ConfigError: there is none of that name; the hint lists near ones.
-    """
-    return {
-        "segmenter": {section: dict(values) for section, values in segmenters.DEFAULTS.items()},
-        "multiword": _multiword(),
-        "tagger": taggers.preset("fast" if name == "fast" else "accurate"),
-        "parser": parsers.preset(name),
-        **({"taggers": 2, "parsers": 2} if name == "accurate" else {"multiwords": 0}),
-    }
-
-
 def _multiword() -> dict[str, Any]:
-    settings = taggers.preset("accurate")
+    settings = taggers.PRESETS.settings("accurate")
     settings["training"]["epochs"] = 12
     settings["learning"] = {"lemma_weight": 0.0}
     return settings
 
 
-def resolve(
-    preset_name: str | None,
-    file: Path | None,
-    values: Mapping[str, Any],
-    overrides: Iterable[str],
-    *,
-    run: Path | None = None,
-) -> PipelineConfig:
-    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
+def _settings_of(name: str) -> dict[str, Any]:
+    """Return the settings of all parts that go with a preset of the parser."""
+    return {
+        "segmenter": segmenters.PRESETS.settings(),
+        "multiword": _multiword(),
+        "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
+        "parser": parsers.PRESETS.settings(name),
+        **({"taggers": 2, "parsers": 2} if name == "accurate" else {"multiwords": 0}),
+    }
 
-    Args:
-        preset_name: of the parser; None for `accurate`.
-        file: a YAML file of settings, by part.
-        values: dotted setting of the parser -> value, from the options of the command; the seed is
-            that of all parts.
-        overrides: `name=value` texts, which win.
-        run: the directory of the run to continue, whose settings are the base.
 
-    Raises:
-        ConfigError: an unknown preset or setting, or an impossible value.
-    """
-    base = preset(preset_name or "accurate")
-    if run is not None and preset_name is None:
-        from seqtool.parsing.train import RunRecord
+def _targets(option: str) -> list[str]:
+    """Return the settings of an option: the parser's, but the seed is that of all parts."""
+    parts = PARTS if option == "training.seed" else ("parser",)
+    return [f"{part}.{option}" for part in parts]
 
-        base = to_dict(RunRecord.read(run, KIND, PipelineConfig).config)
-    if file is not None:
-        for part, sections in load_yaml(file).items():
-            if isinstance(sections, dict):
-                for section, settings in sections.items():
-                    if isinstance(settings, dict):
-                        base.setdefault(part, {}).setdefault(section, {}).update(settings)
-                    else:
-                        base.setdefault(part, {})[section] = settings
-            else:
-                base[part] = sections
-        from_dict(PipelineConfig, base)
-    for name, value in values.items():
-        for part in PARTS if name == "training.seed" else ("parser",):
-            set_value(PipelineConfig, base, f"{part}.{name}", value)
-    apply_overrides(PipelineConfig, base, overrides)
-    return from_dict(PipelineConfig, base)
+
+PRESETS = Presets(
+    KIND,
+    PipelineConfig,
+    {name: _settings_of(name) for name in parsers.PRESETS.table},
+    default="accurate",
+    targets=_targets,
+)
+preset, resolve = PRESETS.settings, PRESETS.resolve

@@ -2,7 +2,7 @@
 
 model.json      which parts there are, and their scores together
 segmenter/      each a model directory of its own kind, that may be trained again alone; with
-                segmenter-2/ and so on where several split by the mean of their scores
+                segmenter-2/ and so on of an ensemble
 multiword/      likewise, where there are forms that are one word or several: see `multiword`
 tagger/         likewise
 parser/         likewise
@@ -11,7 +11,6 @@ parser/         likewise
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.lm_states import summarise
+from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.pipeline.multiword import MultiwordChooser
@@ -32,7 +32,7 @@ from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.sentence import Sentence
 
-Member = TypeVar("Member", Segmenter, Tagger, Parser)
+M = TypeVar("M", bound=TreebankModel[Any])
 
 
 class Pipeline:
@@ -104,45 +104,28 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
 
 def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
     """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
-    segmenter, *segmenters = _members(directory, "segmenter", config.segmenters, Segmenter, device)
-    parser, *parsers = _members(directory, "parser", config.parsers, Parser, device)
-    with _naming(directory):
-        segmenter = segmenter.joined(segmenters)
-        multiword = None
-        if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
-            tagger = open_tagger(directory, "multiword", config.multiwords, device=device)
-            multiword = MultiwordChooser(tagger, segmenter.splitter)
-        tagger = open_tagger(directory, "tagger", config.taggers, device=device)
-        return Pipeline(segmenter, tagger, parser.joined(parsers), multiword)
+    segmenter = open_part(directory, "segmenter", config.segmenters, Segmenter, device=device)
+    parser = open_part(directory, "parser", config.parsers, Parser, device=device)
+    tagger = open_part(directory, "tagger", config.taggers, Tagger, device=device)
+    multiword = None
+    if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
+        chooser = open_part(directory, "multiword", config.multiwords, Tagger, device=device)
+        multiword = MultiwordChooser(chooser, segmenter.splitter)
+    return Pipeline(segmenter, tagger, parser, multiword)
 
 
-def open_tagger(directory: Path, part: str, num: int, *, device: str = "cpu") -> Tagger:
-    """Open the taggers of a part of a pipeline as one; see `load_model`.
+def open_part(directory: Path, part: str, num: int, kind: type[M], *, device: str = "cpu") -> M:
+    """Open the members of a part of a pipeline as one ensemble; see `load_model`.
 
     Args:
         directory: of the pipeline.
-        part: "tagger" or "multiword".
-        num: how many there are.
+        part: the name of its folder.
+        num: how many members there are.
+        kind: of the members.
         device: see `load_model`.
     """
-    tagger, *others = _members(directory, part, num, Tagger, device)
-    with _naming(directory):
-        return tagger.joined(others)
-
-
-@contextmanager
-def _naming(directory: Path) -> Iterator[None]:
-    """Say where models do not fit each other."""
-    try:
-        yield
-    except ModelError as error:
-        raise ModelError(error.message, hint=error.hint, path=error.path or directory) from error
-
-
-def _members(directory: Path, name: str, num: int, kind: type[Member], device: str) -> list[Member]:
-    """Open the models of a part."""
-    members = []
-    for folder in folders(name, num):
+    members: list[M] = []
+    for folder in folders(part, num):
         member = checkpoint.load(directory / folder, device=device)
         if not isinstance(member, kind):
             raise ModelError(
@@ -151,7 +134,11 @@ def _members(directory: Path, name: str, num: int, kind: type[Member], device: s
                 path=directory / folder,
             )
         members.append(member)
-    return members
+    first, *others = members
+    try:
+        return first.ensemble(others)
+    except ModelError as error:  # which does not know where its members are
+        raise ModelError(error.message, hint=error.hint, path=error.path or directory) from error
 
 
 def model_card(header: Header) -> str:

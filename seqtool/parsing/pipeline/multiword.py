@@ -28,7 +28,7 @@ LEAST_SHARE = 0.002
 
 
 def surface_sentence(sentence: Sentence) -> Sentence:
-    """A sentence of surface tokens: UPOS tells parts of speech, XPOS relations, of all words."""
+    """Return a sentence of surface tokens, each with the tags and relations of its words."""
     rows = []
     for number, token in enumerate(surface_tokens(sentence), 1):
         upos, relations = map("+".join, zip(*token.tags, strict=True))
@@ -38,7 +38,7 @@ def surface_sentence(sentence: Sentence) -> Sentence:
 
 
 def share_of_both(sentences: Iterable[Sentence]) -> float:
-    """The share of tokens that are the rarer of two readings of their form, in lower case."""
+    """Return the share of tokens that are the rarer of two readings of their form."""
     readings: defaultdict[str, Counter[bool]] = defaultdict(Counter)
     num_tokens = 0
     for sentence in sentences:

@@ -4,8 +4,9 @@ tagger/                 trained on the treebank; others of other seeds in tagger
 segmenter/              likewise; segmenter-2/ ...
 multiword/              on surface tokens, where these need it: see `multiword`; multiword-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
-treebank/train.conllu   the treebank with the tags that those gave it; its own are in MISC
-treebank/dev.conllu     the validation part with those of the taggers together
+treebank/train.conllu   the treebank with the tags that those gave it
+treebank/gold.conllu    the same sentences with gold tags, which an encoder of the parser learns too
+treebank/dev.conllu     the validation part with the tags of the ensemble of taggers
 treebank/surface.conllu the surface tokens that multiword/ learns from; surface-dev.conllu
 parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
 
@@ -28,30 +29,32 @@ import torch
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict, to_dict
+from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.lm_states import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
-from seqtool.parsing.parser.data import tell_right_tags
-from seqtool.parsing.parser.train import train_parser
-from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders, preset
+from seqtool.parsing.parser.train import PARSER, train_parser
+from seqtool.parsing.pipeline.config import KIND, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.jobs import Job, Team
-from seqtool.parsing.pipeline.model import model_card, open_pipeline, open_tagger
+from seqtool.parsing.pipeline.model import model_card, open_part, open_pipeline
 from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
 from seqtool.parsing.segmenter.data import raw_text
-from seqtool.parsing.segmenter.train import train_segmenter
+from seqtool.parsing.segmenter.train import SEGMENTER, train_segmenter
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import (
+    TAGGER,
     check_folds,
     fold_config,
-    joined_folds,
+    in_order,
     tagged_fold,
     train_tagger,
 )
-from seqtool.parsing.train import RunRecord, open_record, with_precision
+from seqtool.parsing.train import Kind, TreebankRecord, open_record, with_precision
 from seqtool.training import hardware
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
+from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
@@ -92,6 +95,7 @@ def train_pipeline(
     threads: int | None = None,
     on_event: Callable[[Event, str], None] = lambda event, part: None,
     on_part: Callable[[str], None] = lambda part: None,
+    on_held_out: Callable[[int, int], None] = lambda num_train, num_dev: None,
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
 ) -> TrainedPipeline:
@@ -115,6 +119,8 @@ def train_pipeline(
             once, each in a process, and share them.
         on_event: called with every event of every run, and the name of the part.
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.
+        on_held_out: called with how many sentences are trained on and held out, where no `dev` is
+            given; see `seqtool.treebank.held_out.describe`.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         command: what the user typed, for the model card.
@@ -126,10 +132,9 @@ def train_pipeline(
     output = Path(output)
     device = hardware.choose_device(device)
     record = open_record(
+        PRESETS,
         output,
-        KIND,
         config,
-        from_dict(PipelineConfig, preset("accurate")),
         train_files,
         wanted="a CoNLL-U file with trees",
         dev=dev,
@@ -150,7 +155,7 @@ def train_pipeline(
     else:
         stage.check_lm()
         with storage.replacing(output):
-            stage.check_treebanks()
+            stage.check_treebanks(on_held_out)
             record.write(output)
     try:
         with team:
@@ -175,7 +180,7 @@ class _Stages:
     def __init__(
         self,
         output: Path,
-        record: RunRecord[PipelineConfig],
+        record: TreebankRecord[PipelineConfig],
         device: str,
         threads: int,
         team: Team,
@@ -183,11 +188,15 @@ class _Stages:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
 
-    def check_treebanks(self) -> None:
+    def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
-        check_folds(len(self.sentences(self.record.train)), self.config.folds)
+        sentences = self.sentences(self.record.train)
+        check_folds(len(sentences), self.config.folds)
         if self.record.dev is not None:
             self.sentences([self.record.dev])
+        else:
+            num_dev = sum(is_dev for _, is_dev in held_out(sentences))
+            on_held_out(len(sentences) - num_dev, num_dev or len(sentences))
 
     def check_lm(self) -> None:
         """Open the language model, if there is one, for the same reason."""
@@ -196,7 +205,7 @@ class _Stages:
             check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
-        """The sentences of a treebank."""
+        """Return the sentences of a treebank."""
         return list(read_conllu(files, skip_invalid=self.record.skip_invalid))
 
     def run(self) -> TrainedPipeline:
@@ -210,14 +219,18 @@ class _Stages:
         multiwords = self.multiwords()
         trained = self.train([*taggers, *segmenters, *multiwords, *folds])
         if folds:
-            self.write_predicted_tags([trained[fold.name] for fold in folds], train)
+            treebank.mkdir(exist_ok=True)
+            write_conllu(in_order([trained[fold.name] for fold in folds]), train)
+        gold = treebank / "gold.conllu"
+        if not gold.is_file():
+            write_conllu(self.sentences(record.train), gold)
         shutil.rmtree(self.output / JACKKNIFE, ignore_errors=True)
         if record.dev is not None:
             dev = treebank / "dev.conllu"
             if not dev.is_file():
-                tagger = open_tagger(self.output, "tagger", config.taggers)
+                tagger = open_part(self.output, "tagger", config.taggers, Tagger)
                 write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
-        parsers = self.parts("parser", train_parser, [str(train)], dev)
+        parsers = self.parts("parser", train_parser, [str(train)], dev, gold_tags=gold)
         trained |= self.train(parsers)
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}
@@ -254,8 +267,17 @@ class _Stages:
         train: Callable[..., Any],
         files: Sequence[str],
         dev: str | Path | None,
+        **given: Any,
     ) -> list[Job]:
-        """The jobs that train the members of a part, or go on with them."""
+        """Return the jobs that train the members of a part, or go on with them.
+
+        Args:
+            part: its name.
+            train: trains a member.
+            files: the treebank.
+            dev: its validation part.
+            given: other arguments of `train`.
+        """
         jobs = []
         for folder in folders(part, getattr(self.config, f"{part}s")):
             is_begun = (self.output / folder / checkpoint.RUN).is_file()
@@ -269,6 +291,7 @@ class _Stages:
                 "skip_invalid": self.record.skip_invalid,
                 "device": self.device,
                 "command": self.record.command,
+                **given,
             }
             if part != "segmenter" and not is_begun:
                 arguments["embeddings"] = self.record.embeddings
@@ -278,7 +301,7 @@ class _Stages:
         return jobs
 
     def multiwords(self) -> list[Job]:
-        """The jobs that train taggers of surface tokens; none where the treebank needs none."""
+        """Return the jobs that train taggers of surface tokens, if the treebank needs them."""
         if not self.config.multiwords:
             return []
         sentences = self.sentences(self.record.train)
@@ -294,7 +317,7 @@ class _Stages:
         return self.parts("multiword", train_tagger, [str(train)], dev)
 
     def folds(self) -> list[Job]:
-        """The jobs that tag each fold of the treebank by a tagger that does not see it."""
+        """Return the jobs that tag each fold of the treebank by a tagger that does not see it."""
         num = self.config.folds
         arguments = {
             "files": self.record.train,
@@ -311,19 +334,11 @@ class _Stages:
         ]
 
     def config_of(self, folder: str) -> Any:
-        """The settings of a part; those of its members differ in the seed."""
+        """Return the settings of a part; those of its members differ in the seed."""
         part, _, number = folder.partition("-")
         config = getattr(self.config, part)
         seed = config.training.seed + int(number or 1) - 1
         return dataclasses.replace(config, training=dataclasses.replace(config.training, seed=seed))
-
-    def write_predicted_tags(self, folds: Sequence[Sequence[Sentence]], path: Path) -> None:
-        """Write the treebank with tags of taggers that did not see them."""
-        tagged = joined_folds(folds)
-        for sentence, right in zip(tagged, self.sentences(self.record.train), strict=True):
-            tell_right_tags(sentence, right)
-        path.parent.mkdir(exist_ok=True)
-        write_conllu(tagged, path)
 
     def scores(self, parts: Mapping[str, Any]) -> dict[str, float]:
         """Scores from the raw text of the validation part on; without one, those of the parts."""
@@ -342,12 +357,16 @@ class _Stages:
 
 
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
-    """Settings in which the precision is decided: by a measurement, so once for all members."""
-    decided: dict[str, Any] = {}
-    for part in ("multiword", "tagger", "parser"):
-        settings = getattr(config, part)
-        training = with_precision(settings.training, device)
-        decided[part] = dataclasses.replace(settings, training=training)
+    """Return settings with the precision of all parts decided, so that `run.json` names it."""
+    kinds: dict[str, Kind[Any]] = {
+        "segmenter": SEGMENTER,
+        "multiword": TAGGER,
+        "tagger": TAGGER,
+        "parser": PARSER,
+    }
+    decided: dict[str, Any] = {
+        part: with_precision(getattr(config, part), device, kind) for part, kind in kinds.items()
+    }
     return dataclasses.replace(config, **decided)
 
 
@@ -376,7 +395,7 @@ def _tag_fold(
 
 
 def _lm_at_hand(given: str | None, output: Path) -> str | None:
-    """The language model, if any: the tagger's copy once it is there, as only that will stay."""
+    """Return the language model, if any: the tagger's copy once it is there, as only that stays."""
     tagger = output / "tagger"
     is_copied = given is not None and (tagger / checkpoint.RUN).is_file()
     return str(tagger / FOLDER) if is_copied else given

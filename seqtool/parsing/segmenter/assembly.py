@@ -1,4 +1,15 @@
-"""Sentences of CoNLL-U from the places in a text where tokens and sentences end."""
+r"""Sentences of CoNLL-U from the places in a text where tokens and sentences end.
+
+Whitespace stands in column MISC, so that words and spaces rebuild the text (UDPipe's convention):
+
+    SpaceAfter=No        nothing follows
+    (neither)            one space follows
+    SpacesAfter=\n\n     this whitespace follows
+    SpacesBefore=\s\s    this whitespace comes before the first word of a text
+    SpacesInToken=a\nb   the token as it is written, where its whitespace is not single spaces
+
+Space, tab, CR, LF, the bar and the backslash are written \s \t \r \n \p and two backslashes.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +213,7 @@ def assemble(
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
-    """Sentences of a stretch, and the place after the last one of them.
+    """Return the sentences of a stretch, and the place after the last one of them.
 
     Returns:
         Each with the whitespace that follows it inside the stretch; the place.

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.parsing.encoding.features import CATEGORIES
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -32,10 +32,6 @@ _ZERO_WIDTH_NON_JOINER = 0x200C
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _TAGS = range(0xE0020, 0xE0080)
 
-CATEGORIES = (
-    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
-    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
-)
 _FIRST_SCRIPT = 1 + len(CATEGORIES)
 
 
@@ -51,7 +47,7 @@ def to_text(codes: CodePoints) -> str:
 
 @cache
 def space_table() -> Bools:
-    """Which code points are whitespace, as `str.isspace` has it."""
+    """Return which code points are whitespace, as `str.isspace` has it."""
     table = np.zeros(NUM_CODES, np.bool_)
     # there are none above the first plane
     table[[code for code in range(0x10000) if chr(code).isspace()]] = True
@@ -67,7 +63,7 @@ def _line_end_table() -> Bools:
 
 @cache
 def continuing_table() -> Bools:
-    """Which code points never begin a word: combining marks, joiners, modifiers of emoji."""
+    """Return which code points never begin a word: combining marks, joiners, modifiers of emoji."""
     table = np.zeros(NUM_CODES, np.bool_)
     marks = [code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
     table[[*marks, ZERO_WIDTH_JOINER, _ZERO_WIDTH_NON_JOINER, *_SKIN_TONES, *_TAGS]] = True
@@ -141,7 +137,7 @@ class Alphabet:
         return cls(sorted(scripts), sorted(characters | {" ", "\n"}))
 
     def __len__(self) -> int:
-        """Rows of the embeddings."""
+        """Return how many rows the embeddings have."""
         return _FIRST_SCRIPT + len(self.scripts) + len(self.characters)
 
     def symbols(self, codes: Iterable[int]) -> Ints:
@@ -158,19 +154,10 @@ class Alphabet:
             )
         return np.array(rows, np.int32).reshape(-1, 3)
 
-    def to_json(self) -> dict[str, Any]:
-        """The alphabet as JSON holds it."""
-        return {"scripts": list(self.scripts), "characters": "".join(self.characters)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Alphabet:
-        """Return what `to_json` gave."""
-        return cls(content["scripts"], content["characters"])
-
 
 @cache
 def script_of(character: str) -> str:
-    """The script of a letter or mark, by the first word of its Unicode name; "" for all else."""
+    """Return the script of a letter or mark, the first word of its Unicode name; "" for others."""
     if unicodedata.category(character)[0] not in "LM":
         return ""
     return unicodedata.name(character, "").partition(" ")[0].partition("-")[0]

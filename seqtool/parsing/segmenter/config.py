@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from seqtool.core.config import (
-    Config,
-    combine,
-    from_dict,
-    setting,
-    to_dict,
-)
+from seqtool.core.config import Config, setting
+from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 
 KIND = "segmenter"
@@ -80,45 +72,22 @@ class SegmenterConfig(Config):
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
 
-DEFAULTS: dict[str, Any] = {
-    "training": {
-        "epochs": 15,
-        "optimiser": "adamw",
-        "learning_rate": 0.004,
-        "beta2": 0.98,
-        "schedule": "cosine",
-        "schedule_warmup": 0.02,
-        "clip_norm": 5.0,
-    }
-}
-
-
-def default_config() -> SegmenterConfig:
-    """Return the settings of a segmenter where none are given."""
-    return from_dict(SegmenterConfig, DEFAULTS)
-
-
-def resolve(
-    file: Path | None,
-    values: Mapping[str, Any],
-    overrides: Iterable[str],
-    *,
-    run: Path | None = None,
-) -> SegmenterConfig:
-    """Combine the defaults (or the settings of a run that is resumed), a file and options.
-
-    Args:
-        file: a YAML file of settings.
-        values: dotted setting -> value, from the options of the command.
-        overrides: `name=value` texts, which win.
-        run: the directory of the run to continue, whose settings are the base.
-
-    Raises:
-        ConfigError: an unknown setting, or an impossible value.
-    """
-    base = {section: dict(settings) for section, settings in DEFAULTS.items()}
-    if run is not None:
-        from seqtool.parsing.train import RunRecord
-
-        base = to_dict(RunRecord.read(run, KIND, SegmenterConfig).config)
-    return combine(SegmenterConfig, base, file, values, overrides)
+PRESETS = Presets(
+    KIND,
+    SegmenterConfig,
+    {
+        "default": {
+            "training": {
+                "epochs": 15,
+                "optimiser": "adamw",
+                "learning_rate": 0.004,
+                "beta2": 0.98,
+                "schedule": "cosine",
+                "schedule_warmup": 0.02,
+                "clip_norm": 5.0,
+            }
+        }
+    },
+    default="default",
+)
+resolve = PRESETS.resolve

@@ -1,4 +1,14 @@
-"""What a segmenter is trained and validated on."""
+"""What a segmenter is trained and validated on: the tokens of a treebank, laid out as raw text.
+
+    form    spaced  multiword  ends  breaks
+    I       yes     no         no    no
+    can't   no      yes        no    no      ca + n't
+    .       yes     no         yes   yes     the sentence ends, and the paragraph
+
+A paragraph that begins inside a sentence (NewPar=Yes in MISC) is taken for a space. How a text is
+broken into lines and paragraphs tells little about its sentences, so that is drawn anew for each
+epoch: lines of some width, a line for each sentence, a paragraph run on into the next one.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
-from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes
@@ -41,7 +51,7 @@ class Token:
 
     @property
     def tag(self) -> str:
-        """Those as one text: ADP/case+DET/det."""
+        """The tags as one text: ADP/case+DET/det."""
         return "+".join(map("/".join, self.tags))
 
 
@@ -72,7 +82,7 @@ def _tags(row: Sequence[str]) -> tuple[str, str]:
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
-    """Whether a paragraph or a document begins with the sentence."""
+    """Return whether a paragraph or a document begins with the sentence."""
     return any(
         comment.removeprefix("#").split(maxsplit=1)[:1] in (["newpar"], ["newdoc"])
         for comment in sentence.comments
@@ -88,7 +98,10 @@ class GoldText:
         lengths: characters of each, [N].
         forms: each one's number in the lexicon, 0 for none, [N].
         tags: the number of each one's tag, [N].
-        spaced, multiword, ends, breaks: see above, [N].
+        spaced: whether whitespace follows each, [N].
+        multiword: whether each is several words, [N].
+        ends: whether a sentence ends with each, [N].
+        breaks: whether a paragraph does, [N].
     """
 
     codes: CodePoints
@@ -102,12 +115,12 @@ class GoldText:
 
     @property
     def num_tags(self) -> int:
-        """How many tags there are."""
+        """The number of tags."""
         return int(self.tags.max()) + 1
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are."""
+        """The number of sentences."""
         return int(self.ends.sum())
 
 
@@ -182,9 +195,6 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join((*lines, text[begin:]))
 
 
-HELD_OUT = 10  # without a validation part, a tenth of the treebank, in blocks of so many sentences
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """A treebank as a segmenter learns from it.
@@ -217,13 +227,17 @@ def prepare_data(
     """Read treebanks; beside words and tokens, parts of speech and relations are looked at.
 
     Raises:
-        DataError: a file cannot be read or a sentence is broken; the treebank is too small.
+        DataError: a file cannot be read or a sentence is broken.
     """
-    train = list(read_conllu(train_files, check="columns", skip_invalid=skip_invalid))
-    if dev_file is None:
-        train, dev = _held_out(train)
-    else:
+    train: list[Sentence] = []
+    dev: list[Sentence] = []
+    sentences = read_conllu(train_files, check="columns", skip_invalid=skip_invalid)
+    for sentence, is_dev in held_out(sentences):
+        (dev if is_dev and dev_file is None else train).append(sentence)
+    if dev_file is not None:
         dev = list(read_conllu(dev_file, check="columns", skip_invalid=skip_invalid))
+    elif not dev:  # nothing is held out of so small a treebank
+        dev = train
     tokens = [token for sentence in train for token in surface_tokens(sentence)]
     counts = Counter(fold(token.form) for token in tokens)
     known = [form for form, count in counts.most_common() if count >= config.model.min_count]
@@ -250,21 +264,6 @@ def prepare_data(
             "dev_held_out": dev_file is None,
         },
     )
-
-
-def _held_out(sentences: list[Sentence]) -> tuple[list[Sentence], list[Sentence]]:
-    """Part a treebank: every tenth block of ten sentences is kept for validation."""
-    if len(sentences) < 2 * HELD_OUT:
-        raise DataError(
-            f"{len(sentences)} sentences are too few to keep a tenth of them for validation",
-            hint="give a validation part with --dev",
-        )
-    train: list[Sentence] = []
-    dev: list[Sentence] = []
-    blocks = [sentences[at : at + HELD_OUT] for at in range(0, len(sentences), HELD_OUT)]
-    for number, block in enumerate(blocks):
-        (dev if number % HELD_OUT == 1 else train).extend(block)
-    return train, dev
 
 
 _WIDTHS = (40, 101)  # characters of a line
@@ -306,7 +305,7 @@ def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator)
 def _separators(
     gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
 ) -> CodePoints:
-    """What stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
+    """Return what stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
     # paragraphs are apart, even where their last token says that nothing follows it
     is_spaced = gold.spaced | gold.breaks
     separators = np.where(is_spaced, SPACE, 0).astype(np.uint32)
@@ -331,7 +330,7 @@ def _separators(
 
 
 def _windows(sizes: Ints, breaks: Bools, width: int, random: np.random.Generator) -> Ints:
-    """The first token of each window: paragraphs, the long ones in pieces that begin anywhere."""
+    """Return the first token of each window: a paragraph, or a piece of a long one."""
     firsts_N: Ints64 = np.cumsum(sizes, dtype=np.int64) - sizes
     begins = np.concatenate(([0], np.flatnonzero(breaks)[:-1] + 1))
     offsets = random.integers(width, size=len(begins))

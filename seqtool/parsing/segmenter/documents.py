@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from seqtool.core.arrays import CodePoints
-from seqtool.core.errors import DataError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import STDIN, BlockReader, find_files, unpacked_name
 from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
@@ -136,3 +136,49 @@ def segment_files(
         ):
             number += 1
             yield sentence
+
+
+def are_texts(files: Sequence[str]) -> bool:
+    """Whether files are plain text by their names, all of them."""
+    return all(unpacked_name(name).endswith(".txt") for name in files)
+
+
+def segment_texts(
+    files: Sequence[str],
+    model: Any,
+    path: Path | None,
+    *,
+    rules: bool,
+    presegmented: bool,
+    pretokenized: bool,
+) -> Iterator[Sentence]:
+    """Return the sentences of plain text.
+
+    Args:
+        files: of plain text.
+        model: one that can segment, or anything with `rules` or `pretokenized`.
+        path: where it is.
+        rules: split by rules, not by the model.
+        presegmented: lines are sentences.
+        pretokenized: and words are between spaces.
+
+    Raises:
+        ConfigError: options that do not go together.
+        ModelError: the model cannot segment.
+    """
+    if presegmented and pretokenized:
+        raise ConfigError("--pretokenized includes --presegmented", hint="give only one of the two")
+    if rules and pretokenized:
+        raise ConfigError("--pretokenized leaves nothing to --rules", hint="give only one of both")
+    needs_model = not rules and not pretokenized
+    if needs_model and not hasattr(model, "split"):
+        raise ModelError(
+            "has no segmenter, so it cannot read plain text",
+            hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
+            path=path,
+        )
+    return segment_files(
+        files,
+        model if needs_model else None,
+        given="words" if pretokenized else "sentences" if presegmented else "nothing",
+    )

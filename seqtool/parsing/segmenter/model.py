@@ -1,34 +1,210 @@
 """The segmenter at work, without torch: raw text to sentences; its directory, of kind "segmenter".
 
-Dimensions: C characters, N tokens, S stretches of text, H units of a direction over characters.
+A text is read in windows, so that memory and the length of a recurrence are bounded.
+
+Dimensions: C characters, N tokens, S stretches of text, W windows, H and G units of a direction
+over characters and tokens.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Bools, CodePoints, Floats
+from seqtool.core.arrays import Bools, CodePoints, Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ModelError, counted
-from seqtool.parsing.model import mean, opening, read_weights, save_network
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
+from seqtool.parsing.model import Shapes, TreebankModel, average
 from seqtool.parsing.segmenter.assembly import Spans, assemble
-from seqtool.parsing.segmenter.characters import Alphabet, Ints64, seen, space_table, to_text
+from seqtool.parsing.segmenter.characters import (
+    NUM_CODES,
+    Alphabet,
+    Ints64,
+    seen,
+    space_table,
+    to_text,
+)
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
-from seqtool.parsing.segmenter.forward import CHARACTER_CONTEXT, CHARACTERS, GROUP, Reader, Windows
+from seqtool.parsing.segmenter.data import fold
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.parsing.segmenter.units import MAX_WORD, Unit, may_end, sentence_ends
 from seqtool.treebank.sentence import Sentence
 
 
-class Segmenter:
+@dataclass(frozen=True)
+class Windows:
+    """The windows of sequences that stand one after another, W of them, in order.
+
+    The states of a place do not depend on what is far away, so long sequences are read in windows:
+
+        sequence   a b c d e f g h i j
+        windows    a b c d e +             `+` is read for the context of what is before it,
+                       + + f g h i j       or after, and its states are not used
+
+    A sequence of up to `size` + 2 * `context` places is one window.
+
+    Attributes:
+        begins, ends: the places of what is used of each; together, these are all places.
+        read_begins, read_ends: the places of what is read, [W].
+    """
+
+    begins: Ints64
+    ends: Ints64
+    read_begins: Ints64
+    read_ends: Ints64
+
+    @classmethod
+    def over(cls, lengths: Ints64, size: int, context: int) -> Windows:
+        """Lay windows over sequences.
+
+        Args:
+            lengths: of the sequences, 1 or more.
+            size: places of a window that are used.
+            context: places read before and after them.
+        """
+        counts = np.where(lengths <= size + 2 * context, 1, -(-lengths // size))
+        firsts = np.repeat(np.cumsum(lengths) - lengths, counts)
+        lasts = np.repeat(np.cumsum(lengths), counts)
+        number = np.arange(len(firsts)) - np.repeat(np.cumsum(counts) - counts, counts)
+        single = np.repeat(counts == 1, counts)
+        begins = firsts + number * size
+        ends = np.where(single, lasts, np.minimum(begins + size, lasts))
+        return cls(
+            begins, ends, np.maximum(begins - context, firsts), np.minimum(ends + context, lasts)
+        )
+
+    def groups(self, limit: int) -> Iterator[Windows]:
+        """Give windows in groups that read about so many places together, in order."""
+        read = np.cumsum(self.read_ends - self.read_begins) // limit
+        cuts = np.flatnonzero(np.diff(read)) + 1
+        for begin, end in zip([0, *cuts], [*cuts, len(self.begins)], strict=True):
+            part = slice(begin, end)
+            yield Windows(
+                self.begins[part], self.ends[part], self.read_begins[part], self.read_ends[part]
+            )
+
+    def places(self) -> Ints64:
+        """Return the places that are read, one window after another."""
+        return ranges(self.read_begins, self.read_ends)
+
+    def used(self) -> Ints64:
+        """Return which of `places` are used, ascending; each place of the sequences is once."""
+        lengths = self.read_ends - self.read_begins
+        origin = np.cumsum(lengths) - lengths - self.read_begins
+        return ranges(self.begins + origin, self.ends + origin)
+
+
+def ranges(begins: Ints64, ends: Ints64) -> Ints64:
+    """Return the numbers from each begin to its end, one range after another."""
+    sizes = ends - begins
+    shifts: Ints64 = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    return shifts + np.arange(len(shifts))
+
+
+# what is read together, and the context that is read with it on both sides
+CHARACTERS, CHARACTER_CONTEXT = 1024, 128
+TOKENS, TOKEN_CONTEXT = 256, 64
+GROUP = 1 << 16  # characters or tokens whose states are in memory together
+MAX_TYPES = 1 << 14  # characters whose vectors are kept
+
+
+class Reader:
+    """Reads characters, then the tokens that they make.
+
+    Args:
+        config: sizes.
+        alphabet: of characters.
+        lexicon: folded form -> row of its vector, from 1 on.
+        weights: the arrays of `network.SegmenterNetwork`, by their names there.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        alphabet: Alphabet,
+        lexicon: Mapping[str, int],
+        weights: Mapping[str, Floats],
+    ) -> None:
+        self.alphabet, self.lexicon, self.weights = alphabet, dict(lexicon), weights
+        self._size = config.character_size
+        self._characters = Recurrence(part_of(weights, "characters."))
+        self._tokens = Recurrence(part_of(weights, "tokens."))
+        self._decisions_G2 = np.ascontiguousarray(weights["decisions.weight"].T)
+        self._forget_types()
+
+    def _forget_types(self) -> None:
+        self._rows = np.full(NUM_CODES, -1, np.int32)  # row of a code point's vector
+        self._vectors: Floats = np.empty((0, self._size), np.float32)
+
+    def rows_of(self, codes: CodePoints) -> Ints:
+        """Return the rows of characters' vectors, which are made when a character is met first.
+
+        They are good until the next call.
+        """
+        if len(self._vectors) > MAX_TYPES:
+            self._forget_types()
+        rows = self._rows[codes]
+        if len(rows) and rows.min() < 0:
+            new = np.unique(codes[rows < 0])
+            symbols = self.alphabet.symbols(new.tolist())
+            vectors = self.weights["symbols.weight"][symbols].sum(axis=1, dtype=np.float32)
+            self._rows[new] = np.arange(len(self._vectors), len(self._vectors) + len(new))
+            self._vectors = np.concatenate((self._vectors, vectors))
+            rows = self._rows[codes]
+        return rows
+
+    def character_states(self, rows: Ints, group: Windows) -> Floats:
+        """Return the states of the characters that a group of windows uses, [C, 2H].
+
+        Args:
+            rows: of all characters, by `rows_of`.
+            group: of windows over them.
+        """
+        return _states(self._characters, self._vectors, rows[group.places()], group)
+
+    def end_scores(self, states_CH: Floats) -> Floats:
+        """Score characters, [C]: above 0 where a token ends."""
+        scores_C: Floats = states_CH @ self.weights["token_ends.weight"][0]
+        scores_C += self.weights["token_ends.bias"]
+        return scores_C
+
+    def token_scores(self, states: Floats, forms: list[str], counts_S: Ints64) -> Floats:
+        """Score tokens, [N, 2]: above 0 where a sentence ends, and for several words.
+
+        Args:
+            states: of the first and last character of each, [N, 4H].
+            forms: of each.
+            counts_S: tokens of each stretch.
+        """
+        rows = np.array([self.lexicon.get(fold(form), 0) for form in forms], np.int32)
+        inputs_NI = np.hstack((states, self.weights["forms.weight"][rows]))
+        scores = []
+        for group in Windows.over(counts_S, TOKENS, TOKEN_CONTEXT).groups(GROUP):
+            begin, end = int(group.read_begins.min()), int(group.read_ends.max())
+            places = (group.places() - begin).astype(np.int32)
+            states_NG = _states(self._tokens, inputs_NI[begin:end], places, group)
+            scores.append(states_NG @ self._decisions_G2)
+        scores_N2: Floats = np.concatenate(scores) + self.weights["decisions.bias"]
+        return scores_N2
+
+
+def _states(recurrence: Recurrence, inputs: Floats, places: Ints, group: Windows) -> Floats:
+    """Return the states of what windows use, in order; see `Recurrence.states`."""
+    lengths = (group.read_ends - group.read_begins).astype(np.int32)
+    states, order = recurrence.states(inputs, places, lengths)
+    rows = np.empty(len(order), np.int64)
+    rows[order] = np.arange(len(order))
+    return states[rows[group.used()]]
+
+
+class Segmenter(TreebankModel[SegmenterConfig]):
     """A trained segmenter.
 
     Args:
@@ -41,6 +217,7 @@ class Segmenter:
     """
 
     kind = KIND
+    config_class = SegmenterConfig
 
     def __init__(
         self,
@@ -51,38 +228,65 @@ class Segmenter:
         has_spaces: bool,
         weights: Mapping[str, Floats],
     ) -> None:
-        self.config, self.alphabet, self.lexicon = config, alphabet, dict(lexicon)
-        self.splitter, self.has_spaces, self.weights = splitter, has_spaces, weights
-        self._readers = [Reader(config.model, alphabet, lexicon, weights)]
-        self._threads = ThreadpoolController()
+        super().__init__(config, weights)
+        self.alphabet, self.lexicon = alphabet, dict(lexicon)
+        self.splitter, self.has_spaces = splitter, has_spaces
+        self.reader = Reader(config.model, alphabet, lexicon, weights)
 
-    def joined(self, others: Sequence[Segmenter]) -> Segmenter:
-        """A segmenter that goes by the mean of the scores of this one and others.
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What it knows beside its weights."""
+        return Vocabulary(
+            tables={
+                "scripts": self.alphabet.scripts,
+                "characters": self.alphabet.characters,
+                "forms": list(self.lexicon),
+                "multiword": [(form, *words) for form, words in self.splitter.table.items()],
+                "endings": [(ending, *rule) for ending, rule in self.splitter.rules.items()],
+            },
+            extra={"has_spaces": self.has_spaces},
+        )
 
-        Args:
-            others: trained on the same data with the same settings, from other seeds.
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: all but the weights."""
+        return self.vocabulary
 
-        Raises:
-            ModelError: one knows other characters, forms or multiword tokens.
-        """
-        for other in others:
-            if self.vocabulary() != other.vocabulary():
-                raise ModelError(
-                    "segmenters of different treebanks or settings cannot work together",
-                    hint="train them on the same files, with settings that differ in the seed only",
-                )
-        segmenter = copy.copy(self)
-        segmenter._readers = [reader for one in (self, *others) for reader in one._readers]
-        return segmenter
+    @classmethod
+    def restore(
+        cls,
+        config: SegmenterConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Segmenter:
+        """Return the segmenter that was saved; see `TreebankModel.restore`."""
+        tables: Mapping[str, Any] = vocabulary.tables
+        alphabet = Alphabet(tables["scripts"], tables["characters"])
+        lexicon = {form: row for row, form in enumerate(tables["forms"], start=1)}
+        splitter = MultiwordSplitter(
+            {form: tuple(words) for form, *words in tables["multiword"]},
+            {ending: tuple(rule) for ending, *rule in tables["endings"]},
+        )
+        weights = read_weights(weight_shapes(config.model, len(alphabet), len(lexicon)))
+        has_spaces = bool(vocabulary.extra["has_spaces"])
+        return cls(config, alphabet, lexicon, splitter, has_spaces, weights)
 
-    def vocabulary(self) -> dict[str, Any]:
-        """What it knows beside its weights, as JSON holds it."""
-        return {
-            "alphabet": self.alphabet.to_json(),
-            "lexicon": list(self.lexicon),
-            "multiword": self.splitter.to_json(),
-            "has_spaces": self.has_spaces,
-        }
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        model = header.config["model"]
+        return checkpoint.compose(
+            header,
+            "A segmenter: raw text to sentences and words",
+            f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
+            f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
+            checkpoint.scores_table(header),
+            "F1 in percent, on the raw text of the validation part, lines broken after 80 "
+            "characters.",
+            checkpoint.data_table(header),
+            maker="train_segmenter (Python)",
+        )
 
     def segment(
         self,
@@ -128,10 +332,10 @@ class Segmenter:
         if self.has_spaces:
             forms = [" ".join(form.split()) for form in forms]
         counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
-        scores_N2 = mean(
+        scores_N2 = average(
             [
-                reader.token_scores(states, forms, counts_S)
-                for reader, states in zip(self._readers, found.states, strict=True)
+                member.reader.token_scores(states, forms, counts_S)
+                for member, states in zip(self.members, found.states, strict=True)
             ]
         )
         all_spans = []
@@ -157,7 +361,8 @@ class Segmenter:
 
     def _read_characters(self, codes_C: CodePoints, sizes_S: Ints64) -> _Tokens:
         """Find the tokens of texts as they are seen."""
-        rows = [reader.rows_of(codes_C) for reader in self._readers]
+        readers = [member.reader for member in self.members]
+        rows = [reader.rows_of(codes_C) for reader in readers]
         is_space = space_table()[codes_C]
         next_is_space = np.append(is_space[1:], True)
         is_last = np.zeros(len(codes_C), np.bool_)
@@ -166,18 +371,18 @@ class Segmenter:
         forced = is_last if self.has_spaces else is_last | (next_is_space & ~is_space)
         firsts: list[Ints64] = []
         lasts: list[Ints64] = []
-        of_firsts: list[list[Floats]] = [[] for _ in self._readers]
-        of_lasts: list[list[Floats]] = [[] for _ in self._readers]
+        of_firsts: list[list[Floats]] = [[] for _ in readers]
+        of_lasts: list[list[Floats]] = [[] for _ in readers]
         place, is_new = 0, True  # where the open token begins, and whether it is to be noted
         for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
             states = [
                 reader.character_states(rows_C, group)
-                for reader, rows_C in zip(self._readers, rows, strict=True)
+                for reader, rows_C in zip(readers, rows, strict=True)
             ]
-            scores_C = mean(
+            scores_C = average(
                 [
                     reader.end_scores(states_CH)
-                    for reader, states_CH in zip(self._readers, states, strict=True)
+                    for reader, states_CH in zip(readers, states, strict=True)
                 ]
             )
             begin, end = int(group.begins[0]), int(group.ends[-1])
@@ -215,7 +420,7 @@ class _Tokens(NamedTuple):
 
 
 def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
-    """The ends of tokens, and more of them where one would be longer than MAX_WORD.
+    """Return the ends of tokens, and more of them where one would be longer than MAX_WORD.
 
     Args:
         ends: the last places of tokens, ascending.
@@ -234,49 +439,10 @@ def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
     return np.union1d(ends, np.array(more, np.int64))
 
 
-def save_model(
-    directory: Path,
-    segmenter: Segmenter,
-    *,
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> None:
-    """Write a segmenter as a model directory."""
-    save_network(
-        directory,
-        segmenter,
-        segmenter.vocabulary(),
-        model_card,
-        scores=scores,
-        data=data,
-        command=command,
-        versions=versions,
-    )
-
-
-def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Segmenter:
-    """Open the segmenter in a model directory; it works on the CPU, whatever the device.
-
-    Raises:
-        ModelError: a file is missing or damaged.
-    """
-    with opening(directory, header) as vocabulary:
-        config = from_dict(SegmenterConfig, header.config)
-        alphabet = Alphabet.from_json(vocabulary["alphabet"])
-        lexicon = {form: row for row, form in enumerate(vocabulary["lexicon"], start=1)}
-        splitter = MultiwordSplitter.from_json(vocabulary["multiword"])
-        shapes = weight_shapes(config.model, len(alphabet), len(lexicon))
-        weights = read_weights(directory, shapes)
-        has_spaces = bool(vocabulary["has_spaces"])
-        return Segmenter(config, alphabet, lexicon, splitter, has_spaces, weights)
-
-
 def weight_shapes(
     config: ModelConfig, num_symbols: int, num_forms: int
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of `network.SegmenterNetwork`."""
+    """Return the shapes of the arrays of `network.SegmenterNetwork`."""
     shapes: dict[str, tuple[int, ...]] = {
         "symbols.weight": (num_symbols, config.character_size),
         "token_ends.weight": (1, 2 * config.character_units),
@@ -295,25 +461,8 @@ def weight_shapes(
         ),
     )
     for encoder, width, units, num_layers in encoders:
-        for layer in range(num_layers):
-            for direction in ("forwards", "backwards"):
-                prefix = f"{encoder}.layers.{layer}.{direction}"
-                shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
-                shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
-                shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
+        shapes |= bilstm_shapes(encoder, width, units, num_layers)
     return shapes
 
 
-def model_card(header: Header) -> str:
-    """Return the README.md of a segmenter: what it is, its scores, its data and its command."""
-    model = header.config["model"]
-    return checkpoint.compose(
-        header,
-        "A segmenter: raw text to sentences and words",
-        f"Bidirectional LSTMs over characters ({model['character_units']} units) and over "
-        f"tokens ({model['token_units']}), {counted(header.num_parameters, 'parameter')}.",
-        checkpoint.scores_table(header),
-        "F1 in percent, on the raw text of the validation part, lines broken after 80 characters.",
-        checkpoint.data_table(header),
-        maker="train_segmenter (Python)",
-    )
+load_model = Segmenter.load

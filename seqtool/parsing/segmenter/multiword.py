@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about
 
@@ -65,24 +64,9 @@ class MultiwordSplitter:
                     break
         return None if words is None else _cased(form, words)
 
-    def to_json(self) -> dict[str, Any]:
-        """Table and rules as JSON holds them."""
-        return {
-            "table": {form: list(words) for form, words in self.table.items()},
-            "rules": {ending: list(words) for ending, words in self.rules.items()},
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> MultiwordSplitter:
-        """Return what `to_json` gave."""
-        return cls(
-            {form: tuple(words) for form, words in content["table"].items()},
-            {ending: tuple(words) for ending, words in content["rules"].items()},
-        )
-
 
 def _rule(form: str, words: Words, size: int) -> Words | None:
-    """The rule by which an ending of so many characters gives the words, if there is one."""
+    """Return the rule by which an ending of so many characters gives the words, if any."""
     kept = form[:-size]
     if not words[0].startswith(kept) or not all(words[1:]):
         return None

@@ -107,7 +107,7 @@ class SegmenterNetwork(nn.Module):
         return states_NG
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The weights as the model's file holds them."""
+        """Return the weights as the model's file holds them."""
         return {
             name: value.detach().cpu().numpy()
             for name, value in self.state_dict().items()

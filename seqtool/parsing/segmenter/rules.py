@@ -65,7 +65,7 @@ def _token_pattern() -> re.Pattern[str]:
 
 
 def _ranges(table: np.ndarray) -> list[tuple[int, int]]:
-    """The ranges of code points that a table is true for, with their ends."""
+    """Return the ranges of code points that a table is true for, with their ends."""
     changes = np.flatnonzero(np.diff(table, prepend=False, append=False)).tolist()
     return [(begin, end - 1) for begin, end in zip(changes[::2], changes[1::2], strict=True)]
 
@@ -115,7 +115,7 @@ def _split(codes: CodePoints, whole: bool) -> Spans:
 
 
 def _closed(text: str, begins: list[int], ends: list[int], place: int) -> int:
-    """The last token of the ends of sentences, quotation marks and brackets from one on."""
+    """Return the last token of the ends of sentences, quotation marks and brackets from one on."""
     while place + 1 < len(begins) and begins[place + 1] == ends[place]:
         form = text[begins[place + 1] : ends[place + 1]]
         is_closing = form in _CLOSING or unicodedata.category(form[0]) in ("Pe", "Pf")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints
-from seqtool.parsing.encoding.encoder import dropout_mask, unknown_chances
+from seqtool.parsing.encoding.encoder import unknown_chances
 from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
-from seqtool.parsing.segmenter.model import Segmenter, save_model
+from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.training import hardware
+from seqtool.parsing.task import TreebankTask
 from seqtool.treebank.sentence import Sentence
 
 
@@ -27,7 +24,9 @@ def segmentation_scores(
 ) -> dict[str, float]:
     """Return F1 of `tokens`, `words`, `multiword` tokens and `sentences`, in percent.
 
-    Multiword tokens are left out where there are none in either.
+    Spans are compared as at CoNLL 2018, whitespace left out. A word of a multiword token is right
+    if the token's span and the word's form (in lower case) and place are, where the official scorer
+    aligns them. Multiword tokens are left out where there are none in either.
     """
     gold_spans, predicted_spans = _spans(gold), _spans(predicted)
     scores = {}
@@ -62,12 +61,11 @@ def _spans(sentences: Iterable[Sentence]) -> dict[str, set[tuple[object, ...]]]:
     return spans
 
 
-class SegmenterTask:
+class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
     """The ends of tokens and sentences, for `seqtool.training.loop.train`."""
 
     items = "characters"
     score = "dev_mean"
-    larger_is_better = True
 
     def __init__(
         self,
@@ -77,9 +75,7 @@ class SegmenterTask:
         device: str = "cpu",
         command: str = "",
     ) -> None:
-        self.config, self._data, self._command = config, data, command
-        self._device = device
-        hardware.seed_everything(config.training.seed)
+        super().__init__(config, data, device=device, command=command)
         self.module = SegmenterNetwork(
             config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
         )
@@ -95,7 +91,6 @@ class SegmenterTask:
         self._drop_characters = unknown_chances(counts_U, config.learning.dropout_symbols)
         counts_F = np.bincount(data.text.forms, minlength=1 + len(data.lexicon))
         self._drop_forms = unknown_chances(counts_F, config.learning.dropout_symbols)
-        self._epoch = 0
 
     def start_epoch(self, epoch: int) -> int:
         """Lay the treebank out, and draw an order of its windows; return the number of steps."""
@@ -115,15 +110,14 @@ class SegmenterTask:
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: nats per character that is no whitespace."""
-        # anew in each step, so that a continued run draws the same numbers
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._begin_step(index)
         learning, layout, text = self.config.learning, self._layout, self._data.text
         windows = self._batches[index]
         begins, ends = layout.windows[windows], layout.windows[windows + 1]
-        tokens = _ranges(begins, ends)
+        tokens = ranges(begins, ends)
         first_places = layout.firsts[begins]
         lengths = layout.lasts[ends - 1] + 1 - first_places
-        places = _ranges(first_places, first_places + lengths)
+        places = ranges(first_places, first_places + lengths)
         # of each token, how far its window's characters are from where they stand in the text
         shift = np.repeat(first_places - (np.cumsum(lengths) - lengths), ends - begins)
         firsts = torch.from_numpy(layout.firsts[tokens] - shift).long().to(self._device)
@@ -172,23 +166,11 @@ class SegmenterTask:
         loss = end_loss + decision_loss + learning.tag_weight * tag_loss
         return loss / num_items, num_items
 
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """What tells its data from others."""
-        return self._data.summary
-
-    def rate_factor(self, index: int) -> float:
-        """All batches have the same learning rate."""
-        return 1.0
-
     def _drawn(self, chances: Tensor) -> Tensor:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
 
-    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        return dropout_mask(values, dropout, self._random)
-
-    def segmenter(self) -> Segmenter:
-        """The segmenter of the weights as they are."""
+    def model(self) -> Segmenter:
+        """Return the segmenter of the weights as they are."""
         data = self._data
         return Segmenter(
             self.config, data.alphabet, data.lexicon, data.splitter, data.has_spaces,
@@ -200,32 +182,7 @@ class SegmenterTask:
 
         `dev_mean` is the mean of words and sentences.
         """
-        predicted = list(self.segmenter().segment([self._data.dev_text]))
+        predicted = list(self.model().segment([self._data.dev_text]))
         scores = segmentation_scores(self._data.dev, predicted)
         mean = (scores["words"] + scores["sentences"]) / 2
         return {**{f"dev_{name}": score for name, score in scores.items()}, self.score: mean}
-
-    def carried(self) -> dict[str, Tensor]:
-        """Nothing is carried from batch to batch."""
-        return {}
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned: nothing."""
-
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the segmenter as a model directory."""
-        save_model(
-            directory,
-            self.segmenter(),
-            scores=scores,
-            data=self.summary,
-            command=self._command,
-            versions={"torch": torch.__version__},
-        )
-
-
-def _ranges(begins: Ints, ends: Ints) -> Ints:
-    """The numbers from each begin to its end, one range after another."""
-    sizes = ends - begins
-    steps = np.arange(int(sizes.sum()), dtype=np.int32)
-    return steps + np.repeat(begins - (np.cumsum(sizes, dtype=np.int32) - sizes), sizes)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.progress import Event
-from seqtool.parsing.segmenter.config import KIND, SegmenterConfig, default_config
+from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, prepare_data
-from seqtool.parsing.segmenter.model import model_card
+from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.task import SegmenterTask
-from seqtool.parsing.train import RunRecord, open_record, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 
 
@@ -53,8 +54,8 @@ def train_segmenter(
             and relations where there are any. A run that is resumed knows its own.
         output: the model directory.
         config: all settings; those of the run when one is resumed.
-        dev: CoNLL-U by whose words and sentences the best epoch is chosen; without it, a tenth of
-            the treebank is kept for that.
+        dev: CoNLL-U by whose words and sentences the best epoch is chosen; without it, every
+            tenth sentence of the treebank is kept for that.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -69,36 +70,38 @@ def train_segmenter(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    output = Path(output)
-    record = open_record(
-        output,
-        KIND,
-        config,
-        default_config(),
+    trained = train_on_treebank(
+        SEGMENTER,
         train_files,
-        wanted="a CoNLL-U file",
+        output,
+        config,
         dev=dev,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
+        device=device,
         threads=threads,
+        on_event=on_event,
+        on_data=on_data,
+        should_stop=should_stop,
         command=command,
     )
-
-    def prepare(record: RunRecord[SegmenterConfig], device: str) -> SegmenterTask:
-        settings = record.config
-        data = prepare_data(record.train, record.dev, settings, skip_invalid=record.skip_invalid)
-        on_data(data)
-        return SegmenterTask(settings, data, device=device, command=record.command)
-
-    trained = train_on_treebank(
-        record,
-        output,
-        prepare,
-        model_card,
-        resume=resume,
-        device=device,
-        on_event=on_event,
-        should_stop=should_stop,
-    )
     return TrainedSegmenter(**vars(trained))
+
+
+def _read(
+    record: TreebankRecord[SegmenterConfig], word_states: WordStates | None
+) -> tuple[SegmenterConfig, TrainingData]:
+    """Return the settings and the data of a run; a segmenter reads no language model."""
+    data = prepare_data(record.train, record.dev, record.config, skip_invalid=record.skip_invalid)
+    return record.config, data
+
+
+SEGMENTER = Kind(
+    PRESETS,
+    "a CoNLL-U file",
+    _read,
+    SegmenterTask,
+    Segmenter.card,
+    bf16_on_cpu=False,  # its figures are those of float32
+)

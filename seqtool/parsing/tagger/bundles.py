@@ -10,13 +10,48 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numba import types
 
 from seqtool.core.arrays import Ints
+from seqtool.core.compiled import compiled
 from seqtool.treebank.sentence import FEATS, UPOS, XPOS
 
 COLUMNS = (UPOS, XPOS, FEATS)
 
 Bundle = tuple[str, str, str]
+
+
+_ints = types.int32[::1]
+_table = types.int32[:, ::1]
+
+
+@compiled(types.void(types.float32[:, ::1], _table, _ints, _table, _ints))
+def best_bundles(scores, bundles, starts, kept, best):  # type: ignore[no-untyped-def]
+    """Choose the bundle of the highest score for each word; the first one of equals.
+
+    Args:
+        scores: [T, sum of the columns' values], of one column after another.
+        bundles: [B, columns], the value of each column.
+        starts: [columns], where the scores of each column begin.
+        kept: [T, columns], the value that is there, -1 where there is none.
+        best: [T], is written. As few kept values as can be differ from those of the bundle.
+    """
+    num_columns = bundles.shape[1]
+    for token in range(scores.shape[0]):
+        highest = np.float32(-np.inf)
+        fewest = num_columns + 1
+        for bundle in range(bundles.shape[0]):
+            score, differing = np.float32(0.0), 0
+            for column in range(num_columns):
+                value = bundles[bundle, column]
+                score += scores[token, starts[column] + value]
+                wanted = kept[token, column]
+                if wanted >= 0 and wanted != value:
+                    differing += 1
+            # tags that are there come first: no score outweighs one more that differs
+            if differing < fewest or (differing == fewest and score > highest):
+                highest, fewest = score, differing
+                best[token] = bundle
 
 
 class Bundles:
@@ -37,7 +72,7 @@ class Bundles:
 
     @classmethod
     def build(cls, counts: Mapping[Bundle, int]) -> Self:
-        """Those that occur, of which the numbers are given, the commonest first."""
+        """Return the bundles that occur, the most frequent first."""
         return cls(sorted(counts, key=lambda bundle: (-counts[bundle], bundle)))
 
     def __len__(self) -> int:
@@ -63,25 +98,21 @@ class Bundles:
         """Values of all columns together."""
         return sum(len(numbers) for numbers in self.values)
 
-    def to_json(self) -> list[list[str]]:
-        """The bundles as JSON can hold them."""
-        return [list(bundle) for bundle in self.names]
-
     @classmethod
-    def from_json(cls, content: Sequence[Sequence[Any]]) -> Self:
-        """What `to_json` returned.
+    def of(cls, table: Sequence[Sequence[Any]]) -> Self:
+        """Return the bundles of a vocabulary's table.
 
         Raises:
-            ValueError, TypeError: it is not that.
+            ValueError: it is not that.
         """
-        names = [(str(upos), str(xpos), str(feats)) for upos, xpos, feats in content]
+        names = [(str(upos), str(xpos), str(feats)) for upos, xpos, feats in table]
         if not names or len(set(names)) < len(names):
             raise ValueError("bundles are missing, or met twice")
         return cls(names)
 
 
 def values_there(rows: Sequence[Sequence[str]], values: Sequence[Mapping[str, int]]) -> Ints:
-    """The number of the value of each column that a sentence has already, [T, 3]; -1 for none.
+    """Return the number of the value that each column of a word has already, [T, 3]; -1: none.
 
     A word has no UPOS if that is `_`. In XPOS and FEATS `_` is a value too: these are missing where
     no word of the sentence has any.

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from seqtool.core.config import (
-    Config,
-    combine,
-    named_settings,
-    setting,
-    to_dict,
-)
+from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
+from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
@@ -105,53 +97,22 @@ _TRAINING = {
     "schedule": "cosine",
     "clip_norm": 5.0,
 }
-PRESETS: dict[str, dict[str, Any]] = {
-    "accurate": {"training": {**_TRAINING, "epochs": 18}},
-    "fast": {
-        "model": {
-            "lexical_size": 64,
-            "num_filters": 64,
-            "encoder_size": 64,
-            "encoder_layers": 1,
-            "lemma_size": 64,
+PRESETS = Presets(
+    KIND,
+    TaggerConfig,
+    {
+        "accurate": {"training": {**_TRAINING, "epochs": 18}},
+        "fast": {
+            "model": {
+                "lexical_size": 64,
+                "num_filters": 64,
+                "encoder_size": 64,
+                "encoder_layers": 1,
+                "lemma_size": 64,
+            },
+            "training": _TRAINING,
         },
-        "training": _TRAINING,
     },
-}
-
-
-def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, as `seqtool.core.config.from_dict` takes them.
-
-    Raises:
-        ConfigError: there is none of that name; the hint lists near ones.
-    """
-    return named_settings(PRESETS, name)
-
-
-def resolve(
-    preset_name: str | None,
-    file: Path | None,
-    values: Mapping[str, Any],
-    overrides: Iterable[str],
-    *,
-    run: Path | None = None,
-) -> TaggerConfig:
-    """Combine a preset (or the settings of a run that is resumed), a file, options and overrides.
-
-    Args:
-        preset_name: a name in `PRESETS`; None for `accurate`.
-        file: a YAML file of settings.
-        values: dotted setting -> value, from the options of the command.
-        overrides: `name=value` texts, which win.
-        run: the directory of the run to continue, whose settings are the base.
-
-    Raises:
-        ConfigError: an unknown preset or setting, or an impossible value.
-    """
-    base = preset(preset_name or "accurate")
-    if run is not None and preset_name is None:
-        from seqtool.parsing.train import RunRecord
-
-        base = to_dict(RunRecord.read(run, KIND, TaggerConfig).config)
-    return combine(TaggerConfig, base, file, values, overrides)
+    default="accurate",
+)
+preset, resolve = PRESETS.settings, PRESETS.resolve

@@ -17,14 +17,13 @@ from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
 from seqtool.parsing.tagger.bundles import Bundles
-from seqtool.parsing.tagger.characters import Characters, padded
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import FIELDS, lexical_table
+from seqtool.parsing.tagger.forms import FIELDS, Characters, lexical_table, padded
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 
-DEV_EVERY = 10  # without a validation part, every tenth sentence is one
 NO_SCRIPT = -1
 ANALYSED = (FORM, LEMMA, UPOS, XPOS, FEATS)
 
@@ -88,12 +87,12 @@ class TrainingData:
     summary: dict[str, Any] = field(default_factory=dict)
 
     def forms(self, words: Sequence[int], lengths: Sequence[int]) -> Iterator[list[str]]:
-        """The forms of each sentence of a part."""
+        """Return the forms of each sentence of a part."""
         for begin, end in pairwise(np.cumsum([0, *lengths]).tolist()):
             yield [self.distinct[word][0] for word in words[begin:end]]
 
     def untagged_dev(self) -> list[Sentence]:
-        """The sentences of the validation part without tags and lemmas."""
+        """Return the sentences of the validation part without tags and lemmas."""
         sentences = []
         for forms in self.forms(self.dev.words, self.dev.lengths):
             blank = ["_"] * (NUM_COLUMNS - 2)
@@ -142,14 +141,13 @@ def prepare_data(
     """Make sentences ready, none of which is kept: see `read_data`."""
     ids: dict[Word, int] = {}
     train, dev = Part(), Part()
-    for number, sentence in enumerate(train_sentences, 1):
+    for sentence, is_dev in held_out(train_sentences):
         _check_tagged(sentence)
-        held_out = dev_sentences is None and number % DEV_EVERY == 0
-        (dev if held_out else train).add(sentence, ids)
+        (dev if is_dev and dev_sentences is None else train).add(sentence, ids)
     for sentence in dev_sentences or ():
         _check_tagged(sentence)
         dev.add(sentence, ids)
-    if not dev.lengths:  # a treebank so small is judged by itself
+    if not dev.lengths:  # nothing is held out of so small a treebank
         dev = train
     distinct = list(ids)
     forms: Counter[str] = Counter()

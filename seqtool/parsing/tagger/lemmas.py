@@ -1,10 +1,23 @@
-"""Lemmas: those of forms that were met, by a table, and the edit scripts for all others."""
+"""Lemmas: those of forms that were met, by a table, and the edit scripts for all others.
+
+An edit script makes a lemma of a form (Straka 2018, section 3.3):
+
+    form     lemma   casing
+    running  run     lower     in lower case: the last 4 characters go
+    Feet     foot    lower     the last 3 go, "oot" comes
+    McCains  McCain  keep      as it is written: the last one goes
+    OBAMA    Obama   title     nothing goes; the first letter becomes a capital
+    went     go      absolute  nothing stays: the lemma itself
+
+The longest stretch that form and lemma share stays; what stands before it and after it is removed
+and replaced. So one script serves all the words that are inflected alike.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, Literal, Self, get_args
@@ -35,7 +48,7 @@ class EditScript:
     after: str
 
     def apply(self, form: str) -> str | None:
-        """The lemma of a form; None if the form is too short, or nothing would be left."""
+        """Return the lemma of a form; None if the form is too short, or nothing would be left."""
         if self.casing == "absolute":
             return self.before
         text = form if self.casing == "keep" else form.lower()
@@ -48,26 +61,22 @@ class EditScript:
             return lemma[0].upper() + lemma[1:]
         return lemma.upper() if self.casing == "upper" else lemma
 
-    def to_json(self) -> list[str | int]:
-        """The script as JSON can hold it."""
-        return list(astuple(self))
-
     @classmethod
-    def from_json(cls, content: list[str | int]) -> Self:
-        """What `to_json` returned.
+    def of(cls, entry: Sequence[Any]) -> Self:
+        """Return the script of an entry of a vocabulary's table.
 
         Raises:
             ValueError: it is not that.
         """
-        casing, cut_before, before, cut_after, after = content
+        casing, cut_before, before, cut_after, after = entry
         if casing not in get_args(Casing) or min(int(cut_before), int(cut_after)) < 0:
-            raise ValueError(f"no edit script: {content!r}")
-        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))  # type: ignore[arg-type]
+            raise ValueError(f"no edit script: {entry!r}")
+        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))
 
 
 @lru_cache(1 << 16)
 def edit_script(form: str, lemma: str) -> EditScript:
-    """The script that makes a lemma of a form: `edit_script(f, l).apply(f) == l` for any two.
+    """Return the script that makes a lemma of a form: `edit_script(f, l).apply(f) == l`.
 
     Of several casings, the one by which the most stays, the first one of equals.
     """
@@ -103,7 +112,7 @@ class Lemmas:
 
     @classmethod
     def build(cls, counts: Mapping[tuple[str, str, str], int], min_count: int) -> Self:
-        """Those of words as (form, UPOS, lemma), with how often each occurs.
+        """Return the lemmas of words.
 
         Args:
             counts: of such words.
@@ -119,12 +128,12 @@ class Lemmas:
         return cls(common or list(scripts), table)
 
     def met(self, form: str, upos: str) -> Sequence[str]:
-        """The lemmas that a form with a tag had, or else that it had in lower case."""
+        """Return the lemmas that a form with a tag had, or else those of its lower case."""
         forms = self.table.get(upos, {})
         return forms.get(form) or forms.get(form.lower()) or ()
 
     def choose(self, form: str, met: Sequence[str], scores_E: Floats) -> str:
-        """The lemma of a form by the scores of edit scripts.
+        """Return the lemma of a form by the scores of edit scripts.
 
         Args:
             form: any.
@@ -139,28 +148,20 @@ class Lemmas:
         made = (self.scripts[number].apply(form) for number in ranked)
         return next((lemma for lemma in made if lemma is not None), form)
 
-    def to_json(self) -> dict[str, Any]:
-        """Scripts and table as JSON can hold them."""
-        return {
-            "scripts": [script.to_json() for script in self.scripts],
-            "table": {
-                upos: {form: list(lemmas) for form, lemmas in forms.items()}
-                for upos, forms in self.table.items()
-            },
-        }
-
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_json` returned.
+    def of(cls, scripts: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> Self:
+        """Return the lemmas of a vocabulary's tables.
+
+        Args:
+            scripts: the edit scripts.
+            rows: UPOS, form and lemmas.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it is not that.
+            ValueError: they are not that.
         """
-        scripts = [EditScript.from_json(script) for script in content["scripts"]]
         if not scripts:
             raise ValueError("no edit scripts")
-        for forms in content["table"].values():
-            for lemmas in forms.values():
-                if not isinstance(lemmas, list) or not all(isinstance(x, str) for x in lemmas):
-                    raise TypeError(f"no lemmas: {lemmas!r}")
-        return cls(scripts, content["table"])
+        table: dict[str, dict[str, Sequence[str]]] = {}
+        for upos, form, *lemmas in rows:
+            table.setdefault(upos, {})[form] = lemmas
+        return cls([EditScript.of(script) for script in scripts], table)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ModelError, counted
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, open_own, project, summarise
-from seqtool.parsing.encoding.lstm import Recurrence
-from seqtool.parsing.model import mean, opening, read_weights, save_network
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, values_there
-from seqtool.parsing.tagger.characters import Characters, best_bundles
+from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, project, summarise
+from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
+from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles, values_there
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
-from seqtool.parsing.tagger.forms import Forms
+from seqtool.parsing.tagger.forms import Characters, Forms
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 CHUNK_WORDS = 1 << 12  # words read together
-_ENCODER = "encoder."
 
 
 class Reading(NamedTuple):
@@ -47,7 +44,7 @@ class Reading(NamedTuple):
     places: Ints
 
 
-class Tagger:
+class Tagger(TreebankModel[TaggerConfig]):
     """A trained tagger and lemmatizer.
 
     Args:
@@ -61,6 +58,8 @@ class Tagger:
     """
 
     kind = KIND
+    config_class = TaggerConfig
+    works = "tag"
 
     def __init__(
         self,
@@ -72,45 +71,79 @@ class Tagger:
         weights: Mapping[str, Floats],
         word_states: WordStates | None = None,
     ) -> None:
-        self.word_states = word_states
-        self._members = [self]
-        self.config, self.bundles, self.lemmas, self.weights = config, bundles, lemmas, weights
+        super().__init__(config, weights, word_states)
+        self.bundles, self.lemmas = bundles, lemmas
         self.forms = Forms(symbols, characters, weights)
-        self._recurrence = Recurrence(
-            {
-                name.removeprefix(_ENCODER): array
-                for name, array in weights.items()
-                if name.startswith(_ENCODER)
-            }
-        )
-        self._threads = ThreadpoolController()
+        self._recurrence = Recurrence(part_of(weights, "encoder."))
         # of forms' vectors, and of states
         split = config.model.lexical_size + config.model.num_filters
         self._values = _split(weights["values.weight"], split)
         self._lemma_words = _split(weights["lemma_words.weight"], split)
         self._scripts = np.ascontiguousarray(weights["scripts.weight"].T)
 
-    def joined(self, others: Sequence[Tagger]) -> Tagger:
-        """A tagger that goes by the mean of the scores of this one and others.
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What it knows beside its weights."""
+        symbols = self.forms.symbols
+        tables: dict[str, Sequence[Any]] = symbols.to_tables("lexical")
+        tables["characters"] = self.forms.characters.known
+        tables["bundles"] = self.bundles.names
+        tables["edit_scripts"] = [astuple(script) for script in self.lemmas.scripts]
+        tables["lemmas"] = [
+            (upos, form, *lemmas)
+            for upos, forms in self.lemmas.table.items()
+            for form, lemmas in forms.items()
+        ]
+        return Vocabulary(tables=tables, extra={"columns": list(symbols.columns)})
 
-        Args:
-            others: trained on the same data with the same settings, from other seeds.
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: tags and lemmas."""
+        return self.bundles.names, self.lemmas.scripts, self.lemmas.table
 
-        Raises:
-            ModelError: one knows other tags or lemmas.
-        """
-        for other in others:
-            if (self.bundles.to_json(), self.lemmas.to_json()) != (
-                other.bundles.to_json(),
-                other.lemmas.to_json(),
-            ):
-                raise ModelError(
-                    "taggers of different treebanks or settings cannot tag together",
-                    hint="train them on the same files, with settings that differ in the seed only",
-                )
-        tagger = copy.copy(self)
-        tagger._members = [member for one in (self, *others) for member in one._members]
-        return tagger
+    @classmethod
+    def restore(
+        cls,
+        config: TaggerConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Tagger:
+        """Return the tagger that was saved; see `TreebankModel.restore`."""
+        tables: Mapping[str, Any] = vocabulary.tables
+        symbols = SymbolTable.from_tables(tables, "lexical", vocabulary.extra["columns"])
+        characters = Characters(tables["characters"])
+        bundles = Bundles.of(tables["bundles"])
+        lemmas = Lemmas.of(tables["edit_scripts"], tables["lemmas"])
+        shapes = weight_shapes(
+            config.model,
+            symbols.num_symbols,
+            characters.num_symbols,
+            bundles,
+            len(lemmas.scripts),
+            word_states.size if word_states else 0,
+        )
+        return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes), word_states)
+
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        model = header.config["model"]
+        layers = counted(model["encoder_layers"], "layer")
+        return checkpoint.compose(
+            header,
+            "A tagger and lemmatizer",
+            f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
+            f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
+            "lemmas by edit scripts.",
+            summarise(header.data),
+            checkpoint.scores_table(header),
+            "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
+            "FEATS are all right.",
+            checkpoint.data_table(header),
+            maker="train_tagger (Python)",
+            use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
+        )
 
     def read(self, sentences: Sequence[Sentence]) -> Reading:
         """Compute what is to be known of the words of sentences."""
@@ -153,8 +186,8 @@ class Tagger:
             there = np.concatenate([values_there(item.rows, values) for item in sentences])
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
-            readings = [member.read(sentences) for member in self._members]
-            scores = mean([reading.scores for reading in readings])
+            readings = [member.read(sentences) for member in self.members]
+            scores = average([reading.scores for reading in readings])
             best = np.empty(len(rows), np.int32)
             best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
             _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
@@ -177,17 +210,17 @@ class Tagger:
                 choices.append(lemmas)
         if not open_words:
             return
-        scores = mean(
+        scores = average(
             [
                 member.script_scores(reading, open_words, best[open_words])
-                for member, reading in zip(self._members, readings, strict=True)
+                for member, reading in zip(self.members, readings, strict=True)
             ]
         )
         for place, (word, lemmas) in enumerate(zip(open_words, choices, strict=True)):
             rows[word][LEMMA] = self.lemmas.choose(rows[word][FORM], lemmas, scores[place])
 
     def script_scores(self, reading: Reading, words: Sequence[int], bundles: Ints) -> Floats:
-        """The scores of the edit scripts of some words, [W, scripts], by their tags."""
+        """Return the scores of the edit scripts of some words, [W, scripts], by their tags."""
         of_vectors, of_states = self._lemma_words
         hidden: Floats = reading.states[words] @ of_states
         hidden += reading.vectors[reading.places[words]] @ of_vectors
@@ -201,18 +234,7 @@ class Tagger:
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        chunk: list[Sentence | Broken] = []
-        num_words = 0
-        for item in items:
-            chunk.append(item)
-            if isinstance(item, Sentence):
-                num_words += len(item)
-            if num_words >= CHUNK_WORDS:
-                self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
-                yield from chunk
-                chunk, num_words = [], 0
-        self.tag([item for item in chunk if isinstance(item, Sentence)], retag=retag)
-        yield from chunk
+        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag))
 
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
@@ -251,7 +273,7 @@ def weight_shapes(
     num_scripts: int,
     state_size: int = 0,
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
+    """Return the shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
     units, width = config.encoder_size, config.lexical_size + config.num_filters
     shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),
@@ -273,81 +295,7 @@ def weight_shapes(
     if state_size:
         shapes[WEIGHT] = (config.lm_size, state_size)
         width += config.lm_size
-    for layer in range(config.encoder_layers):
-        num_inputs = 2 * units if layer else width
-        for direction in ("forwards", "backwards"):
-            name = f"encoder.layers.{layer}.{direction}"
-            shapes |= {
-                f"{name}.weight_ih_l0": (4 * units, num_inputs),
-                f"{name}.weight_hh_l0": (4 * units, units),
-                f"{name}.bias_ih_l0": (4 * units,),
-                f"{name}.bias_hh_l0": (4 * units,),
-            }
-    return shapes
+    return shapes | bilstm_shapes("encoder", width, units, config.encoder_layers)
 
 
-def save_model(
-    directory: Path,
-    tagger: Tagger,
-    *,
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> None:
-    """Write a tagger as a model directory."""
-    vocabulary = {
-        "lexical": tagger.forms.symbols.to_json(),
-        "characters": tagger.forms.characters.known,
-        "bundles": tagger.bundles.to_json(),
-        "lemmas": tagger.lemmas.to_json(),
-    }
-    save_network(
-        directory,
-        tagger,
-        vocabulary,
-        model_card,
-        scores=scores,
-        data=data,
-        command=command,
-        versions=versions,
-    )
-
-
-def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Tagger:
-    """Open the tagger in a model directory; it works on the CPU, whatever the device.
-
-    Raises:
-        ModelError: a file is missing or damaged.
-    """
-    with opening(directory, header) as vocabulary:
-        config = from_dict(TaggerConfig, header.config)
-        symbols = SymbolTable.from_json(vocabulary["lexical"])
-        characters = Characters(vocabulary["characters"])
-        bundles = Bundles.from_json(vocabulary["bundles"])
-        lemmas = Lemmas.from_json(vocabulary["lemmas"])
-        sizes = symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
-        word_states = open_own(directory, header.data)
-        shapes = weight_shapes(config.model, *sizes, word_states.size if word_states else 0)
-        weights = read_weights(directory, shapes)
-        return Tagger(config, symbols, characters, bundles, lemmas, weights, word_states)
-
-
-def model_card(header: Header) -> str:
-    """Return the README.md of a tagger: what it is, its scores, its data and its command."""
-    model = header.config["model"]
-    layers = counted(model["encoder_layers"], "layer")
-    return checkpoint.compose(
-        header,
-        "A tagger and lemmatizer",
-        f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
-        f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
-        "lemmas by edit scripts.",
-        summarise(header.data),
-        checkpoint.scores_table(header),
-        "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
-        "FEATS are all right.",
-        checkpoint.data_table(header),
-        maker="train_tagger (Python)",
-        use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
-    )
+load_model = Tagger.load

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
-from seqtool.parsing.tagger.characters import PAD
 from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.tagger.forms import PAD
 
 Noise = Callable[[Tensor], Tensor]
 

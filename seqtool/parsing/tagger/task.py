@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,22 +13,21 @@ from torch.nn import functional
 from seqtool.core.arrays import Halves, Ints
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
-    dropout_mask,
     num_words,
     unknown_chances,
     word_numbers,
 )
 from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
-from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.training import hardware
+from seqtool.parsing.task import TreebankTask
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
-class TaggerTask:
+class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
     """The choice of tags and edit scripts, for `seqtool.training.loop.train`.
 
     Args:
@@ -42,13 +39,11 @@ class TaggerTask:
 
     items = "words"
     score = "dev_tags"
-    larger_is_better = True
 
     def __init__(
         self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
     ) -> None:
-        self.config, self._data, self._device, self._command = config, data, device, command
-        hardware.seed_everything(config.training.seed)
+        super().__init__(config, data, device=device, command=command)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:
@@ -105,8 +100,7 @@ class TaggerTask:
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
         self._average.update()
-        # anew in each step, so that a continued run draws the same numbers
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._begin_step(index)
         learning = self.config.learning
         sentences = self._batches[index]
         lengths = self._data.lengths[sentences]
@@ -147,7 +141,7 @@ class TaggerTask:
         return loss, len(inside)
 
     def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
-        """The language model's states after the words of sentences, [T, P], if there is one."""
+        """Return the language model's states after words, [T, P]; None without one."""
         if self._lm_states is None:
             return None
         states = np.concatenate([self._lm_states[i] for i in sentences.tolist()])
@@ -155,7 +149,7 @@ class TaggerTask:
         return states_TP * self._kept(states_TP, self.config.learning.dropout_lm)
 
     def _vectors(self, words_U: Tensor) -> Tensor:
-        """The vectors of forms, the rarer symbols of which are now and then unknown."""
+        """Return the vectors of forms, the rarer symbols of which are now and then unknown."""
         lexical_US = self._lexical[words_U]
         if self.config.learning.dropout_words:
             drawn = torch.from_numpy(self._random.random(lexical_US.shape, np.float32))
@@ -166,11 +160,8 @@ class TaggerTask:
         spelling_UL = self._spelling[words_U, :longest]
         return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
 
-    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
-        return dropout_mask(values, dropout, self._random)
-
-    def tagger(self) -> Tagger:
-        """The tagger of the averaged weights."""
+    def model(self) -> Tagger:
+        """Return the tagger of the averaged weights."""
         arrays, data = self._average.arrays(), self._data
         return Tagger(
             self.config,
@@ -186,7 +177,7 @@ class TaggerTask:
         """Return how many words of the validation part are right, in percent."""
         data = self._data
         sentences = data.untagged_dev()
-        for _ in self.tagger().tag_stream(sentences):
+        for _ in self.model().tag_stream(sentences):
             pass
         rows = [row for sentence in sentences for row in sentence.rows]
         right = dict.fromkeys(("upos", "xpos", "feats", "tags", "lemmas"), 0)
@@ -199,15 +190,6 @@ class TaggerTask:
             right["lemmas"] += row[LEMMA] == lemma
         return {f"dev_{name}": 100.0 * count / len(rows) for name, count in right.items()}
 
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """What tells its data from others."""
-        return self._data.summary
-
-    def rate_factor(self, index: int) -> float:
-        """Return 1: every batch counts alike."""
-        return 1.0
-
     def carried(self) -> dict[str, Tensor]:
         """Return the averages."""
         return self._average.carried()
@@ -216,21 +198,10 @@ class TaggerTask:
         """Take back what `carried` returned."""
         self._average.restore(tensors)
 
-    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
-        """Write the tagger as a model directory."""
-        save_model(
-            directory,
-            self.tagger(),
-            scores=scores,
-            data=self.summary,
-            command=self._command,
-            versions={"torch": torch.__version__},
-        )
-
 
 def _cut(
     sentences: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], num_words: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Sentences in runs of about so many words, the last one shorter."""
+    """Return sentences in runs of about so many words, the last one shorter."""
     ends = np.cumsum(lengths[sentences])
     return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)

@@ -1,4 +1,8 @@
-"""Training of taggers: `train_tagger`."""
+"""Training of taggers: `train_tagger`; and jackknifing, which tags a treebank by parts.
+
+What reads predicted tags later is trained on such: on gold tags it would learn to trust them. So
+each fold of a treebank is tagged by a tagger that has not seen it.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,12 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import FOLDER, open_for_run, open_word_states
-from seqtool.parsing.tagger.config import KIND, TaggerConfig, preset
+from seqtool.parsing.encoding.lm_states import FOLDER, WordStates, open_word_states
+from seqtool.parsing.tagger.config import PRESETS, TaggerConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
-from seqtool.parsing.tagger.model import model_card
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.train import (
-    RunRecord,
-    fingerprint,
-    open_record,
-    train_on_treebank,
-    with_precision,
-)
+from seqtool.parsing.train import Kind, TreebankRecord, fingerprint, train_on_treebank
 from seqtool.training.loop import train
 from seqtool.training.run import TrainedModel, complete
 from seqtool.treebank.sentence import Sentence
@@ -89,57 +87,50 @@ def train_tagger(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    output = Path(output)
-    record = open_record(
-        output,
-        KIND,
-        config,
-        from_dict(TaggerConfig, preset("accurate")),
+    trained = train_on_treebank(
+        TAGGER,
         train_files,
-        wanted="a CoNLL-U file with tags",
+        output,
+        config,
         dev=dev,
         embeddings=embeddings,
         lm=lm,
         resume=resume,
         force=force,
         skip_invalid=skip_invalid,
-        threads=threads,
-        command=command,
-    )
-
-    def prepare(record: RunRecord[TaggerConfig], device: str) -> TaggerTask:
-        training = with_precision(record.config.training, device)
-        settings = dataclasses.replace(record.config, training=training)
-        data = read_data(
-            record.train,
-            record.dev,
-            settings.model,
-            skip_invalid=record.skip_invalid,
-            embeddings=record.embeddings,
-            word_states=open_for_run(record.lm, output, resume=resume, device=device),
-        )
-        on_data(data)
-        return TaggerTask(settings, data, device=device, command=record.command)
-
-    trained = train_on_treebank(
-        record,
-        output,
-        prepare,
-        model_card,
-        resume=resume,
         device=device,
+        threads=threads,
         on_event=on_event,
+        on_data=on_data,
         should_stop=should_stop,
+        command=command,
     )
     return TrainedTagger(**vars(trained))
 
+
+def _read(
+    record: TreebankRecord[TaggerConfig], word_states: WordStates | None
+) -> tuple[TaggerConfig, TrainingData]:
+    """Return the settings and the data of a run."""
+    data = read_data(
+        record.train,
+        record.dev,
+        record.config.model,
+        skip_invalid=record.skip_invalid,
+        embeddings=record.embeddings,
+        word_states=word_states,
+    )
+    return record.config, data
+
+
+TAGGER = Kind(PRESETS, "a CoNLL-U file with tags", _read, TaggerTask, Tagger.card)
 
 EPOCHS = 6  # of each fold: fewer than of a tagger that is kept
 
 
 def fold_config(**training: Any) -> TaggerConfig:
-    """The settings of a fold's tagger, `fast` and short; others of the training loop are added."""
-    base = preset("fast")
+    """Return the settings of a fold's tagger: `fast`, few epochs, and given ones of the loop."""
+    base = PRESETS.settings("fast")
     base["training"] |= {"epochs": EPOCHS, **training}
     return from_dict(TaggerConfig, base)
 
@@ -219,7 +210,7 @@ def tagged_fold(
     return tagged
 
 
-def joined_folds(tagged: Sequence[Sequence[Sentence]]) -> list[Sentence]:
+def in_order(tagged: Sequence[Sequence[Sentence]]) -> list[Sentence]:
     """Return the sentences of all folds, from 0 on, in the order of the treebank."""
     num = sum(map(len, tagged))
     return [tagged[i % len(tagged)][i // len(tagged)] for i in range(num)]

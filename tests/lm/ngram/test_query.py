@@ -150,7 +150,9 @@ def test_an_index_is_built_when_enough_was_scored(monkeypatch: pytest.MonkeyPatc
     for part in parts:
         results.append(scorer.score(part))
         num_scored += len(part)
-        for slots, level in zip(scorer._slots[1:], table.levels[1:], strict=True):
+        for slots, level in zip(
+            [level.slots for level in scorer._levels[1:]], table.levels[1:], strict=True
+        ):
             assert (len(slots) > 0) == (num_scored >= 2 * len(level))
             # twice as many slots, and one, as n-grams of contexts of more than 16 of them
             wide = [size for size in np.diff(level.begins).tolist() if size > 16]

@@ -14,9 +14,10 @@ from parsing.encoding.test_encoder import BILSTM
 from parsing.parser.test_train import config
 from parsing.parser.tiny import make_sentence
 
+from seqtool.core.errors import DataError
 from seqtool.parsing.encoding import encoder
 from seqtool.parsing.encoding.encoder import NONE, HeadChoice
-from seqtool.parsing.parser.data import prepare_data, tell_right_tags
+from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.task import ParserTask
 
 WIDTH, NUM_LABELS = 6, 4
@@ -58,32 +59,39 @@ def test_the_loss_is_that_of_words_one_by_one(lengths: list[int], seed: int) -> 
     np.testing.assert_allclose(loss.item(), by_loops(choice, sentences), rtol=1e-5)
 
 
-def test_right_tags_are_a_loss_too(tmp_path: Path) -> None:
-    """Of words whose MISC tells them; by loops, from the file on."""
+def test_gold_tags_are_a_loss_too(tmp_path: Path) -> None:
+    """Those of the same sentences in another file; by loops, from the files on."""
     sentences = [
         make_sentence([("a", "X")] * len(heads), heads) for heads in ([2, 0, 2], [0], [2, 0])
     ]
-    for number, sentence in enumerate(sentences[:2]):
-        right = make_sentence([("a", tag) for tag in ("N", "V", "N")[number:][: len(sentence)]])
-        right.rows[0][5] = "Case=Nom|Number=Sing"
-        tell_right_tags(sentence, right)
-    assert sentences[0].rows[0][9] == "RightTags=N~_~Case=Nom+Number=Sing"
-    path = tmp_path / "train.conllu"
-    path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
+    tags = (("N", "V", "N"), ("V",), ("N", "V"))
+    gold = [
+        make_sentence([("a", tag) for tag in of_words], sentence.heads())
+        for of_words, sentence in zip(tags, sentences, strict=True)
+    ]
+    for sentence in gold[:2]:
+        sentence.rows[0][5] = "Case=Nom|Number=Sing"
+    path, gold_path = tmp_path / "train.conllu", tmp_path / "gold.conllu"
+    for file, items in ((path, sentences), (gold_path, gold)):
+        file.write_text("".join(item.to_conllu() for item in items), encoding="utf-8")
     wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
-    data = prepare_data([str(path)], str(path), wanted)
-    assert data.right_tags is not None
+    assert prepare_data([str(path)], str(path), wanted).gold_tags is None
+    data = prepare_data([str(path)], str(path), wanted, gold_tags=str(gold_path))
+    assert data.gold_tags is not None
     # N with features, N, V with features, V
-    assert data.right_tags.tolist() == [-1, -1, 0, 3, 1, -1, 2, -1, -1, -1]
+    assert data.gold_tags.tolist() == [-1, -1, 0, 3, 1, -1, 2, -1, 1, 3]
+    gold_path.write_text("".join(item.to_conllu() for item in gold[:2]), encoding="utf-8")
+    with pytest.raises(DataError, match="other sentences"):
+        prepare_data([str(path)], str(path), wanted, gold_tags=str(gold_path))
     task = ParserTask(data.config, data)
     choice = task.module.head_choice
     arrays = data.train.arrays
     states = torch.randn(len(arrays.types) - 1, 2 * BILSTM["encoder_size"])
     inside = np.arange(1, len(arrays.types))
     found = task._head_loss(states, inside, arrays.lengths).item()
-    told = [(states[row - 1], data.right_tags[row]) for row in inside if data.right_tags[row] >= 0]
+    told = [(states[row - 1], data.gold_tags[row]) for row in inside if data.gold_tags[row] >= 0]
     of_tags = np.mean([-choice.tags(state).log_softmax(0)[tag].item() for state, tag in told])
-    data.right_tags[:] = NONE
+    data.gold_tags[:] = NONE
     without = task._head_loss(states, inside, arrays.lengths).item()
     np.testing.assert_allclose(found - without, 0.5 * of_tags, rtol=1e-4)
 
@@ -98,7 +106,7 @@ def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
     data = prepare_data([str(path)], str(path), wanted)
     task = ParserTask(data.config, data)
-    assert not any(name.startswith("head_choice") for name in task.parser().weights)
+    assert not any(name.startswith("head_choice") for name in task.model().weights)
 
     arrays, choice = data.train.arrays, task.module.head_choice
     inside = np.arange(1, len(arrays.types))

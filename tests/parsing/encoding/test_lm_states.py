@@ -231,7 +231,7 @@ def test_a_tagger_s_scores_are_those_of_its_network(folder: Path) -> None:
     with torch.no_grad():
         task.module.lm.weight.mul_(20)  # so that what is read is of weight
     sentences = data.untagged_dev()[:6]
-    scores, _, vectors, places = task.tagger().read(sentences)
+    scores, _, vectors, places = task.model().read(sentences)
     read = states.of([sentence.column(1) for sentence in sentences])
     module = task.module.eval()
     with torch.no_grad():
@@ -261,7 +261,7 @@ def test_a_parser_s_products_are_those_of_its_network(folder: Path) -> None:
     with torch.no_grad():
         task.module.lm.weight.mul_(20)
         task.module.contexts.weight.mul_(5)
-    parser, arrays = task.parser(), data.dev.arrays
+    parser, arrays = task.model(), data.dev.arrays
     parser.prepare()
     found = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     with torch.no_grad():

@@ -108,10 +108,10 @@ def test_counts_of_symbols_that_training_drops() -> None:
 
 
 @given(WORDS)
-def test_tables_survive_json(words: list[tuple[str, str]]) -> None:
+def test_symbols_survive_the_tables_of_a_vocabulary(words: list[tuple[str, str]]) -> None:
     counts = {(form, form, upos, "_"): 1 for form, upos in words}
     table = SymbolTable.build(counts.items(), ["form", "upos"], 1, (FORM, LEMMA, UPOS, FEATS))
-    again = SymbolTable.from_json(table.to_json())
+    again = SymbolTable.from_tables(table.to_tables("lexical"), "lexical", table.columns)
     assert again == table
     assert [again.row(key) for key in counts] == [table.row(key) for key in counts]
 

@@ -14,11 +14,11 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
-from seqtool.parsing.parser import classifier, model, streams
+from seqtool.parsing.parser import classifier, model
 from seqtool.parsing.parser.config import CHEN_MANNING
 from seqtool.parsing.parser.configurations import SYSTEMS, Labels
 from seqtool.parsing.parser.hidden_layer import SCALE, extract
-from seqtool.parsing.parser.model import Parser, save_model
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ParserNetwork
 from seqtool.parsing.parser.transitions import Configurations
 from seqtool.treebank.conllu import Broken
@@ -101,18 +101,18 @@ def test_joined_parsers_go_by_the_mean_of_their_scores(encoder: str, beam: int) 
     def trees(parser: Parser) -> list[Any]:
         return list(parser.trees(parser.encode(random_sentences(30, 12)), beam=beam))
 
-    together = trees(members[0].joined(members[1:]))
+    together = trees(members[0].ensemble(members[1:]))
     assert together == trees(with_outputs(means))
-    assert together == trees(members[0].joined([members[1]]).joined([members[2]]))
+    assert together == trees(members[0].ensemble([members[1]]).ensemble([members[2]]))
     assert all(together != trees(member) for member in members)
-    assert trees(first.joined([])) == trees(first)
+    assert trees(first.ensemble([])) == trees(first)
 
 
 def test_a_parser_forgets_its_types_without_those_it_is_joined_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = (random_parser(tiny_config(), seed=seed) for seed in (0, 1))
-    together = first.joined([second])
+    together = first.ensemble([second])
 
     def trees(parser: Parser, seed: int) -> list[Any]:
         return list(parser.trees(parser.encode(random_sentences(20, 9, seed))))
@@ -133,7 +133,7 @@ def test_parsers_that_say_other_things_are_not_joined() -> None:
         random_parser(tiny_config(fields=["form", "upos"])),
     ):
         with pytest.raises(ModelError, match="different treebanks or settings"):
-            first.joined([other])
+            first.ensemble([other])
 
 
 @pytest.mark.parametrize("system", list(SYSTEMS))
@@ -155,7 +155,7 @@ def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPat
     sentences = random_sentences(20, 9)
     parser.parse(sentences)
     expected = [sentence.to_conllu() for sentence in sentences]
-    monkeypatch.setattr(streams, "CHUNK_WORDS", 12)
+    monkeypatch.setattr(model, "CHUNK_WORDS", 12)
     broken = Broken("not CoNLL-U", DataError("nine columns"))
     taken = 0
 
@@ -212,7 +212,7 @@ def test_lifted_arcs_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     parser = random_parser(tiny_config(activation="cube", fields=["form", "feats"]))
-    save_model(tmp_path / "model", parser, scores={"dev_las": 12.5}, data={"words": 7})
+    parser.save(tmp_path / "model", scores={"dev_las": 12.5}, data={"words": 7})
     return tmp_path / "model"
 
 
@@ -243,7 +243,7 @@ def test_a_damaged_vocabulary_is_found(saved: Path) -> None:
     with pytest.raises(ModelError, match="does not match"):
         checkpoint.load(saved)
     content = json.loads(path.read_text())
-    assert content["root_labels"] == ["root"]
+    assert content["tables"]["root_labels"] == ["root"]
 
 
 def test_words_of_no_known_symbol_parse() -> None:

@@ -180,7 +180,7 @@ def test_the_average_is_what_is_saved(treebank: Path) -> None:
         task.loss(0)
         with_noise = task.module.first.weight
         with_noise.data += 1.0
-        saved = task.parser().weights["first.weight"]
+        saved = task.model().weights["first.weight"]
         expected = with_noise.detach().numpy() if not decay else now
         np.testing.assert_allclose(saved, expected, atol=1e-6)
 

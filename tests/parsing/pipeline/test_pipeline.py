@@ -175,10 +175,10 @@ def test_members_differ_and_work_together(models: Path) -> None:
         name = {"tagger": "values.weight", "parser": "output.weight"}[part]
         assert (first.weights[name] != second.weights[name]).any()
         if part == "tagger":
-            first.joined([second]).tag(sentences[0], retag=True)
+            first.ensemble([second]).tag(sentences[0], retag=True)
             pipeline.tagger.tag(sentences[1], retag=True)
         else:
-            first.joined([second]).parse(sentences[0])
+            first.ensemble([second]).parse(sentences[0])
             pipeline.parser.parse(sentences[1])
         assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
 
@@ -191,7 +191,7 @@ def test_segmenters_differ_and_work_together(models: Path, tmp_path: Path) -> No
     pipeline = checkpoint.load(whole)
     together, joined, *apart = (
         [sentence.to_conllu() for sentence in splitter.segment([text])]
-        for splitter in (pipeline, first.joined([second]), first, second)
+        for splitter in (pipeline, first.ensemble([second]), first, second)
     )
     assert together == joined
     assert joined not in apart

@@ -15,12 +15,10 @@ from parsing.segmenter.tiny_segmenter import FORMS, SPLITTER, random_segmenter
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
-from seqtool.parsing.segmenter import forward
 from seqtool.parsing.segmenter import model as model_module
 from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen
-from seqtool.parsing.segmenter.forward import Windows
-from seqtool.parsing.segmenter.model import Segmenter, save_model
+from seqtool.parsing.segmenter.model import Segmenter, Windows
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.parsing.segmenter.network import SegmenterNetwork
 from seqtool.parsing.segmenter.units import MAX_WORD
@@ -67,7 +65,7 @@ def test_scores_are_those_of_the_network() -> None:
         )  # fmt: skip
         decisions = network.decisions(inner).numpy()
     of_tokens = _states_of(states, spans.begins, ends)
-    scores = segmenter._readers[0].token_scores(of_tokens, forms, np.array([len(ends)]))
+    scores = segmenter.reader.token_scores(of_tokens, forms, np.array([len(ends)]))
     np.testing.assert_allclose(scores, decisions, rtol=1e-4, atol=1e-5)
     expected = [place + 1 for place, score in enumerate(decisions[:-1, 0]) if score > 0]
     assert spans.sentence_ends == [*expected, len(ends)]
@@ -86,16 +84,15 @@ def test_batches_do_not_matter(
     segmenter, *others = (
         random_segmenter(seed + number, has_spaces=has_spaces) for number in range(num_members)
     )
-    segmenter = segmenter.joined(others)
+    segmenter = segmenter.ensemble(others)
     codes = [code_points(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_module, "CHARACTERS", 8)
         patch.setattr(model_module, "CHARACTER_CONTEXT", 3)
-        patch.setattr(forward, "TOKENS", 8)
-        patch.setattr(forward, "TOKEN_CONTEXT", 3)
+        patch.setattr(model_module, "TOKENS", 8)
+        patch.setattr(model_module, "TOKEN_CONTEXT", 3)
         together = segmenter.split(codes)
         patch.setattr(model_module, "GROUP", 10)
-        patch.setattr(forward, "GROUP", 10)
         assert segmenter.split(codes) == together
         assert [segmenter.split([single])[0] for single in codes] == together
         # nothing is lost, and no token is empty or holds whitespace that it may not
@@ -167,14 +164,14 @@ def test_joined_segmenters_go_by_the_mean_of_their_scores() -> None:
 
     members = [with_outputs({name: of[name] for name in names}) for of in outputs]
     means = {name: np.mean([of[name] for of in outputs], axis=0) for name in names}
-    together = found(members[0].joined(members[1:]))
+    together = found(members[0].ensemble(members[1:]))
     assert together == found(with_outputs(means))
     for member in members:
         alone = found(member)
         assert together.ends != alone.ends
         assert together.sentence_ends != alone.sentence_ends
         assert together.words.keys() != alone.words.keys()
-    assert found(first.joined([])) == found(first)
+    assert found(first.ensemble([])) == found(first)
 
 
 def test_joined_segmenters_read_with_their_own_networks() -> None:
@@ -182,14 +179,14 @@ def test_joined_segmenters_read_with_their_own_networks() -> None:
     members = [random_segmenter(seed) for seed in (1, 1, 2, 3)]
     text = code_points("the hat, du b\u00e9\u0301te. can't a\n\u4e2d ab. " * 20 + "a")
     found = [segmenter.split([text])[0] for segmenter in members]
-    assert members[0].joined(members[1:2]).split([text])[0] == found[0]
+    assert members[0].ensemble(members[1:2]).split([text])[0] == found[0]
     together = [
-        members[first].joined([members[second], members[third]]).split([text])[0]
+        members[first].ensemble([members[second], members[third]]).split([text])[0]
         for first, second, third in ((0, 2, 3), (2, 3, 0), (3, 0, 2))
     ]
     assert together[0] == together[1] == together[2]
     assert together[0] not in found
-    joined = members[0].joined([members[2]]).joined([members[3]])
+    joined = members[0].ensemble([members[2]]).ensemble([members[3]])
     assert joined.split([text])[0] == together[0]
 
 
@@ -204,11 +201,11 @@ def test_segmenters_that_know_other_things_are_not_joined() -> None:
     ):
         changed = Segmenter(*arguments[:place], other, *arguments[place + 1 :])
         with pytest.raises(ModelError, match="different treebanks or settings"):
-            first.joined([changed])
+            first.ensemble([changed])
 
 
 def saved(segmenter: Segmenter, path: Path) -> Path:
-    save_model(path, segmenter, scores={"dev_mean": 1.0}, data={"words": 2})
+    segmenter.save(path, scores={"dev_mean": 1.0}, data={"words": 2})
     return path
 
 

@@ -111,10 +111,10 @@ def test_a_run_without_a_model_says_how_to_go_on(treebank: Path, tmp_path: Path)
 def test_settings_are_combined(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("model:\n  token_units: 7\ntraining:\n  epochs: 3\n")
-    config = resolve(file, {"training.epochs": 4}, ["model.form_size=9"])
+    config = resolve(None, file, {"training.epochs": 4}, ["model.form_size=9"])
     assert (config.model.token_units, config.model.form_size, config.training.epochs) == (7, 9, 4)
     assert config.training.optimiser == "adamw"
     with pytest.raises(ConfigError, match="token_unit"):
-        resolve(None, {}, ["token_unit=3"])
+        resolve(None, None, {}, ["token_unit=3"])
     with pytest.raises(ConfigError, match="no treebank"):
         train_segmenter(output=tmp_path / "s")

@@ -20,18 +20,17 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.model import VOCABULARY
 from seqtool.parsing.tagger import forms as forms_module
 from seqtool.parsing.tagger import model as model_module
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles
-from seqtool.parsing.tagger.characters import (
+from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles
+from seqtool.parsing.tagger.forms import (
     BEGIN,
     END,
     MAX_CHARACTERS,
     Characters,
     Convolution,
-    best_bundles,
     padded,
 )
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
-from seqtool.parsing.tagger.model import Tagger, save_model
+from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
@@ -108,7 +107,7 @@ def test_joined_taggers_go_by_the_mean_of_their_scores(tagger: Tagger) -> None:
 
     members = [with_outputs(arrays) for arrays in outputs]
     means = {name: np.mean([arrays[name] for arrays in outputs], axis=0) for name in names}
-    together = tagged(members[0].joined(members[1:]))
+    together = tagged(members[0].ensemble(members[1:]))
     assert together == tagged(with_outputs(means))
     assert all(together != tagged(member) for member in members)
     for column in (UPOS, LEMMA):
@@ -118,13 +117,13 @@ def test_joined_taggers_go_by_the_mean_of_their_scores(tagger: Tagger) -> None:
 
 def test_taggers_of_other_tags_are_not_joined(tagger: Tagger) -> None:
     other = random_tagger()
-    others = Bundles.from_json([*other.bundles.to_json()][::-1])
+    others = Bundles(other.bundles.names[::-1])
     changed = Tagger(
         other.config, other.forms.symbols, other.forms.characters, others, other.lemmas,
         other.weights,
     )  # fmt: skip
     with pytest.raises(ModelError, match="different treebanks or settings"):
-        tagger.joined([changed])
+        tagger.ensemble([changed])
 
 
 def test_one_layer_too() -> None:
@@ -297,7 +296,7 @@ def test_lemmas_by_hand() -> None:
 
 
 def test_the_directory_gives_the_same_tagger_back(tagger: Tagger, tmp_path: Path) -> None:
-    save_model(tmp_path / "t", tagger, scores={"dev_upos": 1.0}, data={"words": 3})
+    tagger.save(tmp_path / "t", scores={"dev_upos": 1.0}, data={"words": 3})
     expected = tagged(tagger, random_treebank(30))
     assert tagged(checkpoint.load(tmp_path / "t"), random_treebank(30)) == expected
     card = (tmp_path / "t" / "README.md").read_text()
@@ -310,18 +309,18 @@ def test_the_directory_gives_the_same_tagger_back(tagger: Tagger, tmp_path: Path
     [
         ("bundles", [["A", "B"]]),
         ("bundles", []),
-        ("lemmas", {"scripts": [], "table": {}}),
-        ("lemmas", {"scripts": [["keep", 0, "", 0, ""]], "table": {"X": {"a": "b"}}}),
-        ("characters", 3),
-        ("characters", "abc"),
+        ("edit_scripts", []),
+        ("edit_scripts", [["keep", -1, "", 0, ""]]),
+        ("lemmas", [["X"]]),
+        ("characters", ["a", "b", "c"]),
     ],
 )
 def test_a_damaged_vocabulary(key: str, value: Any, tagger: Tagger, tmp_path: Path) -> None:
     """One that fits its sum in the header, but not the weights."""
-    save_model(tmp_path / "t", tagger, scores={}, data={})
+    tagger.save(tmp_path / "t", scores={}, data={})
     path = tmp_path / "t" / VOCABULARY
     content = json.loads(path.read_text())
-    content[key] = value
+    content["tables"][key] = value
     path.write_text(json.dumps(content))
     header = checkpoint.read_header(tmp_path / "t")
     header.files.clear()

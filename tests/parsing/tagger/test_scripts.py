@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_one_script_for_all_that_is_inflected_alike() -> None:
 def test_the_script_of_any_two_texts_makes_the_one_of_the_other(form: str, lemma: str) -> None:
     script = edit_script(form, lemma)
     assert script.apply(form) == lemma
-    assert EditScript.from_json(script.to_json()) == script
+    assert EditScript.of(astuple(script)) == script
 
 
 @given(SCRIPTS, TEXTS)
@@ -66,7 +67,7 @@ def test_a_script_makes_something_of_any_form_or_refuses_it(script: EditScript, 
 @pytest.mark.parametrize("content", [["odd", 0, "", 0, ""], ["keep", -1, "", 0, ""], ["keep"]])
 def test_what_is_no_script(content: list[str | int]) -> None:
     with pytest.raises(ValueError, match=r"no edit script|not enough values"):
-        EditScript.from_json(content)
+        EditScript.of(content)
 
 
 def pairs_of(path: Path) -> set[tuple[str, str]]:

@@ -23,7 +23,7 @@ from seqtool.parsing.tagger.task import TaggerTask
 from seqtool.parsing.tagger.train import (
     TrainedTagger,
     check_folds,
-    joined_folds,
+    in_order,
     tagged_fold,
     train_tagger,
 )
@@ -227,7 +227,7 @@ def test_rare_symbols_become_unknown_and_only_they() -> None:
 
 def jackknifed(sentences: list[Sentence], folder: Path, **rest: Any) -> list[Sentence]:
     """All of a treebank, in two folds."""
-    return joined_folds(
+    return in_order(
         [tagged_fold(sentences, fold, folder, tiny_config(6), folds=2, **rest) for fold in (0, 1)]
     )
 

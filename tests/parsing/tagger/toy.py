@@ -11,9 +11,8 @@ import numpy as np
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.tagger.bundles import Bundles
-from seqtool.parsing.tagger.characters import Characters
 from seqtool.parsing.tagger.config import TaggerConfig, preset
-from seqtool.parsing.tagger.forms import lexical_table
+from seqtool.parsing.tagger.forms import Characters, lexical_table
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.model import Tagger, weight_shapes
 from seqtool.treebank.sentence import Sentence

@@ -1,0 +1,107 @@
+"""How the settings of a segmenter, tagger, parser or pipeline are put together.
+
+Settings come from a preset, or from the run that is resumed; then from a YAML file, from options of
+the command and from `--set`. What comes later wins.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from seqtool.core.config import (
+    Config,
+    apply_overrides,
+    from_dict,
+    load_yaml,
+    set_value,
+    to_dict,
+)
+from seqtool.core.errors import ConfigError
+from seqtool.core.registry import did_you_mean
+from seqtool.training.run import read_settings
+
+C = TypeVar("C", bound=Config)
+
+
+def _itself(name: str) -> Sequence[str]:
+    return (name,)
+
+
+@dataclass(frozen=True)
+class Presets(Generic[C]):
+    """The settings of one kind of model by name.
+
+    Attributes:
+        kind: of the model.
+        config: the class of its settings.
+        table: name -> section -> setting -> value; what is left out is as `config` has it.
+        default: the name that is taken where none is given.
+        targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
+    """
+
+    kind: str
+    config: type[C]
+    table: Mapping[str, Mapping[str, Any]]
+    default: str
+    targets: Callable[[str], Iterable[str]] = _itself
+
+    def settings(self, name: str | None = None) -> dict[str, Any]:
+        """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
+
+        Raises:
+            ConfigError: there is none of that name; the hint lists near ones.
+        """
+        name = name or self.default
+        if name not in self.table:
+            raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, self.table))
+        return copy.deepcopy(dict(self.table[name]))
+
+    def configuration(self, name: str | None = None) -> C:
+        """Return the settings of a preset, checked."""
+        return from_dict(self.config, self.settings(name))
+
+    def resolve(
+        self,
+        name: str | None,
+        file: Path | None,
+        values: Mapping[str, Any],
+        overrides: Iterable[str],
+        *,
+        run: Path | None = None,
+    ) -> C:
+        """Combine a preset (or the settings of a resumed run), a file, options and overrides.
+
+        Args:
+            name: of the preset; None for the default one.
+            file: a YAML file of settings.
+            values: dotted setting -> value, from the options of the command.
+            overrides: `name=value` texts, which win.
+            run: the directory of the run to resume, whose settings are the base.
+
+        Raises:
+            ConfigError: an unknown preset or setting, or an impossible value.
+        """
+        settings = self.settings(name)
+        if run is not None and name is None:
+            settings = to_dict(read_settings(run, self.config, self.kind))
+        if file is not None:
+            _merge(settings, load_yaml(file))
+            from_dict(self.config, settings)  # an error in the file is told before the options'
+        for option, value in values.items():
+            for target in self.targets(option):
+                set_value(self.config, settings, target, value)
+        apply_overrides(self.config, settings, overrides)
+        return from_dict(self.config, settings)
+
+
+def _merge(settings: dict[str, Any], others: Mapping[str, Any]) -> None:
+    """Lay settings over others, section by section, in place."""
+    for name, value in others.items():
+        if isinstance(value, dict) and isinstance(settings.setdefault(name, {}), dict):
+            _merge(settings[name], value)
+        else:
+            settings[name] = value
