@@ -356,6 +356,6 @@ class _StreamParser:
         unknown = np.unique(numbers[self._types[numbers] < 0])
         if len(unknown):
             # as rows of ten columns, of which types read only FORM to FEATS
-            columns = [["", *texts.text(number).split("\t")] for number in unknown.tolist()]
+            columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
             self._types[unknown] = types.numbers(columns)
         return self._types[numbers]

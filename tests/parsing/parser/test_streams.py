@@ -265,7 +265,7 @@ def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[st
     for texts in (first, second, first):
         expected = [numbers.setdefault(text, len(numbers)) for text in texts]
         assert table.numbers(*places_of(texts)).tolist() == expected
-    assert [table.text(number) for number in range(len(table))] == list(numbers)
+    assert table.texts(np.arange(len(table), dtype=np.int32)) == list(numbers)
 
 
 def test_the_table_grows() -> None:
@@ -274,7 +274,7 @@ def test_the_table_grows() -> None:
     for begin in (0, 5_000, 0):
         numbers = table.numbers(*places_of(texts[begin : begin + 25_000]))
         assert numbers.tolist() == list(range(begin, begin + 25_000))
-    assert table.text(29_999) == texts[-1]
+    assert table.texts(np.asarray([29_999], np.int32)) == texts[-1:]
 
 
 def test_texts_of_the_same_hash_are_told_apart() -> None:
@@ -287,4 +287,4 @@ def test_texts_of_the_same_hash_are_told_apart() -> None:
     slot = slots.nonzero()[0][0]
     forged_slots[slot : slot + 2] = slots[slot : slot + 2]
     assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
-    assert forged.text(1) == other
+    assert forged.texts(np.asarray([1], np.int32)) == [other]
