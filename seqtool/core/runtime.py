@@ -198,10 +198,15 @@ def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = No
     if available is not None and num_bytes > available:
         more = "raise" if limit is not None else "if there is more, say how much with"
         raise DataError(
-            f"{purpose} need about {num_bytes / 1e9:.2f} GB of memory, "
-            f"but {available / 1e9:.2f} GB are available",
+            f"{purpose} need about {_size(num_bytes)} of memory, "
+            f"but {_size(available)} are available",
             hint=f"{hint}; {more} --memory",
         )
+
+
+def _size(num_bytes: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**8 else f"{num_bytes / 1e6:.1f} MB"
 
 
 def parse_size(text: str) -> int:

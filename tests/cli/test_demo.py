@@ -37,7 +37,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_demo_ends_with_a_table_and_runs_again(
-    tiny: Path, capfd: pytest.CaptureFixture[str]
+    tiny: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = main(["demo", "--threads", "1"])
     printed, said = capfd.readouterr()  # what the processes that run the commands say too
@@ -71,17 +71,20 @@ def test_demo_ends_with_a_table_and_runs_again(
     }
     header = json.loads((tiny / "runs" / "demo" / "rhn" / "model.json").read_text())
     assert header["command"].startswith("seqtool train-lm runs/demo/corpus-en --cell rhn ")
-    # the second run replaces what the first one made
+    # the second run replaces what the first one made; three models are enough to see it
+    few = [model for model in demo.MODELS if model.name in ("rhn", "lstm", "parser-ko")]
+    monkeypatch.setattr(demo, "MODELS", few)
     assert main(["demo", "--threads", "1", "--json"]) == 0
     shown = json.loads(capfd.readouterr().out)
     assert [Path(model["model"]).name for model in shown["models"]] == [
-        *(model.name for model in LANGUAGE_MODELS),
+        "rhn",
+        "lstm",
         "rhn + lstm",
     ]
     for model in shown["models"]:
         assert model["test"]["perplexity"] > model["test"]["true_perplexity"]
         assert len(model["samples"]) == (0 if model["kind"] == "mixture" else 3)
-    assert [parser["language"] for parser in shown["parsers"]] == list(demo.LANGUAGES)
+    assert [parser["language"] for parser in shown["parsers"]] == ["ko"]
 
 
 def test_a_command_that_fails_ends_the_demo(
