@@ -154,6 +154,20 @@ def test_imports_point_downward_inside(folder: str) -> None:
     assert upward == []
 
 
+def test_parts_of_a_pipeline_know_nothing_of_one_another() -> None:
+    """All know the encoding; the pipeline alone knows them."""
+    floors = (("encoding",), ("segmenter", "tagger", "parser"), ("pipeline",))
+    parts = {name for floor in floors for name in floor}
+    upward = []
+    for found in INNER:
+        source, target = found.source.split("."), found.inner.split(".")
+        if source[0] == target[0] == "parsing" and target[1] in parts and target[1] != source[1]:
+            is_part = source[1] in parts
+            if not is_part or floor_of(target[1], floors) >= floor_of(source[1], floors):
+                upward.append(f"{found.source} -> {found.inner}")
+    assert [pair for pair in upward if " -> parsing.encoding." not in pair] == []
+
+
 def test_language_models_know_nothing_of_one_another() -> None:
     """Counts and networks meet in a mixture, by what every language model answers."""
     halves = ("lm.ngram", "lm.neural")

@@ -23,17 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from seqtool.core.arrays import Floats, Ints, Shorts
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.lm_states import WEIGHT, project
-from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.hidden_layer import SCALE, gated
-
-# tokens that are read together, and tokens whose products are made together: enough for products to
-# be fast, and few enough to stay in a core's own cache
-GROUP_TOKENS = 4096
-BLOCK = 256
 
 _ints = types.int32[::1]
 _floats = types.float32[:, ::1]
@@ -79,18 +70,6 @@ def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyp
         for unit in range(size):
             opened = half + half * gates[place, 3 * size + unit]
             states[row + place, column + unit] = opened * bounded[place, unit]
-
-
-@compiled(types.void(_floats, types.int64[::1], types.int16[:, ::1]))
-def _round(values, rows, table):  # type: ignore[no-untyped-def]
-    """Write values as whole numbers into some rows of a table."""
-    low, high = np.float32(-32767.0), np.float32(32767.0)
-    for place in range(values.shape[0]):
-        row = rows[place]
-        for column in range(values.shape[1]):
-            # a sum of int16 must not wrap around, so what is too large is cut off
-            value = min(max(values[place, column], low), high)
-            table[row, column] = np.int16(np.int32(np.rint(value)))
 
 
 class Room:
@@ -246,61 +225,3 @@ def bilstm_shapes(name: str, width: int, units: int, num_layers: int) -> dict[st
             shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)
             shapes[f"{prefix}.bias_ih_l0"] = shapes[f"{prefix}.bias_hh_l0"] = (4 * units,)
     return shapes
-
-
-class TokenProducts:
-    """The first layer's products of tokens in their context with every slot that looks at them.
-
-    Args:
-        config: what the classifier is.
-        weights: its arrays, by their names in `network.ParserNetwork`.
-    """
-
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
-        self._recurrence = Recurrence(part_of(weights, "encoder."))
-        self._lm = weights.get(WEIGHT)
-        of_contexts = weights["contexts.weight"]
-        self._num_units = len(of_contexts)
-        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
-        self._bias = weights["bottleneck.bias"]
-        by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
-        width = by_slot.shape[2]
-        self._rows: Shorts = np.empty((0, width), np.int16)
-        self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
-        self._room = Room()
-
-    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
-        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
-
-        They lie in memory that the next call takes again.
-
-        Args:
-            vectors: of types.
-            arrays: the sentences; the rows of tokens of no sentence mean nothing.
-        """
-        if len(self._rows) < len(arrays.types):
-            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
-        table = self._rows[: len(arrays.types)]
-        # of like lengths together
-        order = np.argsort(-arrays.lengths, kind="stable")
-        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
-        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
-            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
-            if self._lm is None or arrays.lm_states is None:
-                present, places = np.unique(arrays.types[rows], return_inverse=True)
-                inputs = vectors[present]
-            else:
-                projected = project([arrays.lm_states[i] for i in group], self._lm)
-                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
-                places = np.arange(len(rows))
-            states, tokens = self._recurrence.states(
-                inputs, places.astype(np.int32), arrays.lengths[group] + 1
-            )
-            rows = rows[tokens]
-            for begin in range(0, len(states), BLOCK):
-                block = slice(begin, begin + BLOCK)
-                seen = gated(states[block] @ self._bottleneck + self._bias)
-                products = self._room.array("products", len(seen), table.shape[1])
-                np.matmul(seen, self._weights, out=products)
-                _round(products, rows[block], table)
-        return table.reshape(-1, self._num_units)

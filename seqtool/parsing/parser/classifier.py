@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.hidden_layer import (
     SCALE,
     Tables,
+    TokenProducts,
     Tokens,
     gated,
     hidden_layer,
@@ -24,9 +25,6 @@ from seqtool.parsing.parser.hidden_layer import (
 from seqtool.parsing.parser.search import Scorer
 from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
 from seqtool.parsing.parser.transitions import Configurations
-
-if TYPE_CHECKING:
-    from seqtool.parsing.encoding.lstm import TokenProducts
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -233,8 +231,6 @@ class Classifier:
             bias = bias + products.reshape(-1, num_sums).sum(axis=0)
         self._in_context: TokenProducts | None = None
         if config.encoder == "bilstm":
-            from seqtool.parsing.encoding.lstm import TokenProducts
-
             self._in_context = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
         self._fixed = (_table_of(label_products, num_sums), _table_of(by_bucket, num_sums))
