@@ -360,7 +360,7 @@ class TextTable:
 
     def texts(self, numbers: Ints) -> list[str]:
         """Return the columns with each of these numbers, tabs between them."""
-        starts, data = self._table.arrays.starts, memoryview(self._table.arrays.text)
+        starts, data = self._table.arrays.starts, self._table.arrays.text.data
         # as lists: a number of an array is an object that takes longer to make and to use
         begins, ends = starts[numbers].tolist(), starts[numbers + 1].tolist()
         return [str(data[b:e], "utf-8") for b, e in zip(begins, ends, strict=True)]
