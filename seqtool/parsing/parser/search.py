@@ -52,20 +52,12 @@ class Step(NamedTuple):
     transitions: Ints
 
 
-class Powers(NamedTuple):
-    """Memory that is written as whole numbers and read as floats: the same bytes twice."""
-
-    bits: Ints
-    floats: Floats
-
-
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
 _int = types.int64
 _hypotheses = types.NamedTuple((types.boolean[::1], _floats), Hypotheses)  # type: ignore[no-untyped-call]
 _step = types.NamedUniTuple(_ints, 4, Step)  # type: ignore[no-untyped-call]
-_powers = types.NamedTuple((_ints, _floats), Powers)  # type: ignore[no-untyped-call]
 
 
 @compiled(_int(_table, _int, types.boolean[::1], _ints))
@@ -96,8 +88,8 @@ def _highest(scores, begin, end):  # type: ignore[no-untyped-def]
 
 
 # the order of a sum may change, so that it is made several at a time
-@compiled(types.float32(_floats, _int, _ints, types.float32, _powers), fastmath={"reassoc", "nsz"})
-def _log_sum(scores, mask, segments, highest, powers):  # type: ignore[no-untyped-def]
+@compiled(types.float32(_floats, _int, _ints, types.float32, _ints), fastmath={"reassoc", "nsz"})
+def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-def]
     """Return the logarithm of the sum of the exponentials of the legal scores, to 0.0001.
 
     exp(x) is 2 to the whole part of x / ln 2, whose bits are written into a float, times a cubic in
@@ -108,9 +100,9 @@ def _log_sum(scores, mask, segments, highest, powers):  # type: ignore[no-untype
         mask: the legal actions.
         segments: of transitions, by action.
         highest: of the legal scores.
-        powers: room for as many numbers as transitions.
+        bits: room for as many numbers as transitions.
     """
-    bits, floats = powers.bits, powers.floats
+    floats = bits.view(np.float32)  # the same memory
     total = np.float32(0.0)
     for action in range(segments.shape[0] - 1):
         if mask >> action & 1:
@@ -134,11 +126,11 @@ def _log_sum(scores, mask, segments, highest, powers):  # type: ignore[no-untype
 @compiled(
     types.UniTuple(_int, 2)(  # type: ignore[no-untyped-call]
         *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
-        *(_hypotheses, _step, _powers),
+        *(_hypotheses, _step, _ints),
     )
 )
 def _select(  # type: ignore[no-untyped-def]
-    configs, num_lanes, beam, masks, scores, segments, margin, hypotheses, step, powers
+    configs, num_lanes, beam, masks, scores, segments, margin, hypotheses, step, bits
 ):
     """Choose the best continuations of each lane, and note them as the next step.
 
@@ -152,7 +144,7 @@ def _select(  # type: ignore[no-untyped-def]
         margin: see `MARGIN`.
         hypotheses: those that there are; become those that there will be.
         step: is written.
-        powers: room for as many numbers as transitions.
+        bits: room for as many numbers as transitions.
 
     Returns:
         How many copies are to be made, and how many transitions taken.
@@ -185,7 +177,7 @@ def _select(  # type: ignore[no-untyped-def]
                         if mask >> action & 1:
                             top = _highest(scores[place], segments[action], segments[action + 1])
                             highest = max(highest, top)
-                    shift -= _log_sum(scores[place], mask, segments, highest, powers)
+                    shift -= _log_sum(scores[place], mask, segments, highest, bits)
                     # not even its best continuation is among the best so far
                     if found == beam and shift + highest <= best_score[found - 1]:
                         place += 1
@@ -244,14 +236,13 @@ def _select(  # type: ignore[no-untyped-def]
     return num_copies, num_rows
 
 
-@compiled(_int(_table, _int, _int, _hypotheses, _ints))
-def _finished_rows(configs, num_lanes, beam, hypotheses, which):  # type: ignore[no-untyped-def]
+@compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
+def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
     """Note the best hypothesis of each lane in which all are final, and free the lane.
 
     Returns:
         How many there are.
     """
-    used, totals = hypotheses.used, hypotheses.totals
     found = 0
     for lane in range(num_lanes):
         best = -1
@@ -315,7 +306,6 @@ def search(
     which = np.empty(size, np.int32)
     scores = np.empty((size, labels.num_transitions), np.float32)
     bits = np.empty(labels.num_transitions, np.int32)
-    powers = Powers(bits, bits.view(np.float32))
     # the longest sentences first, so that the lanes are full to the end
     order = np.argsort(-lengths, kind="stable")
     waiting = 0
@@ -337,7 +327,7 @@ def search(
                 scores[:num_open] /= np.float32(temperature)
             num_copies, num_steps = _select(
                 *(configs, num_lanes, beam, masks, scores, segments, margin),
-                *(hypotheses, step, powers),
+                *(hypotheses, step, bits),
             )
             if num_copies:
                 configurations.copy(step.copies_from[:num_copies], step.copies_to[:num_copies])
@@ -345,7 +335,7 @@ def search(
         elif waiting == len(order) and not hypotheses.used.any():
             return heads, label_ids
         # also after no step at all: sentences may be final when they begin
-        num_done = _finished_rows(configs, num_lanes, beam, hypotheses, which)
+        num_done = _finished_rows(configs, num_lanes, beam, *hypotheses, which)
         idle = which[:num_done].copy()
         if num_done:
             configurations.collect(idle, heads, label_ids)
