@@ -256,8 +256,10 @@ def _copy(texts: Texts, folder: Path) -> None:
 
 @contextmanager
 def _telling_damage(path: Path | None = None) -> Iterator[None]:
+    """Call damage what `zipfile` raises for it, while the block reads."""
     try:
         yield
+    # RuntimeError: a member has a password; NotImplementedError: it is packed in an unknown way
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"not a usable zip file: {error}", hint=_COPY_AGAIN, path=path) from error
 
