@@ -26,7 +26,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.lm_states import WordStates, open_own
+from seqtool.parsing.encoding.pretrained import WordStates, open_own
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import Sentence
 

@@ -276,13 +276,13 @@ class Types:
 
 @dataclass(frozen=True)
 class TokenArrays:
-    """Sentences in flat arrays, as `states` lays them out.
+    """Sentences in flat arrays, as `lstm` lays them out.
 
     Attributes:
         types: int32 [num_rows], the type of each token; NONE's row first.
         tokens: int32 [num_sentences], the row of each sentence's ROOT.
         lengths: int32 [num_sentences], words of each.
-        lm_states: of each sentence, what a language model made of it, see `word_states`; None
+        lm_states: of each sentence, what a language model made of it, see `WordStates`; None
             without one.
     """
 

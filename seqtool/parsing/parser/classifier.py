@@ -10,21 +10,22 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.parsing.encoding.features import NONE, TokenArrays
-from seqtool.parsing.encoding.lm_states import WEIGHT
+from seqtool.parsing.encoding.pretrained import WEIGHT
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.hidden_layer import (
+    NUM_BUCKETS,
     SCALE,
+    Slots,
     Tables,
     TokenProducts,
     Tokens,
+    compile_slots,
     gated,
     hidden_layer,
     round_into,
 )
 from seqtool.parsing.parser.search import Scorer
-from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.transitions import Configurations, Labels
 
 Number = TypeVar("Number", bound=np.generic)
 

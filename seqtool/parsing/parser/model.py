@@ -21,12 +21,12 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.encoding.lm_states import WordStates, summarise
+from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import KIND, ParserConfig
-from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.search import MARGIN, search
+from seqtool.parsing.parser.transitions import Labels
 from seqtool.treebank.conllu import Item, Sentence, SentenceBatch, sentences_of
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -239,7 +239,7 @@ class Parser(TreebankModel[ParserConfig]):
                 row[DEPREL] = deprel
 
     def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
-        """Give every sentence a tree, see `streams.parse_stream`."""
+        """Give every sentence a tree, see the function `parse_stream`."""
         return parse_stream(self, items, beam=beam)
 
 

@@ -15,8 +15,7 @@ from numba import types
 
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.configurations import UNATTACHED, Labels
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.transitions import UNATTACHED, Configurations, Labels
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
@@ -279,7 +278,7 @@ def search(
     legal ones; nothing is added for those without a choice.
 
     Args:
-        system: a name in `configurations.SYSTEMS`.
+        system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
         tokens: the row of each sentence's ROOT in the token arrays.
         lengths: words of each sentence.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser

@@ -2,7 +2,7 @@
 
 tagger/                 trained on the treebank; others of other seeds in tagger-2/ and so on
 segmenter/              likewise; segmenter-2/ ...
-multiword/              on surface tokens, where these need it: see `multiword`; multiword-2/ ...
+multiword/              on surface tokens, where these need it: see `model`; multiword-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
 treebank/train.conllu   the treebank with the tags that those gave it
 treebank/gold.conllu    the same sentences with gold tags, which an encoder of the parser learns too
@@ -32,13 +32,19 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import FOLDER, check_given
+from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.pipeline.config import KIND, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.jobs import Job, Team
-from seqtool.parsing.pipeline.model import model_card, open_part, open_pipeline
-from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
+from seqtool.parsing.pipeline.model import (
+    LEAST_SHARE,
+    model_card,
+    open_part,
+    open_pipeline,
+    share_of_both,
+    surface_sentence,
+)
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.train import SEGMENTER, train_segmenter
 from seqtool.parsing.tagger.model import Tagger

@@ -19,22 +19,24 @@ from seqtool.core.arrays import Bools, CodePoints, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.model import Shapes, TreebankModel, average
-from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.characters import (
+    MAX_WORD,
     NUM_CODES,
     Alphabet,
     Ints64,
+    Unit,
+    may_end,
     seen,
+    sentence_ends,
     space_table,
     to_text,
 )
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
-from seqtool.parsing.segmenter.data import fold
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.units import MAX_WORD, Unit, may_end, sentence_ends
+from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
+from seqtool.parsing.segmenter.documents import Spans, assemble
 from seqtool.treebank.sentence import Sentence
 
 
@@ -296,7 +298,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         document: str | None = None,
         first_number: int = 1,
     ) -> Iterator[Sentence]:
-        """Segment a text; see `assembly.assemble`. With unit "line", a line is a sentence."""
+        """Segment a text; see `documents.assemble`. With unit "line", a line is a sentence."""
 
         def split(stretches: Sequence[CodePoints]) -> list[Spans]:
             return self.split(stretches, whole=unit == "line")

@@ -15,7 +15,7 @@ from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
 from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.parsing.task import TreebankTask
+from seqtool.parsing.train import TreebankTask
 from seqtool.treebank.sentence import Sentence
 
 

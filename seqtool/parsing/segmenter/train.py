@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, prepare_data
 from seqtool.parsing.segmenter.model import Segmenter

@@ -14,12 +14,17 @@ import numpy as np
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.lm_states import WordStates
-from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
-from seqtool.parsing.tagger.bundles import Bundles
+from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import FIELDS, Characters, lexical_table, padded
-from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
+from seqtool.parsing.tagger.morphology import (
+    FIELDS,
+    Bundles,
+    Characters,
+    Lemmas,
+    edit_script,
+    lexical_table,
+    padded,
+)
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import PAD
+from seqtool.parsing.tagger.morphology import PAD
 
 Noise = Callable[[Tensor], Tensor]
 

@@ -21,7 +21,7 @@ from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.parsing.task import TreebankTask
+from seqtool.parsing.train import TreebankTask
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding

@@ -16,7 +16,7 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import FOLDER, WordStates, open_word_states
+from seqtool.parsing.encoding.pretrained import FOLDER, WordStates, open_word_states
 from seqtool.parsing.tagger.config import PRESETS, TaggerConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
 from seqtool.parsing.tagger.model import Tagger

@@ -25,12 +25,10 @@ from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
 from seqtool.parsing.parser import hidden_layer
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.configurations import SYSTEMS
-from seqtool.parsing.parser.hidden_layer import SCALE, extract
-from seqtool.parsing.parser.rollouts import Examples
+from seqtool.parsing.parser.hidden_layer import SCALE, compile_slots, extract
 from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.slots import compile_slots
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.task import Examples
+from seqtool.parsing.parser.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 WIDTH, SIZE = 5, 6

@@ -14,9 +14,9 @@ from safetensors.numpy import load_file
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
-from seqtool.parsing.segmenter.assembly import rebuild
 from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
 from seqtool.parsing.segmenter.data import prepare_data
+from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.parsing.segmenter.task import SegmenterTask
 from seqtool.parsing.segmenter.train import TrainedSegmenter, train_segmenter
 
