@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -170,34 +170,66 @@ class Kind(Generic[C]):
     bf16_on_cpu: bool = True
 
 
+class RunOptions(TypedDict, total=False):
+    """The options of every function that trains on a treebank.
+
+    Attributes:
+        dev: CoNLL-U by which the best epoch is chosen; without it, every tenth sentence of the
+            treebank is kept for that.
+        resume: continue the run in `output` where it was saved.
+        force: replace a run that is there.
+        skip_invalid: leave out broken sentences.
+        device: auto (the default), cpu, cuda or mps.
+        threads: CPU threads; None leaves the choice to torch.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+        command: what the user typed, for the model card.
+    """
+
+    dev: str | Path | None
+    resume: bool
+    force: bool
+    skip_invalid: bool
+    device: str
+    threads: int | None
+    on_event: Callable[[Event], None]
+    on_data: Callable[[Any], None]
+    should_stop: Callable[[int], bool] | None
+    command: str
+
+
+class WordOptions(RunOptions, total=False):
+    """The options of training what reads words.
+
+    Attributes:
+        embeddings: a file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
+    """
+
+    embeddings: str | Path | None
+    lm: str | Path | None
+
+
 def train_on_treebank(
     kind: Kind[C],
     train_files: Sequence[str | Path] | str | Path | None,
     output: str | Path,
     config: C | None,
     *,
-    resume: bool,
-    device: str,
-    threads: int | None,
-    on_event: Callable[[Event], None],
-    on_data: Callable[[Any], None],
-    should_stop: Callable[[int], bool] | None,
+    resume: bool = False,
+    device: str = "auto",
+    on_event: Callable[[Event], None] = lambda event: None,
+    on_data: Callable[[Any], None] = lambda data: None,
+    should_stop: Callable[[int], bool] | None = None,
     **given: Any,
 ) -> TrainedModel:
     """Train a model on a treebank, or go on with a run, to the finished model directory.
 
-    Args:
-        kind: of the model.
-        train_files: CoNLL-U; None for those of the run that is resumed.
-        output: the model directory.
-        config: all settings; None for those of the default preset, or of the run.
-        resume: go on where the run was saved.
-        device: as it is asked for.
-        threads: as they are asked for.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-        given: the other arguments of `open_record`.
+    What is None of `train_files` and `config` is that of the run that is resumed; a new one has the
+    settings of the default preset. For the options see `WordOptions`; `open_record` takes what is
+    `given` beside.
 
     Raises:
         Interrupted: it was stopped; the state is saved.
@@ -205,14 +237,7 @@ def train_on_treebank(
     """
     output = Path(output)
     record = open_record(
-        kind.presets,
-        output,
-        config,
-        train_files,
-        wanted=kind.treebank,
-        resume=resume,
-        threads=threads,
-        **given,
+        kind.presets, output, config, train_files, wanted=kind.treebank, resume=resume, **given
     )
     device = hardware.choose_device(device)
     hardware.set_threads(record.threads)
@@ -265,21 +290,8 @@ def open_record(
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    Args:
-        presets: of the kind of model.
-        output: the run's directory.
-        config: settings, if any are given.
-        train_files: its treebank.
-        wanted: what that has to be, for a hint.
-        dev: its validation part.
-        embeddings: a file of word vectors; a run that is resumed has read its own.
-        lm: the directory of a language model; a run that is resumed has a copy of its own.
-        gold_tags: a file of the sentences of `train_files` with gold tags.
-        resume: take up the record that is there.
-        force: replace a run that is there.
-        skip_invalid: whether broken sentences are left out.
-        threads: as they are asked for.
-        command: what was typed.
+    A run that is resumed has read its own `embeddings`, and has a copy of its `lm`. A hint names
+    what the treebank has to be, `wanted`. For the others see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.

@@ -25,7 +25,7 @@ Imports Numba, so on use only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +34,6 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.core.compiled import compiled, fetch
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.lstm import Recurrence, Room, part_of
-from seqtool.parsing.encoding.pretrained import WEIGHT, project
-from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.transitions import (
     BASE,
     BUFFER,
@@ -139,10 +135,6 @@ def compile_slots(
     return Slots(nodes, of_words, of_labels, measured, of_contexts)
 
 
-# tokens that are read together, and tokens whose products are made together: enough for products to
-# be fast, and few enough to stay in a core's own cache
-GROUP_TOKENS = 4096
-BLOCK = 256
 SCALE = 1024.0  # of a table's numbers: they reach from -32 to 32 in steps of 0.001
 STEP = np.float32(1.0 / SCALE)
 AHEAD = 3  # configurations whose rows memory is asked for before they are added
@@ -399,13 +391,15 @@ def _open_gates(hidden, gates):  # type: ignore[no-untyped-def]
             hidden[place, unit] *= half + half * gates[place, unit]
 
 
-@compiled(types.void(_floats, _products, _int))
-def _round(values, table, begin):  # type: ignore[no-untyped-def]
-    # what does not fit is cut off, and does not turn round
+@compiled(types.void(_floats, types.int64[::1], _products, _int))
+def round_into(values, rows, table, begin):  # type: ignore[no-untyped-def]
+    """Write values, in steps of 1 / SCALE, into some rows of a table, from column `begin` on."""
     low, high = np.float32(-32767.0), np.float32(32767.0)
-    for row in range(values.shape[0]):
+    for place in range(values.shape[0]):
+        row = rows[place]
         for column in range(values.shape[1]):
-            value = min(max(values[row, column], low), high)
+            # an int16 must not wrap around, so what is too large is cut off
+            value = min(max(values[place, column], low), high)
             table[row, begin + column] = np.int16(np.int32(np.rint(value)))
 
 
@@ -414,11 +408,6 @@ def gated(sums: Floats) -> Floats:
     units, gates = np.split(sums, 2, axis=-1)
     units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
     return units
-
-
-def round_into(values: Floats, table: Shorts, begin: int = 0) -> None:
-    """Write values, in steps of 1 / SCALE, into the columns of `table` from `begin` on."""
-    _round(values, table, begin)
 
 
 def extract(configurations: Configurations, which: Ints, token_numbers: Ints, slots: Slots) -> Seen:
@@ -467,73 +456,3 @@ def hidden_layer(
     if ACTIVATIONS[activation] == GLU:
         np.tanh(gates, out=gates)
         _open_gates(hidden, gates)
-
-
-@compiled(types.void(types.float32[:, ::1], types.int64[::1], types.int16[:, ::1]))
-def _round_rows(values, rows, table):  # type: ignore[no-untyped-def]
-    """Write values as whole numbers into some rows of a table."""
-    low, high = np.float32(-32767.0), np.float32(32767.0)
-    for place in range(values.shape[0]):
-        row = rows[place]
-        for column in range(values.shape[1]):
-            # a sum of int16 must not wrap around, so what is too large is cut off
-            value = min(max(values[place, column], low), high)
-            table[row, column] = np.int16(np.int32(np.rint(value)))
-
-
-class TokenProducts:
-    """The first layer's products of tokens in their context with every slot that looks at them.
-
-    Args:
-        config: what the classifier is.
-        weights: its arrays, by their names in `network.ParserNetwork`.
-    """
-
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
-        self._recurrence = Recurrence(part_of(weights, "encoder."))
-        self._lm = weights.get(WEIGHT)
-        of_contexts = weights["contexts.weight"]
-        self._num_units = len(of_contexts)
-        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
-        self._bias = weights["bottleneck.bias"]
-        by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
-        width = by_slot.shape[2]
-        self._rows: Shorts = np.empty((0, width), np.int16)
-        self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
-        self._room = Room()
-
-    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
-        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
-
-        They lie in memory that the next call takes again.
-
-        Args:
-            vectors: of types.
-            arrays: the sentences; the rows of tokens of no sentence mean nothing.
-        """
-        if len(self._rows) < len(arrays.types):
-            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
-        table = self._rows[: len(arrays.types)]
-        # of like lengths together
-        order = np.argsort(-arrays.lengths, kind="stable")
-        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
-        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
-            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
-            if self._lm is None or arrays.lm_states is None:
-                present, places = np.unique(arrays.types[rows], return_inverse=True)
-                inputs = vectors[present]
-            else:
-                projected = project([arrays.lm_states[i] for i in group], self._lm)
-                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
-                places = np.arange(len(rows))
-            states, tokens = self._recurrence.states(
-                inputs, places.astype(np.int32), arrays.lengths[group] + 1
-            )
-            rows = rows[tokens]
-            for begin in range(0, len(states), BLOCK):
-                block = slice(begin, begin + BLOCK)
-                seen = gated(states[block] @ self._bottleneck + self._bias)
-                products = self._room.array("products", len(seen), table.shape[1])
-                np.matmul(seen, self._weights, out=products)
-                _round_rows(products, rows[block], table)
-        return table.reshape(-1, self._num_units)
