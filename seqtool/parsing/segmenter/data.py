@@ -204,11 +204,6 @@ class GoldText:
         """The number of tags."""
         return int(self.tags.max()) + 1
 
-    @property
-    def num_sentences(self) -> int:
-        """The number of sentences."""
-        return int(self.ends.sum())
-
 
 def gold_text(sentences: Sequence[Sentence], lexicon: dict[str, int]) -> GoldText:
     """Gather the tokens of sentences.

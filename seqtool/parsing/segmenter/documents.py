@@ -54,8 +54,6 @@ _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
 _TO_ESCAPE = re.compile(r"[ \t\r\n|\\]")
 _ESCAPED = re.compile(r"\\[strnp\\]")
 
-NO_SPACE = "SpaceAfter=No"
-
 
 def escaped(text: str) -> str:
     """Return a text as column MISC can hold it."""
@@ -77,7 +75,7 @@ def misc_of(after: str, *, before: str = "", raw: str = "") -> str:
     """
     items = []
     if not after:
-        items.append(NO_SPACE)
+        items.append("SpaceAfter=No")
     elif after != " ":
         items.append(f"SpacesAfter={escaped(after)}")
     if before:
@@ -91,7 +89,8 @@ def rebuild(sentences: Iterable[Sentence]) -> str:
     """Return the text that sentences were split from."""
     pieces: list[str] = []
     for sentence in sentences:
-        lines = {place: line.split("\t") for place, line in sentence.extras if _is_range(line)}
+        extras = [(place, line.split("\t")) for place, line in sentence.extras]
+        lines = {place: row for place, row in extras if "-" in row[ID]}
         last = 0  # word of the running multiword token
         for place, row in enumerate(sentence.rows):
             if place in lines:
@@ -106,10 +105,6 @@ def rebuild(sentences: Iterable[Sentence]) -> str:
             raw = unescaped(misc["SpacesInToken"]) if "SpacesInToken" in misc else row[FORM]
             pieces += [unescaped(misc.get("SpacesBefore", "")), raw, after]
     return "".join(pieces)
-
-
-def _is_range(line: str) -> bool:
-    return "-" in line.partition("\t")[0]
 
 
 BATCH = 1 << 16  # characters that are segmented together
@@ -238,11 +233,7 @@ def assemble(
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
-    """Return the sentences of a stretch, and the place after the last one of them.
-
-    Returns:
-        Each with the whitespace that follows it inside the stretch; the place.
-    """
+    """Return sentences, each with what follows it inside the stretch, and the place after them."""
     text = to_text(stretch.codes)
     bounds = [0, *spans.sentence_ends]
     if not stretch.is_whole:
@@ -252,11 +243,8 @@ def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], i
     for first, end in pairwise(bounds):
         words = {}
         if spans.words:
-            words = {
-                place - first: spans.words[place]
-                for place in range(first, end)
-                if place in spans.words
-            }
+            known = (place for place in range(first, end) if place in spans.words)
+            words = {place - first: spans.words[place] for place in known}
         comments = ["# newpar"] if not first and stretch.begins_paragraph else []
         after = text[spans.ends[end - 1] : spans.begins[end]] if end < len(spans.ends) else ""
         drafts.append(
@@ -321,13 +309,11 @@ def split_by_rules(stretches: Sequence[CodePoints], *, whole: bool = False) -> l
 
 def split_at_spaces(stretches: Sequence[CodePoints]) -> list[Spans]:
     """Take what stands between whitespace for tokens, and each stretch for one sentence."""
-    all_spans = []
-    for codes in stretches:
-        matches = list(re.finditer(r"\S+", to_text(codes)))
-        spans = Spans([match.start() for match in matches], [match.end() for match in matches], [])
-        spans.sentence_ends.append(len(matches))
-        all_spans.append(spans)
-    return all_spans
+    found = [list(re.finditer(r"\S+", to_text(codes))) for codes in stretches]
+    return [
+        Spans([match.start() for match in tokens], [match.end() for match in tokens], [len(tokens)])
+        for tokens in found
+    ]
 
 
 def _split(codes: CodePoints, whole: bool) -> Spans:
