@@ -108,6 +108,9 @@ class TreebankTask(ABC, Generic[T, D]):
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
         return dropout_mask(values, dropout, self._random)
 
+    def _drawn(self, chances: Tensor) -> Tensor:
+        return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
+
 
 C = TypeVar("C", bound=Config)
 
@@ -170,8 +173,8 @@ class Kind(Generic[C]):
     bf16_on_cpu: bool = True
 
 
-class RunOptions(TypedDict, total=False):
-    """The options of every function that trains on a treebank.
+class RecordOptions(TypedDict, total=False):
+    """What every function that trains on a treebank may be given, and the record keeps.
 
     Attributes:
         dev: CoNLL-U by which the best epoch is chosen; without it, every tenth sentence of the
@@ -179,11 +182,7 @@ class RunOptions(TypedDict, total=False):
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
-        device: auto (the default), cpu, cuda or mps.
         threads: CPU threads; None leaves the choice to torch.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
         command: what the user typed, for the model card.
     """
 
@@ -191,16 +190,12 @@ class RunOptions(TypedDict, total=False):
     resume: bool
     force: bool
     skip_invalid: bool
-    device: str
     threads: int | None
-    on_event: Callable[[Event], None]
-    on_data: Callable[[Any], None]
-    should_stop: Callable[[int], bool] | None
     command: str
 
 
-class WordOptions(RunOptions, total=False):
-    """The options of training what reads words.
+class WordRecordOptions(RecordOptions, total=False):
+    """The same of what reads words.
 
     Attributes:
         embeddings: a file of word vectors that forms begin with.
@@ -210,6 +205,26 @@ class WordOptions(RunOptions, total=False):
 
     embeddings: str | Path | None
     lm: str | Path | None
+
+
+class RunOptions(RecordOptions, total=False):
+    """The options of training a segmenter.
+
+    Attributes:
+        device: auto (the default), cpu, cuda or mps.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+    """
+
+    device: str
+    on_event: Callable[[Event], None]
+    on_data: Callable[[Any], None]
+    should_stop: Callable[[int], bool] | None
+
+
+class WordOptions(RunOptions, WordRecordOptions, total=False):
+    """The options of training a tagger or parser."""
 
 
 def train_on_treebank(
@@ -326,11 +341,7 @@ def open_record(
 
 
 def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
-    """Return paths that stay right when the run is resumed elsewhere.
-
-    Raises:
-        ConfigError: one is `-`, which cannot be read twice.
-    """
+    """Return paths that stay right when the run is resumed elsewhere; `-` cannot be read twice."""
     if isinstance(paths, str | Path):
         paths = [paths]
     if paths and "-" in map(str, paths):
@@ -361,12 +372,7 @@ def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
 
 
 def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a resumed run must share with its beginning.
-
-    Args:
-        config: settings of sections `model`, `learning` and `training`.
-        summary: numbers that tell its data from others.
-    """
+    """Return what a resumed run must share with its beginning; the summary is that of its data."""
     settings = to_dict(config)
     return {
         "model": settings["model"],

@@ -47,15 +47,10 @@ LARGEST = 60_000.0  # what float16 can hold, of units without bounds
 
 
 class WordStates:
-    """A language model that reads sentences.
+    """A language model that reads sentences; `about` tells it from others, see `describe`.
 
     States are float16: those of a treebank are all kept in training, and what is parsed later is
-    to be read in the same way.
-
-    Args:
-        model: the language model.
-        about: what tells it from others, see `describe`.
-        keep: remember the states of every sentence, for sentences that are read again and again.
+    to be read in the same way. With `keep`, those of every sentence are remembered.
     """
 
     def __init__(
@@ -81,10 +76,7 @@ class WordStates:
         """Return the states of sentences, each [1 + words, P]: before its words, and after each.
 
         They are those after the last unit of a word; a word without any, which some models of
-        pieces may have, leaves the state as it is.
-
-        Args:
-            sentences: the forms of each.
+        pieces may have, leaves the state as it is. Of each sentence, its forms are given.
         """
         if self._kept is None:
             return self._read(sentences)
@@ -141,11 +133,9 @@ def describe(header: Header) -> dict[str, Any]:
 
 
 def summarise(data: Mapping[str, Any], *folders: str) -> str:
-    """Return what a card says of the language model that a model reads; nothing without one.
+    """Return what a card says of the language model that the data of a header tell of, if any.
 
-    Args:
-        data: of the model's header.
-        folders: those that it is in, in a model of several parts.
+    In a model of several parts, it is in some folders of them.
     """
     if "lm_sum" not in data:
         return ""
@@ -157,24 +147,14 @@ def summarise(data: Mapping[str, Any], *folders: str) -> str:
 
 
 def project(states: Sequence[Halves], weight: Floats) -> Floats:
-    """Return the projected states of sentences, one after another, [T, R].
-
-    Args:
-        states: of each sentence, [words, P].
-        weight: [R, P].
-    """
+    """Return the states of sentences, [words, P] each, by a weight [R, P]: all together, [T, R]."""
     none = np.empty((0, weight.shape[1]), np.float16)  # of no sentences
     projected: Floats = np.concatenate([none, *states]).astype(np.float32) @ weight.T
     return projected
 
 
 def open_word_states(path: str | Path, *, device: str = "cpu", keep: bool = False) -> WordStates:
-    """Open a language model.
-
-    Args:
-        path: its directory.
-        device: where it runs.
-        keep: see `WordStates`.
+    """Open the language model of a directory; for `keep` see `WordStates`.
 
     Raises:
         ModelError: there is none, it is damaged, or it has no hidden states.
@@ -191,11 +171,9 @@ def open_word_states(path: str | Path, *, device: str = "cpu", keep: bool = Fals
 
 
 def open_own(directory: Path, data: Mapping[str, Any]) -> WordStates | None:
-    """Open the language model of a tagger or parser, if it has one.
+    """Open the language model of a tagger or parser, if the data of its header tell of one.
 
-    Args:
-        directory: of the model, or its `best/` while it is in training.
-        data: of its header.
+    The directory is that of the model, or its `best/` while it is in training.
 
     Raises:
         ModelError: it is missing, damaged, or another one.
@@ -217,10 +195,6 @@ def open_own(directory: Path, data: Mapping[str, Any]) -> WordStates | None:
 def check_given(path: str | Path, output: Path) -> None:
     """Open the language model that a new run is to be trained with, to see whether that can be.
 
-    Args:
-        path: its directory.
-        output: that of the run.
-
     Raises:
         ModelError: as `open_word_states`.
         ConfigError: it is in the directory that is to be replaced.
@@ -235,13 +209,7 @@ def check_given(path: str | Path, output: Path) -> None:
 
 
 def open_for_run(path: str | None, output: Path, *, resume: bool, device: str) -> WordStates | None:
-    """Open the language model that a run is trained with, if any: its own copy.
-
-    Args:
-        path: as it was given.
-        output: the directory of the run.
-        resume: whether the copy is there.
-        device: where it runs.
+    """Open the language model that a run is trained with, if any: its own copy of that in `path`.
 
     Raises:
         ModelError, ConfigError: as `check_given`.
@@ -264,12 +232,7 @@ _FASTTEXT = (793_712_314).to_bytes(4, "little")  # how fastText's own models beg
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words and their vectors.
-
-    Attributes:
-        words: the words, in the order of the file.
-        rows: float32 [num_words, width].
-    """
+    """Words in the order of the file, and their vectors, [num_words, width]."""
 
     words: tuple[str, ...]
     rows: Floats
@@ -320,11 +283,7 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
 
 
 def _is_binary(path: str | Path) -> bool:
-    """Return whether a file is word2vec's .bin: after the sizes and a word, numbers are no text.
-
-    Raises:
-        DataError: it is a model of fastText's own.
-    """
+    """Return whether a file is word2vec's .bin: after the sizes and a word, numbers are no text."""
     try:
         with _opened(path) as file:
             start = file.read(1 << 16)
@@ -341,7 +300,7 @@ def _is_binary(path: str | Path) -> bool:
         return False
     line = rest.partition(b"\n")[0]
     try:
-        _numbers(line.decode().split(" ")[1:])
+        np.asarray(line.decode().split(" ")[1:], np.float32)
     except ValueError:
         return b"\0" in rest or not _is_utf8(rest)
     return False
@@ -420,7 +379,7 @@ def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
         split = max(1, len(parts) - width) if width else 1
         word = " ".join(parts[:split])
         try:
-            row = _numbers(parts[split:])
+            row = np.asarray(parts[split:], np.float32)
         except ValueError:
             _refuse(f"the vector of {word!r} holds something that is no number", path, number)
         if not len(row) or not np.isfinite(row).all() or (width and len(row) != width):
@@ -428,10 +387,6 @@ def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
             _refuse(f"the vector of {word!r} has {len(row)} numbers{others}", path, number)
         width = len(row)
         yield word, row
-
-
-def _numbers(texts: Sequence[str]) -> Floats:
-    return np.asarray(texts, np.float32)
 
 
 def _refuse(message: str, path: str | Path, line: int) -> NoReturn:

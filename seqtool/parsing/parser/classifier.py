@@ -151,12 +151,7 @@ def _sums(embeddings: Floats, symbols: Ints) -> Floats:
 
 
 class TokenProducts:
-    """The first layer's products of tokens in their context with every slot that looks at them.
-
-    Args:
-        config: what the classifier is.
-        weights: its arrays, by their names in `network.ParserNetwork`.
-    """
+    """The first layer's products of tokens in their context with every slot that looks at them."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
         self._recurrence = Recurrence(part_of(weights, "encoder."))
@@ -172,11 +167,8 @@ class TokenProducts:
     def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
         """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
-        They lie in memory that the next call takes again.
-
-        Args:
-            vectors: of types.
-            arrays: the sentences; the rows of tokens of no sentence mean nothing.
+        They lie in memory that the next call takes again; the rows of tokens of no sentence mean
+        nothing. `vectors` are those of types.
         """
         if len(self._rows) < len(arrays.types):
             self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
@@ -296,12 +288,9 @@ class Classifier:
         self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
 
     def in_context(self, arrays: TokenArrays) -> Shorts:
-        """Return the products of tokens as the encoder reads them.
+        """Return the products of tokens as the encoder reads them, whose types are known by now.
 
-        The products of their types are there already.
-
-        Returns:
-            A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
+        A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
         """
         if self._in_context is None:
             return np.empty((0, self._num_sums), np.int16)
@@ -313,12 +302,10 @@ class Classifier:
         in_context: Shorts | None = None,
         token_rows: Ints | None = None,
     ) -> Scorer:
-        """Return what scores the configurations of sentences.
+        """Return what scores the configurations of sentences, by the types of all tokens.
 
-        Args:
-            token_types: the types of all tokens.
-            in_context: what `in_context` returned; not needed without an encoder.
-            token_rows: for which token of `in_context` each token stands; None for itself.
+        `in_context` is what the method returned; `token_rows` tell for which token of it each token
+        stands, None for itself.
         """
         if in_context is None:
             in_context = np.empty((0, self._num_sums), np.int16)

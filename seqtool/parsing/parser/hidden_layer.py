@@ -411,13 +411,9 @@ def gated(sums: Floats) -> Floats:
 
 
 def extract(configurations: Configurations, which: Ints, token_numbers: Ints, slots: Slots) -> Seen:
-    """Return what stands in each slot of some configurations.
+    """Return what stands in each slot of some configurations, [N].
 
-    Args:
-        configurations: where they are.
-        which: which of them, [N].
-        token_numbers: what is to be noted of each token, as its type.
-        slots: the places to look at.
+    Of a token, its number is noted, `token_numbers`, such as its type.
     """
     columns = (slots.words, slots.labels, slots.measures)
     seen = Seen(*(np.empty((len(which), len(column)), np.int32) for column in columns))
@@ -438,16 +434,8 @@ def hidden_layer(
 ) -> None:
     """Fill `hidden`, [len(which), hidden units], from tables of products (see above).
 
-    Args:
-        configurations: where they are.
-        which: which of them.
-        tokens: what stands for each token.
-        slots: the places to look at.
-        tables: products to add.
-        bias: of the first layer and what NONE adds in every slot, in steps of 1 / SCALE.
-        activation: a name in `ACTIVATIONS`.
-        hidden: is written.
-        gates: is written: what opened each hidden unit; without gates, no column.
+    `bias` is that of the first layer with what NONE adds in every slot, in steps of 1 / SCALE.
+    `gates` is written too: what opened each hidden unit; without gates it has no column.
     """
     _hidden(
         *(configurations.configs, configurations.nodes, which, tokens, slots, tables),

@@ -44,14 +44,9 @@ Tree = tuple[list[int], list[str]]
 
 
 class Parser(TreebankModel[ParserConfig]):
-    """A trained parser.
+    """A trained parser; the weights are those of `network.ParserNetwork`.
 
-    Args:
-        config: all settings; `model.system` is no longer auto.
-        types: those met so far, by the symbols that were learnt.
-        labels: of arcs.
-        weights: the arrays of `network.ParserNetwork`, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
+    In its settings, `model.system` is no longer auto. Its types are those met so far.
     """
 
     kind = KIND

@@ -105,9 +105,8 @@ def _orphaned(  # type: ignore[no-untyped-def]
 ):
     """Arc-eager: return 1 if the last word would stand below a word that nothing can pop, else 0.
 
-    The words on the stack are `stacked`, `first` begins the buffer, and `rooted` says whether ROOT
-    has its dependent, all that as an action leaves it; `head` -> `child` is the arc it makes, if
-    it makes one (0, 0 otherwise).
+    `stacked`, `first` (of the buffer) and `rooted` (ROOT has its dependent) are as an action leaves
+    them; `head` -> `child` is the arc it makes, if it makes one (0, 0 otherwise).
     """
     base, tokens = configs[config, BASE], configs[config, TOKENS]
     word = configs[config, LENGTH]

@@ -92,14 +92,8 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
     """Return the logarithm of the sum of the exponentials of the legal scores, to 0.0001.
 
     exp(x) is 2 to the whole part of x / ln 2, whose bits are written into a float, times a cubic in
-    the rest: a loop without branches, where `np.exp` is called for each.
-
-    Args:
-        scores: of all transitions.
-        mask: the legal actions.
-        segments: of transitions, by action.
-        highest: of the legal scores.
-        bits: room for as many numbers as transitions.
+    the rest: a loop without branches, where `np.exp` is called for each. `bits` is room for as many
+    numbers as transitions, `highest` is the highest legal score.
     """
     floats = bits.view(np.float32)  # the same memory
     total = np.float32(0.0)
@@ -133,20 +127,8 @@ def _select(  # type: ignore[no-untyped-def]
 ):
     """Choose the best continuations of each lane, and note them as the next step.
 
-    Args:
-        configs: all configurations.
-        num_lanes: sentences.
-        beam: hypotheses of each.
-        masks: the legal actions of each open hypothesis, in the order of their rows.
-        scores: of all transitions in each of these.
-        segments: of transitions, by action.
-        margin: see `MARGIN`.
-        hypotheses: those that there are; become those that there will be.
-        step: is written.
-        bits: room for as many numbers as transitions.
-
-    Returns:
-        How many copies are to be made, and how many transitions taken.
+    `masks` and `scores` are those of the open hypotheses, in the order of their rows; `hypotheses`
+    become those that there will be. Returns how many copies and how many transitions there are.
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
@@ -237,11 +219,7 @@ def _select(  # type: ignore[no-untyped-def]
 
 @compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
 def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
-    """Note the best hypothesis of each lane in which all are final, and free the lane.
-
-    Returns:
-        How many there are.
-    """
+    """Note the best hypothesis of each lane in which all are final, free it; return how many."""
     found = 0
     for lane in range(num_lanes):
         best = -1

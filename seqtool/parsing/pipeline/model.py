@@ -71,12 +71,7 @@ def share_of_both(sentences: Iterable[Sentence]) -> float:
 
 
 class MultiwordChooser:
-    """Decides for the forms that a treebank has as one word and as several.
-
-    Args:
-        tagger: of surface tokens.
-        splitter: knows the words of multiword tokens.
-    """
+    """Decides, by a tagger of surface tokens, for forms that a treebank has in both ways."""
 
     def __init__(self, tagger: Tagger, splitter: MultiwordSplitter) -> None:
         self._tagger, self._splitter = tagger, splitter
@@ -166,11 +161,8 @@ class Pipeline:
     ) -> Iterator[Item]:
         """Give every sentence a tree; its tags and lemmas are kept where they are there.
 
-        Args:
-            items: sentences, or batches of them, which come back as sentences; broken ones pass
-                through in their places.
-            beam: hypotheses per sentence.
-            retag: predict all tags and lemmas.
+        Batches come back as sentences; broken ones pass through in their places. With `retag`, all
+        tags and lemmas are predicted.
         """
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         return self.parser.parse_stream(tagged, beam=beam)
@@ -198,15 +190,7 @@ def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu
 
 
 def open_part(directory: Path, part: str, num: int, kind: type[M], *, device: str = "cpu") -> M:
-    """Open the members of a part of a pipeline as one ensemble; see `load_model`.
-
-    Args:
-        directory: of the pipeline.
-        part: the name of its folder.
-        num: how many members there are.
-        kind: of the members.
-        device: see `load_model`.
-    """
+    """Open the `num` members of a part of a pipeline as one ensemble; see `load_model`."""
     members: list[M] = []
     for folder in folders(part, num):
         member = checkpoint.load(directory / folder, device=device)

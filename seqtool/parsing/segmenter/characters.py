@@ -120,10 +120,6 @@ class Alphabet:
 
     Row 0 of the embeddings is nothing; categories come next, then scripts, then characters. A
     character that was not learnt still has its category and script.
-
-    Args:
-        scripts: those learnt.
-        characters: those learnt.
     """
 
     def __init__(self, scripts: Iterable[str], characters: Iterable[str]) -> None:
@@ -147,16 +143,14 @@ class Alphabet:
 
     def symbols(self, codes: Iterable[int]) -> Ints:
         """Return the symbols of code points, [N, 3]."""
-        rows = []
-        for code in codes:
-            character = chr(code)
-            rows.append(
-                (
-                    self._characters.get(character, 0),
-                    self._categories[unicodedata.category(character)],
-                    self._scripts.get(script_of(character), 0),
-                )
+        rows = [
+            (
+                self._characters.get(character, 0),
+                self._categories[unicodedata.category(character)],
+                self._scripts.get(script_of(character), 0),
             )
+            for character in map(chr, codes)
+        ]
         return np.array(rows, np.int32).reshape(-1, 3)
 
 
@@ -193,12 +187,7 @@ class Stretch:
 
 
 class UnitReader:
-    """Cuts a text into stretches.
-
-    Args:
-        pieces: of the text, in order.
-        unit: a paragraph ends with an empty line, a line with its line end.
-    """
+    """Cuts a text, in pieces, into stretches: paragraphs, which empty lines end, or lines."""
 
     def __init__(self, pieces: Iterable[str], unit: Unit = "paragraph") -> None:
         self._pieces: Iterator[str] | None = iter(pieces)

@@ -22,6 +22,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,8 @@ def _rule(form: str, words: Words, size: int) -> Words | None:
 def _cased(form: str, words: Words) -> Words:
     """Give words the case of the token that they come from."""
     if "".join(words) == form.lower() and len(form) == len(form.lower()):
-        cased, place = [], 0
-        for word in words:
-            cased.append(form[place : place + len(word)])
-            place += len(word)
-        return tuple(cased)
+        bounds = accumulate(map(len, words), initial=0)
+        return tuple(form[begin:end] for begin, end in pairwise(bounds))
     if form.isupper() and sum(map(str.isalpha, form)) > 1:
         return tuple(word.upper() for word in words)
     # as far as the first word is written as the token is, so is its case
@@ -160,11 +158,8 @@ def surface_tokens(sentence: Sentence) -> Iterator[Token]:
             count, inner, words = 1, [row], ()
         word += count
         spaced = "SpaceAfter=No" not in row[MISC].split("|")
-        yield Token(row[FORM], words, spaced, tuple(map(_tags, inner)))
-
-
-def _tags(row: Sequence[str]) -> tuple[str, str]:
-    return row[UPOS], row[DEPREL].partition(":")[0]
+        tags = tuple((part[UPOS], part[DEPREL].partition(":")[0]) for part in inner)
+        yield Token(row[FORM], words, spaced, tags)
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
@@ -206,12 +201,7 @@ class GoldText:
 
 
 def gold_text(sentences: Sequence[Sentence], lexicon: dict[str, int]) -> GoldText:
-    """Gather the tokens of sentences.
-
-    Args:
-        sentences: in the order of the text.
-        lexicon: folded form -> number from 1 on.
-    """
+    """Gather the tokens of sentences; the lexicon is folded form -> number from 1 on."""
     tokens: list[Token] = []
     ends: list[int] = []
     breaks: list[int] = []
@@ -246,11 +236,8 @@ def fold(form: str) -> str:
 def raw_text(sentences: Iterable[Sentence], *, width: int | None = LINE_WIDTH) -> str:
     """Return the text of a treebank, as Universal Dependencies publishes it.
 
-    Paragraphs and documents are apart by a blank line; inside, lines are broken at spaces.
-
-    Args:
-        sentences: in the order of the text.
-        width: characters of a line; None leaves each paragraph on one.
+    Paragraphs and documents are apart by a blank line; inside, lines are broken at spaces after so
+    many characters. None leaves each paragraph on one line.
     """
     paragraphs: list[list[str]] = []
     for sentence in sentences:

@@ -27,7 +27,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -188,16 +188,10 @@ def assemble(
     document: str | None = None,
     first_number: int = 1,
 ) -> Iterator[Sentence]:
-    """Segment one document, in bounded memory.
+    """Segment one document, whose text comes in pieces, in bounded memory.
 
-    The comments are newdoc, newpar, sent_id and text; columns but ID, FORM and MISC are `_`.
-
-    Args:
-        pieces: of its text, in order.
-        split: finds tokens and sentences.
-        unit: what is split apart from all else.
-        document: its id.
-        first_number: the `sent_id` of its first sentence.
+    The comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text; columns
+    but ID, FORM and MISC are `_`. Units are split apart from all else.
     """
     reader = UnitReader(pieces, unit)
     newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
@@ -298,12 +292,7 @@ def _ranges(table: np.ndarray) -> list[tuple[int, int]]:
 
 
 def split_by_rules(stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
-    """Find the tokens and sentences of stretches of text, each by itself.
-
-    Args:
-        stretches: of one character or more, without whitespace at their ends.
-        whole: each of them is one sentence.
-    """
+    """Find tokens and sentences by rules; see `model.Segmenter.split`."""
     return [_split(codes, whole) for codes in stretches]
 
 
@@ -322,9 +311,9 @@ def _split(codes: CodePoints, whole: bool) -> Spans:
     ends: list[int] = []
     for match in _token_pattern().finditer(text):
         begin, end = match.span()
-        for at in range(begin, end, MAX_WORD):
-            begins.append(at)
-            ends.append(min(at + MAX_WORD, end))
+        pieces = range(begin, end, MAX_WORD)
+        begins += pieces
+        ends += [*pieces[1:], end]
     if whole:
         return Spans(begins, ends, [len(begins)])
     scores = np.full(len(begins), -1.0, np.float32)
@@ -460,15 +449,10 @@ def segment_files(
     Raises:
         DataError: when iterated: a file that is empty, no text or cannot be read.
     """
-
-    def split(stretches: Sequence[CodePoints]) -> Sequence[Spans]:
-        if given == "words":
-            return split_at_spaces(stretches)
-        whole = given == "sentences"
-        if segmenter is None:
-            return split_by_rules(stretches, whole=whole)
-        return segmenter.split(stretches, whole=whole)
-
+    split: Split = split_at_spaces
+    if given != "words":
+        by = split_by_rules if segmenter is None else segmenter.split
+        split = partial(by, whole=given == "sentences")
     number = 1
     for name, pieces in read_documents(inputs):
         for sentence in assemble(
@@ -496,15 +480,10 @@ def segment_texts(
     presegmented: bool,
     pretokenized: bool,
 ) -> Iterator[Sentence]:
-    """Return the sentences of plain text.
+    """Return the sentences of plain text: by a model that can segment, in `path`, or by rules.
 
-    Args:
-        files: of plain text.
-        model: one that can segment, or anything with `rules` or `pretokenized`.
-        path: where it is.
-        rules: split by rules, not by the model.
-        presegmented: lines are sentences.
-        pretokenized: and words are between spaces.
+    Lines are sentences where the text is `presegmented`, and words are between spaces where it is
+    `pretokenized`.
 
     Raises:
         ConfigError: options that do not go together.

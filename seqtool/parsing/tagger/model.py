@@ -51,17 +51,7 @@ class Reading(NamedTuple):
 
 
 class Tagger(TreebankModel[TaggerConfig]):
-    """A trained tagger and lemmatizer.
-
-    Args:
-        config: all settings.
-        symbols: of forms and their affixes.
-        characters: those that are known.
-        bundles: of tags.
-        lemmas: what was learnt of them.
-        weights: the arrays of `network.TaggerNetwork`, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
-    """
+    """A trained tagger and lemmatizer; the weights are those of `network.TaggerNetwork`."""
 
     kind = KIND
     config_class = TaggerConfig
@@ -245,10 +235,7 @@ class Tagger(TreebankModel[TaggerConfig]):
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
     """Weights [O, D + 2H] as [D, O] and [2H, O]."""
-    return (
-        np.ascontiguousarray(weights[:, :width].T),
-        np.ascontiguousarray(weights[:, width:].T),
-    )
+    return np.ascontiguousarray(weights[:, :width].T), np.ascontiguousarray(weights[:, width:].T)
 
 
 def _write_tags(

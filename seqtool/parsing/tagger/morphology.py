@@ -90,11 +90,7 @@ MAX_CHARACTERS = 32  # of a longer form, the first and the last 16 are looked at
 
 
 class Characters:
-    """The characters that are known.
-
-    Args:
-        known: in the order of their numbers.
-    """
+    """The characters that are known, in the order of their numbers."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self.known = "".join(known)
@@ -279,11 +275,7 @@ def best_bundles(scores, bundles, starts, kept, best):  # type: ignore[no-untype
 
 
 class Bundles:
-    """The bundles, and the values of each column.
-
-    Args:
-        names: in the order of their numbers.
-    """
+    """The bundles in the order of their numbers, and the values of each column."""
 
     def __init__(self, names: Sequence[Bundle]) -> None:
         self.names = tuple(names)
@@ -425,12 +417,7 @@ LemmaTable = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 class Lemmas:
-    """What was learnt of lemmas.
-
-    Args:
-        scripts: the edit scripts that are chosen from, in the order of their numbers.
-        table: the lemmas of the forms that were met.
-    """
+    """What was learnt: scripts that are chosen from, by number, and the lemmas of forms met."""
 
     def __init__(self, scripts: Sequence[EditScript], table: LemmaTable) -> None:
         self.scripts, self.table = tuple(scripts), table
@@ -438,12 +425,7 @@ class Lemmas:
 
     @classmethod
     def build(cls, counts: Mapping[tuple[str, str, str], int], min_count: int) -> Self:
-        """Return the lemmas of words.
-
-        Args:
-            counts: of such words.
-            min_count: rarer scripts are left out.
-        """
+        """Return the lemmas of words (form, UPOS, lemma) by their counts, without rarer scripts."""
         scripts: Counter[EditScript] = Counter()
         table: dict[str, dict[str, list[str]]] = {}
         for word in sorted(counts, key=lambda word: (-counts[word], word)):
@@ -459,13 +441,7 @@ class Lemmas:
         return forms.get(form) or forms.get(form.lower()) or ()
 
     def choose(self, form: str, met: Sequence[str], scores_E: Floats) -> str:
-        """Return the lemma of a form by the scores of edit scripts.
-
-        Args:
-            form: any.
-            met: the lemmas that are chosen from; any if there are none.
-            scores_E: of each script, the higher the better.
-        """
+        """Return the lemma of a form by the scores of edit scripts: one of `met`, if there are."""
         if met:
             scripts = [self.ids.get(edit_script(form, lemma)) for lemma in met]
             known = [place for place, number in enumerate(scripts) if number is not None]
@@ -476,11 +452,7 @@ class Lemmas:
 
     @classmethod
     def of(cls, scripts: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> Self:
-        """Return the lemmas of a vocabulary's tables.
-
-        Args:
-            scripts: the edit scripts.
-            rows: UPOS, form and lemmas.
+        """Return the lemmas of a vocabulary's tables: edit scripts; UPOS, form and lemmas.
 
         Raises:
             ValueError: they are not that.

@@ -81,11 +81,7 @@ def fold_config(**training: Any) -> TaggerConfig:
 
 
 def check_folds(num_sentences: int, folds: int) -> None:
-    """Refuse a number of folds that cannot be.
-
-    Raises:
-        ConfigError: fewer sentences than folds, or fewer than two folds.
-    """
+    """Raise ConfigError where there are fewer sentences than folds, or fewer than two folds."""
     if folds < 2 or num_sentences < folds:
         raise ConfigError(
             f"{counted(num_sentences, 'sentence')} cannot be split into {folds} folds",
@@ -110,19 +106,10 @@ def tagged_fold(
 
     Sentence i, from 0, is of fold i % folds, and is tagged by a tagger of all others. The folds do
     not depend on one another. The same sentences and settings give the same tags. Called again
-    after an interruption, it goes on where it stopped, with the same result.
-
-    Args:
-        sentences: of all folds, with tags and lemmas.
-        fold: which one, from 0.
-        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
-        config: of the tagger; `fold_config()` if not given.
-        folds: how many there are: see `check_folds`.
-        device: torch device.
-        lm: a language model that the tagger reads too.
-        command: what the hint of an interrupted run names, with the directory above `directory`.
-        on_event: called with every event of the run.
-        should_stop: asked with the step number before each step; True interrupts.
+    after an interruption, it goes on where it stopped, with the same result. The runs of the folds,
+    `fold-0` and so on, are in `directory`, and may be removed afterwards; the hint of an
+    interrupted run names `command` and the directory above. Without `config`, it is that of
+    `fold_config()`. See `check_folds`, and `WordOptions` for the others.
 
     Raises:
         Interrupted: it was stopped; the state is saved.
