@@ -53,9 +53,9 @@ class Presets(Generic[C]):
             raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, self.table))
         return copy.deepcopy(dict(self.table[name]))
 
-    def configuration(self, name: str | None = None) -> C:
-        """Return the settings of a preset, checked."""
-        return from_dict(self.config, self.settings(name))
+    def configuration(self) -> C:
+        """Return the settings of the default preset, checked."""
+        return from_dict(self.config, self.settings())
 
     def resolve(
         self,

@@ -52,7 +52,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
-        if place >= num_read:
+        if place >= num_read:  # in memory that is used again, so that something is left there
             for unit in range(size):
                 cells[place, unit] = np.float32(0.0)
         for unit in range(size):

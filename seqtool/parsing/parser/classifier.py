@@ -257,11 +257,7 @@ class Classifier:
             weights["lexical.weight"],
             weights["tags.weight"],
             of_words,
-            {
-                name.removeprefix("join."): array
-                for name, array in weights.items()
-                if name.startswith("join.")
-            },
+            part_of(weights, "join."),
             reserved,
         )
         label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)

@@ -25,7 +25,7 @@ from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import KIND, ParserConfig
-from seqtool.parsing.parser.search import MARGIN, search
+from seqtool.parsing.parser.search import search
 from seqtool.parsing.parser.transitions import Labels
 from seqtool.treebank.conllu import Item, Sentence, SentenceBatch, sentences_of
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
@@ -174,9 +174,7 @@ class Parser(TreebankModel[ParserConfig]):
             if num_types < len(self.types):
                 classifier.products.extend(*self.types.arrays(num_types))
 
-    def heads_and_labels(
-        self, arrays: TokenArrays, *, beam: int = 1, margin: float = MARGIN
-    ) -> tuple[Ints, Ints]:
+    def heads_and_labels(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse encoded sentences.
 
         Returns:
@@ -186,20 +184,18 @@ class Parser(TreebankModel[ParserConfig]):
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
             self.prepare()
+            scorers = [
+                classifier.scorer(arrays.types, classifier.in_context(arrays))
+                for classifier in self._classifiers
+            ]
             return search(
                 self.config.model.system,
                 self.labels,
                 arrays.tokens,
                 arrays.lengths,
                 len(arrays.types),
-                average_scorer(
-                    [
-                        classifier.scorer(arrays.types, classifier.in_context(arrays))
-                        for classifier in self._classifiers
-                    ]
-                ),
+                average_scorer(scorers),
                 beam=beam,
-                margin=margin,
                 temperature=TEMPERATURE,
             )
 

@@ -373,6 +373,7 @@ def _targets(  # type: ignore[no-untyped-def]
         config = which[place]
         base, tokens = configs[config, BASE], configs[config, TOKENS]
         size, front = configs[config, STACK_SIZE], configs[config, FRONT]
+        # these two make no arc: each is a transition of the action's own number
         targets[place, SHIFT], targets[place, REDUCE] = SHIFT, REDUCE
         targets[place, LEFT] = targets[place, RIGHT] = targets[place, ROOT] = -1
         # the dependents: s0, but for s1 of LEFT in two systems, and b0 of RIGHT in arc-eager

@@ -382,7 +382,7 @@ def _copy(configs, nodes, sources, targets):  # type: ignore[no-untyped-def]
         base, begin = configs[source, BASE], configs[target, BASE]
         for column in range(1, configs.shape[1]):  # all but BASE: the rows of nodes stay its own
             configs[target, column] = configs[source, column]
-        for row in range(configs[source, LENGTH] + 1):
+        for row in range(configs[source, LENGTH] + 1):  # those beyond the sentence mean nothing
             for column in range(nodes.shape[1]):
                 nodes[begin + row, column] = nodes[base + row, column]
 
@@ -392,7 +392,7 @@ def _collect(configs, nodes, which, heads, labels):  # type: ignore[no-untyped-d
     for place in range(which.shape[0]):
         config = which[place]
         base, tokens = configs[config, BASE], configs[config, TOKENS]
-        for word in range(1, configs[config, LENGTH] + 1):
+        for word in range(1, configs[config, LENGTH] + 1):  # from 1: ROOT has neither
             heads[tokens + word] = nodes[base + word, HEAD]
             labels[tokens + word] = nodes[base + word, LABEL]
 

@@ -259,7 +259,7 @@ def best_bundles(scores, bundles, starts, kept, best):  # type: ignore[no-untype
     num_columns = bundles.shape[1]
     for token in range(scores.shape[0]):
         highest = np.float32(-np.inf)
-        fewest = num_columns + 1
+        fewest = num_columns + 1  # more than can differ, so that the first bundle is taken
         for bundle in range(bundles.shape[0]):
             score, differing = np.float32(0.0), 0
             for column in range(num_columns):
