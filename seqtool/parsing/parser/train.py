@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
 
 from seqtool.core import checkpoint
+from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.task import ParserTask
-from seqtool.parsing.train import Kind, TreebankRecord, WordOptions, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 
 
@@ -33,8 +33,19 @@ def train_parser(
     output: str | Path = "runs/parser",
     config: ParserConfig | None = None,
     *,
+    dev: str | Path | None = None,
+    embeddings: str | Path | None = None,
+    lm: str | Path | None = None,
     gold_tags: str | Path | None = None,
-    **options: Unpack[WordOptions],
+    resume: bool = False,
+    force: bool = False,
+    skip_invalid: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    on_data: Callable[[TrainingData], None] = lambda data: None,
+    should_stop: Callable[[int], bool] | None = None,
+    command: str = "",
 ) -> TrainedParser:
     """Train a dependency parser.
 
@@ -42,15 +53,46 @@ def train_parser(
         train_files: CoNLL-U with trees. A run that is resumed knows its own.
         output: the model directory.
         config: all settings, the preset `fast` if not given; those of the run when one is resumed.
+        dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
+            treebank is kept for that.
+        embeddings: a file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
         gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
             predicted; an encoder learns from them what it cannot read.
-        options: see `WordOptions`; the best epoch is chosen by LAS.
+        resume: continue the run in `output` where it was saved.
+        force: replace a run that is there.
+        skip_invalid: leave out broken sentences.
+        device: auto, cpu, cuda or mps.
+        threads: CPU threads; None leaves the choice to torch.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+        command: what the user typed, for the model card.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    trained = train_on_treebank(PARSER, train_files, output, config, gold_tags=gold_tags, **options)
+    trained = train_on_treebank(
+        PARSER,
+        train_files,
+        output,
+        config,
+        resume=resume,
+        device=device,
+        on_event=on_event,
+        on_data=on_data,
+        should_stop=should_stop,
+        dev=dev,
+        embeddings=embeddings,
+        lm=lm,
+        gold_tags=gold_tags,
+        force=force,
+        skip_invalid=skip_invalid,
+        threads=threads,
+        command=command,
+    )
     system = checkpoint.read_header(trained.path).config["model"]["system"]
     return TrainedParser(**vars(trained), system=system)
 
