@@ -17,7 +17,8 @@ from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic import DynamicConfig, DynamicTuning
+    from seqtool.lm.neural.config import DynamicConfig
+    from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.protocol import LMEvaluation
 
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}

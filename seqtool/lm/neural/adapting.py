@@ -8,8 +8,8 @@ from typing import Any
 
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.progress import progress_bar
+from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.dynamic import (
-    DynamicConfig,
     DynamicLanguageModel,
     DynamicTuning,
     gradient_statistics,

@@ -284,3 +284,18 @@ class NeuralLMConfig(Config):
                 "sparse-adam needs an embedding of its own, but tied is true",
                 hint="set tied to false, or embedding_optimiser to same",
             )
+
+
+@dataclass(frozen=True)
+class DynamicConfig(Config):
+    """How fast a network learns from the text that it is measured on."""
+
+    rate: float = setting(1e-4, "learning rate of each step", above=0)
+    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
+    segment: int = setting(20, "tokens between two steps", minimum=1)
+    epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
+    statistics_tokens: int = setting(
+        200_000,
+        "tokens of the training text that the size of the gradients is taken from",
+        minimum=1,
+    )

@@ -29,10 +29,10 @@ import torch
 from torch import Tensor
 
 from seqtool.core.arrays import Ids
-from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
@@ -40,21 +40,6 @@ from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
-
-
-@dataclass(frozen=True)
-class DynamicConfig(Config):
-    """How fast a network learns from the text that it is measured on."""
-
-    rate: float = setting(1e-4, "learning rate of each step", above=0)
-    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
-    segment: int = setting(20, "tokens between two steps", minimum=1)
-    epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
-    statistics_tokens: int = setting(
-        200_000,
-        "tokens of the training text that the size of the gradients is taken from",
-        minimum=1,
-    )
 
 
 @dataclass(frozen=True)
