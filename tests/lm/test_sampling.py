@@ -120,7 +120,7 @@ def test_distribution_against_sorted_lists(
     ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     kept = ranked[:top_k]
     total = math.fsum(weights[i] for i in kept)
-    if top_p is not None:
+    if top_p is not None and top_p < 1:  # 1 keeps what is less than the slack, too
         shares = itertools.accumulate(weights[i] / total for i in kept)
         num = next((n for n, s in enumerate(shares, start=1) if s >= top_p - 1e-9), len(kept))
         kept = kept[:num]
