@@ -15,7 +15,7 @@ import pytest
 from toy_models import UNIGRAM_ARPA, two_words
 from toy_networks import save_lm
 
-from seqtool.lm.mixture import opening
+from seqtool.lm.mixture import model as opening
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.neural.config import DynamicConfig, NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord

@@ -26,8 +26,7 @@ from toy_models import (
 from seqtool.core.errors import ConfigError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.protocol import evaluate_lm
-from seqtool.lm.sampling import generate, generate_samples, next_distribution
-from seqtool.lm.search import beam_search, largest
+from seqtool.lm.sampling import beam_search, generate, generate_samples, largest, next_distribution
 from seqtool.text.tokenizers import Tokenizer
 
 FIVE = word_tokenizer("abc")  # <unk> </s> a b c

@@ -28,10 +28,9 @@ from torch.nn import functional
 
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, counted
-from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import FullSoftmax, Surroundings
+from seqtool.lm.neural.output import FullSoftmax, Surroundings, cross_entropy, target_log_probs
 
 _marks = types.int16[::1]
 _ids = types.int64[::1]
@@ -262,7 +261,7 @@ class DirectConnections(nn.Module):
 
 
 class NgramLogits:
-    """What the n-grams of a batch add to its logits: see `cross_entropy.Additions`."""
+    """What the n-grams of a batch add to its logits: see `output.Additions`."""
 
     def __init__(self, direct: DirectConnections, found: FoundNgrams) -> None:
         self._found = found
@@ -381,7 +380,7 @@ class AfterContexts:
         claiming_N = targets_N if softmax.training else None
         additions = self._additions(claiming_N)
         if additions is not None:
-            return cross_entropy.cross_entropy(
+            return cross_entropy(
                 hidden_NH,
                 softmax.weight,
                 softmax.bias,
@@ -412,6 +411,4 @@ class AfterContexts:
             chosen_N = log_probs_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
             return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
         softmax = self.softmax
-        return cross_entropy.target_log_probs(
-            hidden_NH, softmax.weight, softmax.bias, targets_N, additions
-        )
+        return target_log_probs(hidden_NH, softmax.weight, softmax.bias, targets_N, additions)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import cross_entropy, maxent
+from seqtool.lm.neural import maxent, output
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
@@ -25,7 +25,7 @@ HIDDEN, VOCABULARY, NUM_STEPS, NUM_STREAMS = 5, 30, 12, 4
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(output, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(size: int, order: int = 4, dtype: torch.dtype = torch.float64) -> MaxentSoftmax:

@@ -13,17 +13,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import cross_entropy
-from seqtool.lm.neural.adaptive import AdaptiveSoftmax, choose_cutoffs, rank_by_count
+from seqtool.lm.neural import output as module
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqtool.lm.neural.output import (
     OUTPUT_LAYERS,
     FullSoftmax,
     OutputLayer,
     Surroundings,
     count_symbols,
+)
+from seqtool.lm.neural.softmaxes import (
+    AdaptiveSoftmax,
+    MixtureOfSoftmaxes,
+    choose_cutoffs,
+    rank_by_count,
 )
 
 HIDDEN, VOCABULARY = 6, 40
@@ -42,7 +46,7 @@ tied_or_not = pytest.mark.parametrize("tied", [False, True])
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(

@@ -15,7 +15,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import Surroundings
-from seqtool.lm.neural.sampled import BlackOut, NoiseContrastive, SampledSoftmax
+from seqtool.lm.neural.softmaxes import BlackOut, NoiseContrastive, SampledSoftmax
 
 COUNTS = np.array([4, 3, 0, 2, 6, 1])
 HIDDEN, VOCABULARY = 3, len(COUNTS)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from seqtool.lm.neural import cross_entropy
+from seqtool.lm.neural import output as module
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import FullSoftmax
 
@@ -19,7 +19,7 @@ NUMS = [1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 3 * CHUNK_ROWS, 3 * CHUNK
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
 
 
 def make(
@@ -200,7 +200,7 @@ def test_bfloat16_products_err_no_more_than_their_rounding() -> None:
 
 def test_memory_of_chunks_is_used_again_in_any_mode() -> None:
     def address(dtype: torch.dtype, num: int) -> int:
-        ((chunk, room),) = cross_entropy.in_chunks(num, 5, dtype)
+        ((chunk, room),) = module.in_chunks(num, 5, dtype)
         assert chunk == slice(0, num)
         assert room.shape == (num, 5)
         return room.fill_(1).data_ptr()
