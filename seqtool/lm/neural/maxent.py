@@ -301,40 +301,12 @@ class NgramLogits:
 
 
 class MaxentSoftmax(FullSoftmax):
-    """The full softmax with direct connections from n-grams.
+    """The full softmax with direct connections from n-grams."""
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        order: the longest n-grams.
-        size: slots of the hash table.
-        rate: learning rate of the n-grams.
-        weight: the embedding's weight (V, H), when tied.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        vocabulary_size: int,
-        order: int,
-        size: int,
-        *,
-        rate: float = 0.3,
-        weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(hidden_size, vocabulary_size, weight)
-        self.direct = DirectConnections(vocabulary_size, order, size, rate=rate)
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> MaxentSoftmax:
-        """Build it as configured."""
-        return cls(
-            around.hidden_size,
-            around.vocabulary_size,
-            config.direct_order,
-            config.direct_size,
-            rate=config.direct_rate,
-            weight=around.tied_weight,
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        self.direct = DirectConnections(
+            around.vocabulary_size, config.direct_order, config.direct_size, rate=config.direct_rate
         )
 
     def after(self, hashes_NK: Tensor) -> AfterContexts:

@@ -126,7 +126,7 @@ class NeuralNetwork(nn.Module):
                 self.highways[str(layer)] = Highway(width, config)
             dense = config.connection == "dense"
             width = width + cell.output_size if dense else cell.output_size
-        self.softmax = OUTPUT_LAYERS[config.output.layer].make(
+        self.softmax = OUTPUT_LAYERS[config.output.layer](
             config.output,
             Surroundings(
                 config.output_size,

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -269,11 +269,93 @@ def target_log_probs(
     return torch.cat(parts)
 
 
-class _FusedCrossEntropy(torch.autograd.Function):
-    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
+class FusedPass(NamedTuple):
+    """What one pass over some tokens gives; the gradients hold anything where none are needed."""
 
-    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
-    with p = softmax(logits), d loss / d logits = (p - onehot(target)) / number of targets.
+    log_probs_N: Tensor
+    grad_hidden_NH: Tensor
+    grad_weight_VH: Tensor
+    grad_bias_V: Tensor
+
+
+def fused_pass(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    shares_N1: Tensor,
+    factor: torch.dtype,
+    *,
+    needs_grad: bool,
+    share_out: Callable[[slice, Tensor], None] | None = None,
+    group: int = 1,
+    additions: Additions | None = None,
+) -> FusedPass:
+    """Return the log-probabilities of the targets, and gradients of their sum weighted by shares.
+
+    Linear layer and softmax go chunk by chunk, never holding all logits. The gradients are computed
+    in the forward pass, where each chunk's probabilities are at hand: with p = softmax(logits),
+    - d log p(target) / d logits = p - onehot(target).
+
+    Args:
+        hidden_NH: what the linear layer reads.
+        weight_VH: its weight.
+        bias_V: its bias.
+        targets_N: the targets, `IGNORED` ones of any log-probability.
+        shares_N1: the weight of each token.
+        factor: the type that the factors of products are rounded to; sums and the softmax are not.
+        needs_grad: whether gradients are made.
+        share_out: given some rows and the probabilities of their targets, writes their shares.
+        group: rows that are kept together.
+        additions: to the logits.
+    """
+    factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
+    log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+    grad_bias, grad_hidden = torch.zeros_like(bias_V), torch.empty_like(hidden_NH)
+    # without a chunk nothing is written
+    grad_weight = torch.empty_like(weight_VH) if len(hidden_NH) else torch.zeros_like(weight_VH)
+    for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor, group=group):
+        product(factor_NH[chunk], factor_VH.t(), probs_RV)
+
+        def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
+            rows = slice(start + near.start, start + near.start + len(probs_R1))
+            if share_out is not None:
+                share_out(rows, probs_R1)
+            return shares_N1[rows]
+
+        log_probs_N[chunk] = softmax_(
+            probs_RV,
+            bias_V,
+            targets_N[chunk],
+            shares_of if needs_grad else None,
+            grad_bias,
+            group=group,
+            additions=additions,
+            first_row=chunk.start,
+        )
+        if not needs_grad:
+            continue
+        grads_RV = probs_RV  # they are p - onehot(target) now
+        grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
+        # the shares, the mean's 1 / number of targets among them, go into the small factors
+        shared_RH = (hidden_NH[chunk] * shares_N1[chunk]).to(factor)
+        add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
+    make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
+    if needs_grad:
+        grad_hidden *= shares_N1
+    return FusedPass(log_probs_N, grad_hidden, grad_weight, grad_bias)
+
+
+def saved_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients that a forward pass saved, times that of its loss."""
+    saved: tuple[Tensor, ...] = ctx.saved_tensors
+    if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
+        saved = tuple(part * grad for part in saved)
+    return saved
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Linear layer, softmax and mean cross-entropy.
 
     With `half`, products and their factors are rounded to bfloat16; sums and the softmax are not.
     """
@@ -293,41 +375,21 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         """Return the mean loss in nats."""
         dtype = hidden_NH.dtype
-        factor = torch.bfloat16 if half else dtype
         kept_N1 = (targets_N != IGNORED)[:, None]
         num_targets = num_targets or max(1, int(kept_N1.sum()))
-        # the mean's 1 / number of targets, or 0, goes into the small factors
-        shares_N1 = kept_N1.to(dtype) / num_targets
-        factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
-        shared_NH = (hidden_NH * shares_N1).to(factor)
-        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-        grad_bias = torch.zeros_like(bias_V)
-        grad_hidden = torch.empty_like(hidden_NH)
+        log_probs_N, *grads = fused_pass(
+            hidden_NH,
+            weight_VH,
+            bias_V,
+            targets_N,
+            kept_N1.to(dtype) / num_targets,
+            torch.bfloat16 if half else dtype,
+            needs_grad=needs_grad,
+            additions=additions,
+        )
         if needs_grad:
-            grad_weight = torch.empty_like(weight_VH)
-            if not len(hidden_NH):
-                grad_weight.zero_()
-        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor):
-            product(factor_NH[chunk], factor_VH.t(), probs_RV)
-            log_probs_N[chunk] = softmax_(
-                probs_RV,
-                bias_V,
-                targets_N[chunk],
-                _given(shares_N1[chunk]) if needs_grad else None,
-                grad_bias,
-                additions=additions,
-                first_row=chunk.start,
-            )
-            if not needs_grad:
-                continue
-            grads_RV = probs_RV  # they are p - onehot(target) now
-            grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
-            add_weight_gradient(grads_RV, shared_NH[chunk], grad_weight, is_first=chunk.start == 0)
-        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
-        if needs_grad:
-            grad_hidden *= shares_N1
-            grad_added = grad_bias.new_empty(0) if additions is None else additions.gradient()
-            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, grad_added)
+            grad_added = bias_V.new_empty(0) if additions is None else additions.gradient()
+            ctx.save_for_backward(*grads, grad_added)
             ctx.has_additions = additions is not None
         return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
 
@@ -335,16 +397,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the hidden states, the weight, the bias and the additions."""
-        grads: tuple[Tensor, ...] = ctx.saved_tensors
-        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
-            grads = tuple(part * grad for part in grads)
-        *others, grad_added = grads
+        *others, grad_added = saved_gradients(ctx, grad)
         return *others, grad_added if ctx.has_additions else None, *[None] * 5
-
-
-def _given(shares_R1: Tensor) -> SharesOf:
-    """Return shares that depend on nothing."""
-    return lambda near, probs_R1: shares_R1[near]
 
 
 IDS_PER_BLOCK = 1 << 22
@@ -381,16 +435,18 @@ def count_symbols(ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int) ->
 class OutputLayer(nn.Module):
     """What follows the last hidden layer.
 
+    Args:
+        config: its settings.
+        around: what it is built into.
+
     Attributes:
         needs_counts: whether it is built from the counts of the training text.
     """
 
     needs_counts = False
 
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> OutputLayer:
-        """Build it as configured."""
-        raise TypeError(f"{cls.__name__} is an interface")
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__()
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean loss over the targets not `IGNORED`; zero without any target.
@@ -430,28 +486,14 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
 
 
 class FullSoftmax(OutputLayer):
-    """Softmax over the whole vocabulary.
+    """Softmax over the whole vocabulary."""
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        weight: the embedding's weight (V, H), when tied.
-    """
-
-    def __init__(
-        self, hidden_size: int, vocabulary_size: int, weight: Tensor | None = None
-    ) -> None:
-        super().__init__()
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        shape, weight = (around.vocabulary_size, around.hidden_size), around.tied_weight
         self.is_tied = weight is not None
-        if weight is None:
-            weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
-        self.weight = weight
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> FullSoftmax:
-        """Build it as configured."""
-        return cls(around.hidden_size, around.vocabulary_size, around.tied_weight)
+        self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
+        self.bias = nn.Parameter(torch.zeros(around.vocabulary_size))
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""

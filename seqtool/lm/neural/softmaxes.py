@@ -47,15 +47,14 @@ from seqtool.lm.neural.output import (
     FullSoftmax,
     OutputLayer,
     Surroundings,
-    add_weight_gradient,
     cross_entropy,
-    in_chunks,
+    fused_pass,
     log_probs,
     make_exact,
-    softmax_,
+    saved_gradients,
     target_log_probs,
 )
-from seqtool.lm.neural.products import one_blas_thread, product
+from seqtool.lm.neural.products import one_blas_thread
 
 DIV_VALUE = 4.0
 
@@ -89,20 +88,17 @@ class Cluster(nn.Module):
 
     Args:
         hidden_size: H.
-        size: units that the hidden state is projected to; None leaves out the projection.
+        size: units that the hidden state is projected to; None leaves out the projection, and the
+            weight too, which is then a slice of the embedding's.
         num_symbols: of the cluster.
-        weight: as wide as the projection; None where the caller gives it at each call.
     """
 
-    def __init__(
-        self, hidden_size: int, size: int | None, num_symbols: int, *, has_weight: bool = True
-    ) -> None:
+    def __init__(self, hidden_size: int, size: int | None, num_symbols: int) -> None:
         super().__init__()
         self.projection = None
         if size is not None:
             self.projection = nn.Linear(hidden_size, size, bias=False)
-        if has_weight:
-            self.weight = nn.Parameter(torch.empty(num_symbols, size or hidden_size))
+            self.weight = nn.Parameter(torch.empty(num_symbols, size))
         self.bias = nn.Parameter(torch.empty(num_symbols))
 
     def project(self, hidden_NH: Tensor) -> Tensor:
@@ -116,15 +112,6 @@ class Cluster(nn.Module):
 class AdaptiveSoftmax(OutputLayer):
     """Softmax in clusters by frequency.
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        cutoffs: ranks at which a cluster begins, ascending, between 0 and V; none as
-            `choose_cutoffs` chooses.
-        div_value: each cluster reads so many times fewer units than the one before.
-        weight: the embedding's weight (V, H), when tied.
-        counts: of the symbols [V], to rank them; None takes their order.
-
     Raises:
         ConfigError: a cutoff is not in the vocabulary.
     """
@@ -133,18 +120,10 @@ class AdaptiveSoftmax(OutputLayer):
     ranks_V: Tensor
     cutoffs: Tensor
 
-    def __init__(
-        self,
-        hidden_size: int,
-        vocabulary_size: int,
-        cutoffs: tuple[int, ...] | None = None,
-        *,
-        div_value: float = DIV_VALUE,
-        weight: Tensor | None = None,
-        counts: Longs | None = None,
-    ) -> None:
-        super().__init__()
-        cutoffs = cutoffs or choose_cutoffs(vocabulary_size)
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        hidden_size, vocabulary_size = around.hidden_size, around.vocabulary_size
+        cutoffs = config.cutoffs or choose_cutoffs(vocabulary_size)
         if cutoffs[-1] >= vocabulary_size:
             raise ConfigError(
                 f"cutoffs has {cutoffs[-1]:,}, but the vocabulary has {vocabulary_size:,} symbols",
@@ -152,36 +131,24 @@ class AdaptiveSoftmax(OutputLayer):
             )
         starts = [*cutoffs, vocabulary_size]
         self.sizes = [cutoffs[0], *(end - start for start, end in itertools.pairwise(starts))]
-        num_clusters = len(cutoffs)
-        self.weight = weight
+        num_clusters, div_value = len(cutoffs), config.div_value or DIV_VALUE
+        self.weight = around.tied_weight
+        is_tied = self.weight is not None
         # the short list's, unless tied, then one row for each cluster
-        rows = num_clusters + (0 if weight is not None else cutoffs[0])
+        rows = num_clusters + (0 if is_tied else cutoffs[0])
         self.head_weight = nn.Parameter(torch.empty(rows, hidden_size))
         self.head_bias = nn.Parameter(torch.empty(cutoffs[0] + num_clusters))
         self.clusters = nn.ModuleList(
             Cluster(
                 hidden_size,
-                None if weight is not None else max(1, int(hidden_size / div_value**number)),
+                None if is_tied else max(1, int(hidden_size / div_value**number)),
                 self.sizes[number],
-                has_weight=weight is None,
             )
             for number in range(1, num_clusters + 1)
         )
         self.register_buffer("cutoffs", torch.tensor(cutoffs), persistent=False)
-        self.register_buffer("ranks_V", rank_by_count(vocabulary_size, counts))
+        self.register_buffer("ranks_V", rank_by_count(vocabulary_size, around.counts))
         self._note_ranks()
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> AdaptiveSoftmax:
-        """Build it as configured."""
-        return cls(
-            around.hidden_size,
-            around.vocabulary_size,
-            config.cutoffs,
-            div_value=config.div_value or DIV_VALUE,
-            weight=around.tied_weight,
-            counts=around.counts,
-        )
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
@@ -286,14 +253,7 @@ NEARLY_ONE = -1e-6
 class SampledSoftmax(FullSoftmax):
     """What sampled losses share: the noise, and the logits of targets and samples.
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        num_samples: K.
-        power: of the counts, for the noise.
-        weight: the embedding's weight (V, H), when tied.
-        counts: of the symbols in the training text [V]; without them there is no training.
-        sparse: the weight's gradient is sparse (for SparseAdam).
+    Without counts of the training text there is no training.
     """
 
     needs_counts = True
@@ -301,41 +261,18 @@ class SampledSoftmax(FullSoftmax):
     log_noise_V: Tensor
     cumulated_V: Tensor
 
-    def __init__(
-        self,
-        hidden_size: int,
-        vocabulary_size: int,
-        num_samples: int,
-        *,
-        power: float | None = None,
-        weight: Tensor | None = None,
-        counts: Longs | None = None,
-        sparse: bool = False,
-    ) -> None:
-        super().__init__(hidden_size, vocabulary_size, weight)
-        self.num_samples = num_samples
-        self.sparse = sparse
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        self.num_samples, self.sparse = config.noise_samples, around.sparse
         noise_V = torch.ones(0, dtype=torch.float64)
-        if counts is not None:
+        if around.counts is not None:
             # what the text never has is drawn as if it had it once
-            seen_V = torch.from_numpy(counts).double().clamp(min=1)
-            noise_V = seen_V ** (self.noise_power if power is None else power)
+            seen_V = torch.from_numpy(around.counts).double().clamp(min=1)
+            power = self.noise_power if config.noise_power is None else config.noise_power
+            noise_V = seen_V**power
             noise_V /= noise_V.sum()
         self.register_buffer("log_noise_V", noise_V.log().float(), persistent=False)
         self.register_buffer("cumulated_V", noise_V.cumsum(0), persistent=False)
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> SampledSoftmax:
-        """Build it as configured."""
-        return cls(
-            around.hidden_size,
-            around.vocabulary_size,
-            config.noise_samples,
-            power=config.noise_power,
-            weight=around.tied_weight,
-            counts=around.counts,
-            sparse=around.sparse,
-        )
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean sampled loss; in evaluation mode the negative log-likelihood in nats."""
@@ -383,20 +320,10 @@ class NoiseContrastive(SampledSoftmax):
         log_normaliser: ln Z; ln V, that of logits near zero, unless it is set.
     """
 
-    log_normaliser: float
-
-    def __init__(self, hidden_size: int, vocabulary_size: int, *args: Any, **options: Any) -> None:
-        super().__init__(hidden_size, vocabulary_size, *args, **options)
-        self.log_normaliser = math.log(vocabulary_size)
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> NoiseContrastive:
-        """Build it as configured."""
-        layer = super().make(config, around)
-        assert isinstance(layer, NoiseContrastive)
-        if config.log_normaliser is not None:
-            layer.log_normaliser = config.log_normaliser
-        return layer
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        given = config.log_normaliser
+        self.log_normaliser = math.log(around.vocabulary_size) if given is None else given
 
     def losses(
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
@@ -441,47 +368,18 @@ def _log_of_rest(log_probs: Tensor) -> Tensor:
     return torch.where(is_large, near_one, near_zero)
 
 
-class MixtureOfSoftmaxes(OutputLayer):
+class MixtureOfSoftmaxes(FullSoftmax):
     """Several softmaxes over the whole vocabulary, of one weight, mixed for each token anew.
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        num_mixtures: K.
-        weight: the embedding's weight (V, E), when tied; else E is H.
-        dropout: share of what each softmax reads that is dropped in training, for each token anew.
+    E is the width of the embedding, when tied; else it is H.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        vocabulary_size: int,
-        num_mixtures: int,
-        *,
-        weight: Tensor | None = None,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.is_tied = weight is not None
-        if weight is None:
-            weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
-        self.weight = weight
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-        self.num_mixtures = num_mixtures
-        self.prior = nn.Linear(hidden_size, num_mixtures, bias=False)
-        self.latent = nn.Linear(hidden_size, num_mixtures * weight.shape[1])
-        self._dropout = dropout
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> MixtureOfSoftmaxes:
-        """Build it as configured."""
-        return cls(
-            around.hidden_size,
-            around.vocabulary_size,
-            config.mixtures,
-            weight=around.tied_weight,
-            dropout=config.dropout_latent,
-        )
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        hidden_size, self.num_mixtures = around.hidden_size, config.mixtures
+        self.prior = nn.Linear(hidden_size, config.mixtures, bias=False)
+        self.latent = nn.Linear(hidden_size, config.mixtures * self.weight.shape[1])
+        self._dropout = config.dropout_latent  # of what each softmax reads, for each token anew
 
     def mix(self, hidden_NH: Tensor) -> tuple[Tensor, Tensor]:
         """Return what each softmax reads, (M, E), and the log of its prior, (N, K)."""
@@ -536,12 +434,11 @@ class MixtureOfSoftmaxes(OutputLayer):
         """Yield the maps to what each softmax reads and to the prior, and the weight if its own."""
         yield from torch.split(self.latent.weight, self.weight.shape[1])
         yield self.prior.weight
-        if not self.is_tied:
-            yield self.weight
+        yield from super().matrices()
 
     def initialise_biases(self) -> None:
         """Start at zero."""
-        nn.init.zeros_(self.bias)
+        super().initialise_biases()
         nn.init.zeros_(self.latent.bias)
 
 
@@ -565,60 +462,34 @@ class _FusedMixture(torch.autograd.Function):
         needs_grad: bool,
     ) -> Tensor:
         """Return the mean loss in nats."""
-        dtype = latent_ME.dtype
-        factor = torch.bfloat16 if half else dtype
-        num_mixtures = log_prior_NK.shape[1]
+        dtype, num_mixtures = latent_ME.dtype, log_prior_NK.shape[1]
         is_kept_N = targets_N != IGNORED
         num_targets = max(1, int(is_kept_N.sum()))
         targets_M = targets_N.repeat_interleave(num_mixtures)
         log_prior_M = log_prior_NK.reshape(-1)
         kept_M = (is_kept_N.to(dtype) / num_targets).repeat_interleave(num_mixtures)
-        factor_VE, factor_ME = weight_VE.to(factor), latent_ME.to(factor)
-        log_probs_M = latent_ME.new_empty(len(latent_ME))
         shares_M1 = latent_ME.new_empty(len(latent_ME), 1)
-        grad_bias = torch.zeros_like(bias_V)
-        grad_latent = torch.empty_like(latent_ME)
-        if needs_grad:
-            grad_weight = torch.empty_like(weight_VE)
-            if not len(latent_ME):
-                grad_weight.zero_()
-        for chunk, probs_RV in in_chunks(
-            len(latent_ME), len(weight_VE), factor, group=num_mixtures
-        ):
-            product(factor_ME[chunk], factor_VE.t(), probs_RV)
 
-            def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
-                rows = slice(start + near.start, start + near.start + len(probs_R1))
-                log_probs_R = probs_R1[:, 0].log()
-                make_exact(log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows])
-                joint_R = log_prior_M[rows] + log_probs_R
-                gamma_R = joint_R.view(-1, num_mixtures).softmax(dim=1).view(-1)
-                shares_M1[rows, 0] = gamma_R * kept_M[rows]
-                return shares_M1[rows]
+        def share_out(rows: slice, probs_R1: Tensor) -> None:
+            log_probs_R = probs_R1[:, 0].log()
+            make_exact(log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows])
+            joint_R = log_prior_M[rows] + log_probs_R
+            gamma_R = joint_R.view(-1, num_mixtures).softmax(dim=1).view(-1)
+            shares_M1[rows, 0] = gamma_R * kept_M[rows]
 
-            log_probs_M[chunk] = softmax_(
-                probs_RV,
-                bias_V,
-                targets_M[chunk],
-                shares_of if needs_grad else None,
-                grad_bias,
-                group=num_mixtures,
-            )
-            if not needs_grad:
-                continue
-            grads_RV = probs_RV  # they are p - onehot(target) now
-            grad_latent[chunk] = product(grads_RV, factor_VE, torch.empty_like(factor_ME[chunk]))
-            add_weight_gradient(
-                grads_RV,
-                (latent_ME[chunk] * shares_M1[chunk]).to(factor),
-                grad_weight,
-                is_first=chunk.start == 0,
-            )
-        make_exact(log_probs_M, latent_ME, weight_VE, bias_V, targets_M)
+        log_probs_M, grad_latent, *grads = fused_pass(
+            latent_ME,
+            weight_VE,
+            bias_V,
+            targets_M,
+            shares_M1,
+            torch.bfloat16 if half else dtype,
+            needs_grad=needs_grad,
+            share_out=share_out,
+            group=num_mixtures,
+        )
         if needs_grad:
-            grad_latent *= shares_M1
-            grad_prior = -shares_M1.view_as(log_prior_NK)
-            ctx.save_for_backward(grad_latent, grad_prior, grad_weight, grad_bias)
+            ctx.save_for_backward(grad_latent, -shares_M1.view_as(log_prior_NK), *grads)
         mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
         return -(mixed_N * is_kept_N).sum(dtype=torch.float64).to(dtype) / num_targets
 
@@ -626,7 +497,4 @@ class _FusedMixture(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of latents, priors, the weight and the bias."""
-        grads: tuple[Tensor, ...] = ctx.saved_tensors
-        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
-            grads = tuple(part * grad for part in grads)
-        return *grads, None, None, None
+        return *saved_gradients(ctx, grad), None, None, None

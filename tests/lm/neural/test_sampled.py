@@ -25,7 +25,7 @@ every_kind = pytest.mark.parametrize("name", KINDS)
 
 def make(name: str, num_samples: int = 4, **settings: Any) -> SampledSoftmax:
     config = OutputConfig(layer=name, noise_samples=num_samples, **settings)  # type: ignore[arg-type]
-    layer = KINDS[name].make(config, Surroundings(HIDDEN, VOCABULARY, counts=COUNTS)).double()
+    layer = KINDS[name](config, Surroundings(HIDDEN, VOCABULARY, counts=COUNTS)).double()
     generator = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, generator=generator)
@@ -169,7 +169,7 @@ def test_only_rows_of_targets_and_samples_have_gradients(
 
 @every_kind
 def test_without_counts_there_is_no_training(name: str) -> None:
-    layer = KINDS[name].make(OutputConfig(layer=name), Surroundings(3, 6))  # type: ignore[arg-type]
+    layer = KINDS[name](OutputConfig(layer=name), Surroundings(3, 6))  # type: ignore[arg-type]
     hidden_NH, targets_N = batch()
     with pytest.raises(ConfigError, match="no counts of the training text are known"):
         layer.train().loss(hidden_NH.float(), targets_N)

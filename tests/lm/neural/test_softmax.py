@@ -9,8 +9,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from seqtool.lm.neural import output as module
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import FullSoftmax
+from seqtool.lm.neural.output import FullSoftmax, Surroundings
 
 # chunks are made as small as they get, 16 rows, so that N on both sides of a border is cheap
 CHUNK_ROWS = 16
@@ -25,7 +26,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(
     vocabulary_size: int, hidden_size: int = 5, dtype: torch.dtype = torch.float64
 ) -> FullSoftmax:
-    softmax = FullSoftmax(hidden_size, vocabulary_size).to(dtype)
+    softmax = FullSoftmax(OutputConfig(), Surroundings(hidden_size, vocabulary_size)).to(dtype)
     generator = torch.Generator().manual_seed(vocabulary_size)
     for parameter in softmax.parameters():
         nn.init.normal_(parameter, generator=generator)
@@ -136,7 +137,7 @@ def test_loss_without_gradients() -> None:
 
 def test_tied_weight_gets_both_gradients() -> None:
     embedding = nn.Embedding(6, 5).double()
-    softmax = FullSoftmax(5, 6, embedding.weight).double()
+    softmax = FullSoftmax(OutputConfig(), Surroundings(5, 6, embedding.weight)).double()
     assert softmax.weight is embedding.weight
     inputs, targets = torch.tensor([0, 2, 2, 5, 1]), torch.tensor([2, 2, 5, 1, 0])
     softmax.loss(torch.tanh(embedding(inputs)), targets).backward()
