@@ -105,6 +105,18 @@ class OutputConfig(Config):
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
+# settings that some cells cannot have: the cells, what they lack, and the remedy
+_LACKING: dict[str, tuple[tuple[CellName, ...], str, str]] = {
+    "dropout_state": (("window",), "recurrent state", "set dropout_state to 0"),
+    "dropout_weights": (("window",), "recurrent weights", "set dropout_weights to 0"),
+    "dropout_update": (
+        ("rnn", "window"),
+        "memory to add to",
+        "set dropout_update to 0, or choose lstm, gru or rhn",
+    ),
+    "recurrent_init": (("window",), "recurrent weights", "leave recurrent_init out"),
+}
+
 
 @dataclass(frozen=True)
 class ModelConfig(Config):
@@ -198,26 +210,11 @@ class ModelConfig(Config):
                 "as wide as the embedding",
                 hint="leave div_value out, or set tied to false",
             )
-        if self.cell == "window" and self.dropout_state:
-            raise ConfigError(
-                "dropout_state is set, but a window model has no recurrent state",
-                hint="set dropout_state to 0",
-            )
-        if self.cell == "window" and self.dropout_weights:
-            raise ConfigError(
-                "dropout_weights is set, but a window model has no recurrent weights",
-                hint="set dropout_weights to 0",
-            )
-        if self.cell in ("rnn", "window") and self.dropout_update:
-            raise ConfigError(
-                f"dropout_update is set, but the cell {self.cell} has no memory to add to",
-                hint="set dropout_update to 0, or choose lstm, gru or rhn",
-            )
-        if self.cell == "window" and self.recurrent_init != "same":
-            raise ConfigError(
-                "recurrent_init is set, but a window model has no recurrent weights",
-                hint="leave recurrent_init out",
-            )
+        for name, (cells, lack, remedy) in _LACKING.items():
+            is_set = getattr(self, name) != type(self).__dataclass_fields__[name].default
+            if is_set and self.cell in cells:
+                owner = "a window model" if len(cells) == 1 else f"the cell {self.cell}"
+                raise ConfigError(f"{name} is set, but {owner} has no {lack}", hint=remedy)
 
     def _check_sizes(self) -> None:
         if self.last_size is not None and self.layers == 1:

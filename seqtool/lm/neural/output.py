@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -269,15 +269,6 @@ def target_log_probs(
     return torch.cat(parts)
 
 
-class FusedPass(NamedTuple):
-    """What one pass over some tokens gives; the gradients hold anything where none are needed."""
-
-    log_probs_N: Tensor
-    grad_hidden_NH: Tensor
-    grad_weight_VH: Tensor
-    grad_bias_V: Tensor
-
-
 def fused_pass(
     hidden_NH: Tensor,
     weight_VH: Tensor,
@@ -290,19 +281,21 @@ def fused_pass(
     share_out: Callable[[slice, Tensor], None] | None = None,
     group: int = 1,
     additions: Additions | None = None,
-) -> FusedPass:
-    """Return the log-probabilities of the targets, and gradients of their sum weighted by shares.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the log-probabilities of the targets, (N,), and their gradients.
 
-    Linear layer and softmax go chunk by chunk, never holding all logits. The gradients are computed
-    in the forward pass, where each chunk's probabilities are at hand: with p = softmax(logits),
-    - d log p(target) / d logits = p - onehot(target).
+    These are the gradients of minus their sum, weighted by the shares: of the hidden states, the
+    weight and the bias; they hold anything where none are needed. Linear layer and softmax go chunk
+    by chunk, never holding all logits. The gradients are computed in the forward pass, where each
+    chunk's probabilities are at hand: with p = softmax(logits), they are p - onehot(target) by the
+    logits.
 
     Args:
         hidden_NH: what the linear layer reads.
         weight_VH: its weight.
         bias_V: its bias.
         targets_N: the targets, `IGNORED` ones of any log-probability.
-        shares_N1: the weight of each token.
+        shares_N1: the weight of each token in the sum.
         factor: the type that the factors of products are rounded to; sums and the softmax are not.
         needs_grad: whether gradients are made.
         share_out: given some rows and the probabilities of their targets, writes their shares.
@@ -343,7 +336,7 @@ def fused_pass(
     make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
     if needs_grad:
         grad_hidden *= shares_N1
-    return FusedPass(log_probs_N, grad_hidden, grad_weight, grad_bias)
+    return log_probs_N, grad_hidden, grad_weight, grad_bias
 
 
 def saved_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:

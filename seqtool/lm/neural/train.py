@@ -48,10 +48,8 @@ class RunRecord(Record[NeuralLMConfig]):
     """`run.json` of a neural language model; see `seqtool.training.run.Record`.
 
     Attributes:
-        config: all settings.
         corpus: the prepared corpus; relative to the run where it lies in it.
         device: as it was asked for.
-        threads: as they were asked for.
         command: what was typed, resumed runs with other settings included.
     """
 
