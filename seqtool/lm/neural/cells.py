@@ -313,17 +313,10 @@ class BatchMajorLoop(torch.autograd.Function):
     """The loop on any device: state (B, H), gates (B, G), the inputs' products made before."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        projected_TBG: Tensor,
-        state_BH: Tensor,
-        weight_DHG: Tensor,
-        bias_EG: Tensor,
-        mask_BH: Tensor | None,
-    ) -> Tensor:
-        """Return the outputs (T, B, H); E = D - 1 biases, the first one is in `projected`."""
+    def forward(ctx: Any, projected_TBG: Tensor, *others: Any) -> Tensor:
+        """Return the outputs (T, B, H); the arguments are those of `_torch_forward`."""
         with torch.autocast(projected_TBG.device.type, enabled=False):
-            return _torch_forward(ctx, projected_TBG, state_BH, weight_DHG, bias_EG, mask_BH)
+            return _torch_forward(ctx, projected_TBG, *others)
 
     @staticmethod
     @once_differentiable
@@ -341,7 +334,7 @@ def _torch_forward(
     bias_EG: Tensor,
     mask_BH: Tensor | None,
 ) -> Tensor:
-    """Return the outputs (T, B, H), and save in `ctx` what the gradient needs."""
+    """Return the outputs, and save what the gradient needs; the first bias is in `projected`."""
     num_steps, batch, width = projected_TBG.shape
     depth, size, _ = weight_DHG.shape
     gates_DTBG = projected_TBG.new_empty(depth, num_steps, batch, width)

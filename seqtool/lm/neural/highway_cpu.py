@@ -25,6 +25,7 @@ bfloat16 takes 14% longer on an EPYC of Zen 4.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -155,9 +156,12 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
                     product_NB[row + k, column + lane] = block[k, lane]
 
 
-if has_bf16_dot_products():  # elsewhere the instruction cannot be compiled
-    _signature = types.void(types.uint32[:, ::1], types.uint16[:, ::1], types.float32[:, ::1])
-    multiply = compiled(_signature)(multiply)
+@cache
+def compiled_multiply() -> Callable[..., None]:
+    """Compile `multiply`, now: other processors do not have the instruction."""
+    arrays = types.uint32[:, ::1], types.uint16[:, ::1], types.float32[:, ::1]
+    made: Callable[..., None] = compiled(types.void(*arrays))(multiply)
+    return made
 
 
 _int = types.int64
@@ -487,8 +491,8 @@ class _Recurrent:
             arrays = list(weights_DMK.numpy())
             self._make = lambda level: np.matmul(arrays[level], factors, out=product)
         elif has_bf16_dot_products():
-            parts = list(pack_pairs(weights_DMK))
-            self._make = lambda level: multiply(parts[level], factors, product)  # type: ignore[no-untyped-call]
+            parts, multiply_pairs = list(pack_pairs(weights_DMK)), compiled_multiply()
+            self._make = lambda level: multiply_pairs(parts[level], factors, product)
         else:
             weights, rounded_MB = weights_DMK.unbind(0), weights_DMK.new_empty(rows, batch)
             self._make = lambda level: product_MB.copy_(

@@ -225,9 +225,12 @@ def cross_entropy(
     )
 
 
-def log_probs(hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor) -> Tensor:
+def log_probs(
+    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, added_NV: Tensor | None = None
+) -> Tensor:
     """Return natural-log probabilities of every symbol, normalised in float64, (N, V)."""
     logits_NV = functional.linear(hidden_NH.to(weight_VH.dtype), weight_VH, bias_V)
+    logits_NV = logits_NV if added_NV is None else logits_NV + added_NV
     return functional.log_softmax(logits_NV.double(), dim=1)
 
 

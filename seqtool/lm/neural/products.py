@@ -45,7 +45,7 @@ def numpy_is_fast() -> bool:
 
 @cache
 def has_bf16_dot_products() -> bool:
-    """Return whether small products of bfloat16 are to be made by `highway_cpu.multiply`.
+    """Return whether small products of bfloat16 are to be made by `highway_cpu.compiled_multiply`.
 
     The processor must have the instruction, and Numba must be left to compile for this processor
     (NUMBA_CPU_NAME and NUMBA_CPU_FEATURES can forbid it). Where the processor has units for whole

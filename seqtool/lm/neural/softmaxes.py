@@ -30,6 +30,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -152,26 +154,9 @@ class AdaptiveSoftmax(OutputLayer):
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        numbers_N, head_targets_N, ranks_N = self._split(targets_N)
-        head_SH, weights = self._weights()
         num_targets = max(1, int((targets_N != IGNORED).sum()))
-        loss = cross_entropy(
-            hidden_NH,
-            head_SH,
-            self.head_bias,
-            head_targets_N,
-            num_targets=num_targets,
-        )
-        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
-            rows = (numbers_N == number + 1).nonzero()[:, 0]
-            loss = loss + cross_entropy(
-                cluster.project(hidden_NH[rows]),
-                weight,
-                cluster.bias,
-                ranks_N[rows] - self.cutoffs[number],
-                num_targets=num_targets,
-            )
-        return loss
+        parts = self._parts(hidden_NH, targets_N)
+        return reduce(add, (cross_entropy(*part, num_targets=num_targets) for _, part in parts))
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
@@ -185,28 +170,31 @@ class AdaptiveSoftmax(OutputLayer):
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        numbers_N, head_targets_N, ranks_N = self._split(targets_N)
-        head_SH, weights = self._weights()
-        log_probs_N = target_log_probs(hidden_NH, head_SH, self.head_bias, head_targets_N)
-        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
-            rows = (numbers_N == number + 1).nonzero()[:, 0]
-            inside = target_log_probs(
-                cluster.project(hidden_NH[rows]),
-                weight,
-                cluster.bias,
-                ranks_N[rows] - self.cutoffs[number],
-            )
-            log_probs_N = log_probs_N.index_add(0, rows, inside)
+        parts = self._parts(hidden_NH, targets_N)
+        log_probs_N = target_log_probs(*next(parts)[1])
+        for rows, part in parts:
+            log_probs_N = log_probs_N.index_add(0, rows, target_log_probs(*part))
         return log_probs_N
 
-    def _split(self, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return each target's cluster (0 is the short list), target of the head, and rank."""
+    def _parts(
+        self, hidden_NH: Tensor, targets_N: Tensor
+    ) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]]:
+        """Yield the rows of the head and of each cluster, and what it reads, weight, bias, targets.
+
+        Cluster 0 is the short list; an ignored target is in none.
+        """
         ranks_N = self.ranks_V[targets_N.clamp(min=0)]
         is_ignored_N = targets_N == IGNORED
         numbers_N = torch.bucketize(ranks_N, self.cutoffs, right=True)
         numbers_N = numbers_N.masked_fill(is_ignored_N, 0)
         head_N = torch.where(numbers_N == 0, ranks_N, self.sizes[0] - 1 + numbers_N)
-        return numbers_N, head_N.masked_fill(is_ignored_N, IGNORED), ranks_N
+        head_SH, weights = self._weights()
+        head_N = head_N.masked_fill(is_ignored_N, IGNORED)
+        yield torch.arange(len(head_N)), (hidden_NH, head_SH, self.head_bias, head_N)
+        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
+            rows = (numbers_N == number + 1).nonzero()[:, 0]
+            read, ranks = cluster.project(hidden_NH[rows]), ranks_N[rows] - self.cutoffs[number]
+            yield rows, (read, weight, cluster.bias, ranks)
 
     def _weights(self) -> tuple[Tensor, list[Tensor]]:
         """Return the weights of the head (S, H), and of each cluster."""

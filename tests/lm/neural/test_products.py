@@ -57,7 +57,7 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
     out = np.full((rows, columns), np.nan, np.float32)
     bits = right.view(torch.uint16).numpy()
     for depth, weights in enumerate(highway_cpu.pack_pairs(left)):
-        highway_cpu.multiply(weights, bits, out)
+        highway_cpu.compiled_multiply()(weights, bits, out)
         expected = left[depth].double() @ right.double()
         sizes = left[depth].double().abs() @ right.double().abs()
         error = (torch.from_numpy(out).double() - expected).abs()
