@@ -190,8 +190,7 @@ def check_targets(per_token: Target | None, per_sentence: Target | None) -> None
     """
     if per_token is not None and per_token == per_sentence:
         raise ConfigError(
-            f"--per-token and --per-sentence both write to {per_token}",
-            hint="give them two files",
+            f"--per-token and --per-sentence both write to {per_token}", hint="give them two files"
         )
     for target in (per_token, per_sentence):
         if isinstance(target, str | Path) and not Path(target).parent.is_dir():

@@ -389,11 +389,7 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
 
 
 def _damaged(directory: Path) -> ModelError:
-    return ModelError(
-        "damaged model header",
-        hint=_MIX_AGAIN,
-        path=directory / checkpoint.HEADER,
-    )
+    return ModelError("damaged model header", hint=_MIX_AGAIN, path=directory / checkpoint.HEADER)
 
 
 def _sum_of_part(path: Path) -> str:

@@ -121,11 +121,7 @@ class _TorchCell(Cell):
         raise TypeError(f"{type(self).__name__} is an interface")
 
     def _step(
-        self,
-        projected_BG: Tensor,
-        recurrent_BG: Tensor,
-        state: State,
-        update_BH: Tensor | None,
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
     ) -> State:
         """Return the state after one step, from the products with its input and its state."""
         raise TypeError(f"{type(self).__name__} is an interface")
@@ -183,11 +179,7 @@ class ElmanCell(_TorchCell):
         return loop(inputs_TBI, start[0], weights, *self._options())
 
     def _step(
-        self,
-        projected_BG: Tensor,
-        recurrent_BG: Tensor,
-        state: State,
-        update_BH: Tensor | None,
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
     ) -> State:
         return (self._activation(projected_BG + recurrent_BG),)
 
@@ -216,11 +208,7 @@ class LSTMCell(_TorchCell):
             return torch.lstm(inputs_TBI, start, weights, *self._options())
 
     def _step(
-        self,
-        projected_BG: Tensor,
-        recurrent_BG: Tensor,
-        state: State,
-        update_BH: Tensor | None,
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
     ) -> State:
         i, f, g, o = (projected_BG + recurrent_BG).chunk(4, dim=1)
         added_BH = torch.sigmoid(i) * torch.tanh(g)
@@ -255,11 +243,7 @@ class GRUCell(_TorchCell):
         return torch.gru(inputs_TBI, start[0], weights, *self._options())
 
     def _step(
-        self,
-        projected_BG: Tensor,
-        recurrent_BG: Tensor,
-        state: State,
-        update_BH: Tensor | None,
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
     ) -> State:
         input_r, input_z, input_n = projected_BG.chunk(3, dim=1)
         state_r, state_z, state_n = recurrent_BG.chunk(3, dim=1)

@@ -200,12 +200,7 @@ def _compile_factor(value, factors):  # type: ignore[no-untyped-def]
 @compiled(
     [
         types.void(
-            number[:, :, :, ::1],
-            number[:, ::1],
-            _int,
-            _int,
-            factor[:, ::1],
-            factor[:, :, :, ::1],
+            number[:, :, :, ::1], number[:, ::1], _int, _int, factor[:, ::1], factor[:, :, :, ::1]
         )
         for number, factor in _FACTORS
     ]
@@ -242,12 +237,7 @@ def add_input_or_bias(product_GB, projected_GTB, bias_DG, level, step):  # type:
 @compiled(
     [
         types.void(
-            number[:, ::1],
-            number[:, :, :, ::1],
-            number[:, :, :, ::1],
-            number[:, ::1],
-            _int,
-            _int,
+            number[:, ::1], number[:, :, :, ::1], number[:, :, :, ::1], number[:, ::1], _int, _int
         )
         for number in _NUMBERS
     ]
@@ -515,11 +505,7 @@ def _write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> None:
 
 
 def _project(
-    inputs_TBI: Tensor,
-    weight_GI: Tensor,
-    bias_G: Tensor,
-    size: int,
-    factor: torch.dtype,
+    inputs_TBI: Tensor, weight_GI: Tensor, bias_G: Tensor, size: int, factor: torch.dtype
 ) -> Tensor:
     """Return what the inputs and the bias add to the first micro-step of all steps, (G, T, B)."""
     num_steps, batch, inner = inputs_TBI.shape

@@ -343,11 +343,7 @@ class AfterContexts:
         additions = self._additions(claiming_N)
         if additions is not None:
             return cross_entropy(
-                hidden_NH,
-                softmax.weight,
-                softmax.bias,
-                targets_N,
-                additions=additions,
+                hidden_NH, softmax.weight, softmax.bias, targets_N, additions=additions
             )
         logits_NV = functional.linear(hidden_NH, softmax.weight, softmax.bias).float()
         logits_NV = logits_NV + softmax.direct.logits(self.hashes_NK, claiming_N)

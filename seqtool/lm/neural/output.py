@@ -146,11 +146,7 @@ def softmax_(
 
 
 def add_weight_gradient(
-    grads_RV: Tensor,
-    hidden_RH: Tensor,
-    grad_weight_VH: Tensor,
-    *,
-    is_first: bool,
+    grads_RV: Tensor, hidden_RH: Tensor, grad_weight_VH: Tensor, *, is_first: bool
 ) -> None:
     """Add a chunk's share, in blocks of the vocabulary, so that sums stay near."""
     if is_first and grads_RV.dtype == grad_weight_VH.dtype:
@@ -252,11 +248,7 @@ def target_log_probs(
             for chunk, logits_RV in chunks:
                 product(hidden_NH[chunk], weight_VH.t(), logits_RV)
                 log_probs_N[chunk] = softmax_(
-                    logits_RV,
-                    bias_V,
-                    targets_N[chunk],
-                    additions=additions,
-                    first_row=chunk.start,
+                    logits_RV, bias_V, targets_N[chunk], additions=additions, first_row=chunk.start
                 )
         make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)

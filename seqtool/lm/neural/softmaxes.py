@@ -410,10 +410,7 @@ class MixtureOfSoftmaxes(FullSoftmax):
 
     def _mixed(self, latent_ME: Tensor, log_prior_NK: Tensor, targets_N: Tensor) -> Tensor:
         log_probs_M = target_log_probs(
-            latent_ME,
-            self.weight,
-            self.bias,
-            targets_N.repeat_interleave(self.num_mixtures),
+            latent_ME, self.weight, self.bias, targets_N.repeat_interleave(self.num_mixtures)
         )
         mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
         return mixed_N.masked_fill(targets_N == IGNORED, 0.0)

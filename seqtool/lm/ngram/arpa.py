@@ -65,10 +65,7 @@ def is_arpa(path: str | Path) -> bool:
 
 
 def read_arpa(
-    path: str | Path,
-    *,
-    on_progress: OnProgress | None = None,
-    on_note: OnNote | None = None,
+    path: str | Path, *, on_progress: OnProgress | None = None, on_note: OnNote | None = None
 ) -> tuple[BackoffTable, Vocabulary]:
     r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed (.gz, .zst) or not.
 
@@ -551,8 +548,7 @@ class _Section:
             status = arpa_lines.BLANK
             while status == arpa_lines.BLANK:
                 status = arpa_lines.take_rows(
-                    *(lines.data, state, words.arrays, text),
-                    *(columns, log_probs, backoffs),
+                    *(lines.data, state, words.arrays, text), *(columns, log_probs, backoffs)
                 )
                 if status == arpa_lines.BLANK:
                     self._blanks.append(num_rows + int(state[1]))

@@ -87,9 +87,7 @@ def read_ids(
     _check(words.num_tokens, words.num_sentences, config.order, source, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(
-        vocabulary,
-        lowercase=config.lowercase,
-        special_tokens=_policy(config),
+        vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
     )
     counts = SplitCounts(
         tokens=words.num_tokens,
