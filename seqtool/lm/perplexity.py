@@ -55,6 +55,13 @@ class Adaptation:
         return {"kind": self.kind, "model": self.model, **self.settings}
 
 
+# of an evaluation, in the order in which JSON has them
+_FIGURES = (
+    *("perplexity", "perplexity_without_oov", "tokens", "sentences", "oov", "vocabulary_size"),
+    *("log10_probability", "bits_per_token", "bits_per_byte", "seconds"),
+)
+
+
 @dataclass(frozen=True)
 class LMEvaluation:
     """How well a model predicts a text.
@@ -146,25 +153,13 @@ class LMEvaluation:
         JSON knows no infinity: when the model gives a token no probability, the figures that are
         infinite are null, and `zero_probability_tokens` says how many tokens are to blame.
         """
-        result: dict[str, Any] = {
-            "perplexity": _finite(self.perplexity),
-            "perplexity_without_oov": _finite(self.perplexity_without_oov),
-            "tokens": self.tokens,
-            "sentences": self.sentences,
-            "oov": self.oov,
-            "vocabulary_size": self.vocabulary_size,
-            "log10_probability": _finite(self.log10_probability),
-            "bits_per_token": _finite(self.bits_per_token),
-            "bits_per_byte": _finite(self.bits_per_byte),
-            "seconds": self.seconds,
-            "unit": self.unit,
-        }
+        result: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _FIGURES}
+        result["unit"] = self.unit
         if self.adaptations:
             result["adapts_on_text"] = [found.to_json() for found in self.adaptations]
         if self.true_log10_probability is not None:
-            result["true_perplexity"] = self.true_perplexity
-            result["true_log10_probability"] = self.true_log10_probability
-            result["true_bits_per_byte"] = self.true_bits_per_byte
+            for name in ("true_perplexity", "true_log10_probability", "true_bits_per_byte"):
+                result[name] = getattr(self, name)
         if self.split is not None:
             result["split"] = self.split
         if self.impossible:

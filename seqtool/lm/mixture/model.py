@@ -21,7 +21,7 @@ import copy
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,15 +34,13 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.mixture.cache import CacheModel, StatefulModel
+from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.text.tokenizers import Tokenizer
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
-
-Observer = Callable[[Doubles], None]
 
 
 class MixedModel:

@@ -30,6 +30,7 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.products import numpy_is_fast
 
 State = tuple[Tensor, ...]
+Mask = Tensor | None  # None drops nothing
 
 CELLS: Registry[Callable[[int, int, ModelConfig], Cell]] = Registry(
     "cell",
@@ -74,11 +75,7 @@ class Cell(nn.Module):
         return (reference.new_zeros(batch, self.output_size),)
 
     def forward(
-        self,
-        inputs_TBI: Tensor,
-        state: State,
-        mask_BP: Tensor | None = None,
-        update_SBH: Tensor | None = None,
+        self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, P) and the state after it."""
         raise TypeError(f"{type(self).__name__} is an interface")
@@ -121,17 +118,13 @@ class _TorchCell(Cell):
         raise TypeError(f"{type(self).__name__} is an interface")
 
     def _step(
-        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
         """Return the state after one step, from the products with its input and its state."""
         raise TypeError(f"{type(self).__name__} is an interface")
 
     def forward(
-        self,
-        inputs_TBI: Tensor,
-        state: State,
-        mask_BP: Tensor | None = None,
-        update_SBH: Tensor | None = None,
+        self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, P) and the state after it."""
         weights: list[Tensor] = list(self._weights())
@@ -179,7 +172,7 @@ class ElmanCell(_TorchCell):
         return loop(inputs_TBI, start[0], weights, *self._options())
 
     def _step(
-        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
         return (self._activation(projected_BG + recurrent_BG),)
 
@@ -208,7 +201,7 @@ class LSTMCell(_TorchCell):
             return torch.lstm(inputs_TBI, start, weights, *self._options())
 
     def _step(
-        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
         i, f, g, o = (projected_BG + recurrent_BG).chunk(4, dim=1)
         added_BH = torch.sigmoid(i) * torch.tanh(g)
@@ -243,7 +236,7 @@ class GRUCell(_TorchCell):
         return torch.gru(inputs_TBI, start[0], weights, *self._options())
 
     def _step(
-        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Tensor | None
+        self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
         input_r, input_z, input_n = projected_BG.chunk(3, dim=1)
         state_r, state_z, state_n = recurrent_BG.chunk(3, dim=1)
@@ -276,11 +269,7 @@ class WindowCell(Cell):
         return [self.weight]
 
     def forward(
-        self,
-        inputs_TBI: Tensor,
-        state: State,
-        mask_BP: Tensor | None = None,
-        update_SBH: Tensor | None = None,
+        self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, H) and the inputs to remember."""
         num_steps = len(inputs_TBI)
@@ -316,7 +305,7 @@ def _torch_forward(
     state_BH: Tensor,
     weight_DHG: Tensor,
     bias_EG: Tensor,
-    mask_BH: Tensor | None,
+    mask_BH: Mask,
 ) -> Tensor:
     """Return the outputs, and save what the gradient needs; the first bias is in `projected`."""
     num_steps, batch, width = projected_TBG.shape
@@ -432,11 +421,7 @@ class RecurrentHighwayCell(Cell):
         self.bias = nn.Parameter(torch.empty(config.depth, width))
 
     def forward(
-        self,
-        inputs_TBI: Tensor,
-        state: State,
-        mask_BP: Tensor | None = None,
-        update_SBH: Tensor | None = None,
+        self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, H) and the state after it."""
         (state_BH,) = state
@@ -472,7 +457,7 @@ class RecurrentHighwayCell(Cell):
         inputs_TBI: Tensor,
         state_BH: Tensor,
         weight_DHG: Tensor,
-        mask_BH: Tensor | None,
+        mask_BH: Mask,
         update_SBH: Tensor,
     ) -> Tensor:
         """Return the outputs (T, B, H), h * t being masked in each micro-step: s' = u h t + s c."""

@@ -25,7 +25,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -356,9 +356,7 @@ class _Reader:
         while len(self._levels) > 1 and not len(self._levels[-1]):
             self._note(f"order {len(self._levels)} holds no n-grams and was left out")
             self._levels.pop()
-        top = self._levels[-1]
-        empty = np.empty(0, np.float32)
-        self._levels[-1] = TableLevel(top.words, top.begins, top.log_probs, empty)
+        self._levels[-1] = replace(self._levels[-1], backoffs=np.empty(0, np.float32))
         return BackoffTable(tuple(self._levels), len(self._symbols)), Vocabulary(self._symbols)
 
     def _read_header(self) -> str:
@@ -377,7 +375,8 @@ class _Reader:
                 hint="name a file that KenLM, SRILM, IRSTLM or `seqtool ngram export` wrote",
                 path=self._lines.path,
             )
-        while found := re.fullmatch(r"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})", self._lines_ahead()):
+        size_line = re.compile(r"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
+        while found := size_line.fullmatch(ahead := self._lines.skip_blank()):
             order, size = int(found[1]), int(found[2])
             if order != len(self._sizes) + 1:
                 raise self._lines.error(
@@ -392,13 +391,9 @@ class _Reader:
             self._sizes.append(size)
         if not self._sizes:
             raise self._lines.error(
-                f"{_shown(self._ahead)} stands where `ngram 1=` and a number was expected"
+                f"{_shown(ahead)} stands where `ngram 1=` and a number was expected"
             )
-        return self._ahead
-
-    def _lines_ahead(self) -> str:
-        self._ahead = self._lines.skip_blank()
-        return self._ahead
+        return ahead
 
     def _expect(self, line: str, wanted: str) -> None:
         if line == wanted:

@@ -87,16 +87,6 @@ class Dealt(NamedTuple):
     found: Longs
 
 
-class Level(NamedTuple):
-    """The arrays of a `CountLevel` that is being filled; `adjusted` is empty at the last order."""
-
-    words: Ints
-    begins: Ints
-    suffixes: Ints
-    counts: Ints
-    adjusted: Ints
-
-
 class Range(NamedTuple):
     """What one part fills of a level: contexts of the order below, and rows from one on."""
 
@@ -107,7 +97,8 @@ class Range(NamedTuple):
 
 _piles = types.NamedTuple((_int64, _table, _table, _int64), Piles)  # type: ignore[no-untyped-call]
 _dealt = types.NamedTuple((_int64, _table, _int64), Dealt)  # type: ignore[no-untyped-call]
-_level = types.NamedUniTuple(_int32, 5, Level)  # type: ignore[no-untyped-call]
+# the arrays of a `CountLevel` that is being filled
+_level = types.UniTuple(_int32, 5)  # type: ignore[no-untyped-call]
 _range = types.NamedUniTuple(types.int64, 3, Range)  # type: ignore[no-untyped-call]
 
 
@@ -195,7 +186,7 @@ def read_level(  # type: ignore[no-untyped-def]
         last: one past them.
         filled: the contexts and rows that these make.
         context_words: the last word of each n-gram of the order below.
-        level: order n, its rows filled in.
+        level: order n, its rows filled in; `adjusted` is empty at the last order.
         dealt: receives the entries of order n + 1; nothing at the last order.
     """
     source, starts, stops, cuts = piles
@@ -460,7 +451,7 @@ class _Piles:
         adjusted = np.empty(0 if is_last else num_rows, np.int32)
         begins = np.empty(len(below) + 1, np.int32)
         begins[-1] = num_rows
-        level = Level(words, begins, suffixes, counts, adjusted)
+        level = words, begins, suffixes, counts, adjusted
         piles, rows, contexts = self._piles(), self._rows, self._contexts
 
         def deal(part: int, dealt: Dealt) -> None:
