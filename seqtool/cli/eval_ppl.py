@@ -17,7 +17,8 @@ from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic import DynamicConfig, DynamicTuning
+    from seqtool.lm.neural.config import DynamicConfig
+    from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.protocol import LMEvaluation
 
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
@@ -94,11 +95,10 @@ def eval_ppl(
     after it was scored, and --tune then chooses their settings too.
     """
     from seqtool.core.progress import progress_bar
-    from seqtool.lm.mixture.model import MixedModel
-    from seqtool.lm.mixture.opening import mix, open_parts
+    from seqtool.lm.mixture.model import MixedModel, mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
+    from seqtool.lm.perplexity import check_targets
     from seqtool.lm.protocol import evaluate_lm
-    from seqtool.lm.score_tables import check_targets
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
@@ -114,7 +114,7 @@ def eval_ppl(
     parts = open_parts(models, device=device, threads=threads)
     dynamic_tunings: list[DynamicTuning] = []
     if adapting.dynamic:
-        from seqtool.lm.neural.adapting import make_dynamic
+        from seqtool.lm.neural.dynamic import make_dynamic
 
         parts, dynamic_tunings = make_dynamic(
             parts,

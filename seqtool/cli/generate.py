@@ -76,7 +76,7 @@ def generate(
     them if they hold several sentences; a beam gives its N best texts, the best first.
     """
     from seqtool.lm import sampling
-    from seqtool.lm.mixture.opening import open_mixture
+    from seqtool.lm.mixture.model import open_mixture
 
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")

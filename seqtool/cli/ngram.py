@@ -398,7 +398,7 @@ def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> di
 
 def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV."""
-    from seqtool.lm.score_tables import open_table
+    from seqtool.lm.perplexity import open_table
 
     columns = ("count", "per million", "n-gram")
     rate = 1e6 / max(1, listing.total)

@@ -18,7 +18,7 @@ from seqtool.cli import app
 from seqtool.cli.help import MANUAL, REFERENCE
 from seqtool.core.config import leaves, load_yaml
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.config import DynamicConfig, NeuralLMConfig
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.sampling import GenerateConfig
 from seqtool.parsing.parser import config as parsers
@@ -108,8 +108,6 @@ def _option_line(option: Any) -> str:
 
 def settings_page() -> str:
     """Return the page of every setting, preset and recipe, as Markdown."""
-    from seqtool.lm.neural.dynamic import DynamicConfig  # imports torch
-
     members = {each.name for each in fields(PipelineConfig)} - set(PARTS)
     parts = [
         SETTINGS_INTRODUCTION,

@@ -81,7 +81,7 @@ def train_lm(
 
         print_settings(NeuralLMConfig)
         return
-    from seqtool.lm.neural.recipes import resolve
+    from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
     if corpus is None and not options.resume:

@@ -25,9 +25,15 @@ from seqtool.core.arrays import Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import BlockReader, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.perplexity import Adaptation
+from seqtool.lm.perplexity import (
+    Adaptation,
+    Target,
+    check_targets,
+    open_table,
+    write_sentences,
+    write_tokens,
+)
 from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
-from seqtool.lm.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:

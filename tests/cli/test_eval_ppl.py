@@ -32,7 +32,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         opened.append({"path": str(path), **options})
         return two_words()
 
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", open_toy)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_toy)
     return opened
 
 
@@ -146,7 +146,7 @@ def test_better_than_the_truth_is_remarked(seqtool: Run, monkeypatch: pytest.Mon
 def test_a_word_without_probability(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     model = two_words()
     model.log_table[:, 3] = float("-inf")
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", lambda *_, **__: model)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
     result = seqtool("eval-ppl", "text.txt", "-m", "toy")
     assert result.code == 0
     assert "perplexity         inf" in result.stdout.splitlines()

@@ -23,6 +23,8 @@ SMOOTHINGS: Registry[Any] = Registry(
     },
 )
 
+LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
+
 # settings that only these smoothings read
 _READ_BY = {
     "discounts": ("kneser-ney", "modified-kneser-ney"),
