@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import storage
+from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
-from seqtool.core.registry import Registry
 from seqtool.core.version import __version__
 
 FORMAT_VERSION = 1

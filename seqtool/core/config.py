@@ -2,25 +2,28 @@
 
 A configuration is a frozen dataclass whose fields are made by `setting`. Building one checks every
 type and bound; an unknown key or an impossible value is a `ConfigError` that names the field as the
-user typed it.
+user typed it. Plug points (cells, smoothings, tokenizers) are registries: names and what they stand
+for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import operator
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 def setting(
@@ -42,13 +45,8 @@ def setting(
         above: the value must be larger than this.
         below: the value must be smaller than this.
     """
-    metadata = {
-        "help": help,
-        "minimum": minimum,
-        "maximum": maximum,
-        "above": above,
-        "below": below,
-    }
+    bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
+    metadata = {"help": help, **bounds}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -101,55 +99,36 @@ def _type_name(kind: Any) -> str:
 
 def _coerce(value: Any, kind: Any, name: str) -> Any:
     """Return `value` as `kind`, accepting only what cannot be a mistake (an int for a float)."""
-    refusal = ConfigError(
-        f"{name} is {value!r}, but must be {_type_name(kind)}", hint=f"change {name}"
-    )
-    origin = get_origin(kind)
+    origin, parts = get_origin(kind), get_args(kind)
+    hint = f"change {name}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if origin in (Union, types.UnionType):
-        parts = get_args(kind)
         if value is None and type(None) in parts:
             return None
-        # bool before int: True is an int to Python, but not to a user
         for part in (part for part in parts if part is not type(None)):
-            try:
+            with contextlib.suppress(ConfigError):
                 return _coerce(value, part, name)
-            except ConfigError:
-                continue
-        raise refusal
-    if origin is Literal:
-        if value in get_args(kind) and not isinstance(value, bool):
+    elif origin is Literal:
+        if value in parts and not isinstance(value, bool):
             return value
-        choices = [str(choice) for choice in get_args(kind)]
-        raise ConfigError(
-            f"{name} is {value!r}, but must be {_type_name(kind)}",
-            hint=did_you_mean(str(value), choices),
-        )
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise refusal
-        return tuple(_coerce(item, get_args(kind)[0], name) for item in value)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        if isinstance(value, kind):
+        hint = did_you_mean(str(value), map(str, parts))
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(_coerce(item, parts[0], name) for item in value)
+    elif dataclasses.is_dataclass(kind):
+        if isinstance(value, kind):  # type: ignore[arg-type]
             return value
-        if not isinstance(value, Mapping):
-            raise refusal
-        return from_dict(kind, value, prefix=f"{name}.")
-    if kind is float:
-        if isinstance(value, str):  # YAML 1.1 reads 1e-3 as a text
-            try:
+        if isinstance(value, Mapping):
+            return from_dict(kind, value, prefix=f"{name}.")  # type: ignore[arg-type]
+    elif kind is float:
+        # YAML 1.1 reads 1e-3 as a text
+        with contextlib.suppress(ValueError):
+            if is_number or isinstance(value, str):
                 return float(value)
-            except ValueError:
-                raise refusal from None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        raise refusal
-    if kind is int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise refusal
+    # True is an int to Python, but not to a user
+    elif isinstance(value, kind) and (kind is not int or is_number):
         return value
-    if not isinstance(value, kind):
-        raise refusal
-    return value
+    raise ConfigError(f"{name} is {value!r}, but must be {_type_name(kind)}", hint=hint)
 
 
 def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
@@ -186,8 +165,7 @@ def to_dict(config: Any) -> dict[str, Any]:
             return {key: plain(item) for key, item in value.items()}
         return value
 
-    result: dict[str, Any] = plain(dataclasses.asdict(config))
-    return result
+    return {key: plain(value) for key, value in dataclasses.asdict(config).items()}
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -277,3 +255,33 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
+
+
+class Registry(Generic[T]):
+    """A table from names to `"module:object"` references, each imported on first use.
+
+    Args:
+        noun: what the names stand for, as an error shall call it ("cell").
+        table: name -> "module:object".
+    """
+
+    def __init__(self, noun: str, table: Mapping[str, str]) -> None:
+        self.noun = noun
+        self._table = dict(table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object called `name`.
+
+        Raises:
+            ConfigError: no such name; the hint lists near ones.
+        """
+        if name not in self._table:
+            raise ConfigError(f"no {self.noun} is called {name!r}", hint=did_you_mean(name, self))
+        module, _, attribute = self._table[name].partition(":")
+        return cast(T, getattr(import_module(module), attribute))

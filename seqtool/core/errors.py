@@ -15,7 +15,9 @@ Errors of this tree are the user's to mend; anything else that escapes is a bug 
 
 from __future__ import annotations
 
+import difflib
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -104,6 +106,15 @@ def counted(num: int | str, noun: str) -> str:
     """
     amount = f"{num:,}" if isinstance(num, int) else num
     return f"{amount} {noun}" if amount == "1" else f"{amount} {noun}s"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return a hint: the nearest known names; `otherwise`, or all names, when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return otherwise or f"choose one of: {', '.join(names)}"
 
 
 _NEXT_STEP = {

@@ -24,22 +24,25 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 
 UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
+BLANKS = " \t\r\n"  # what separates words; a no-break space, for example, belongs to its word
 
+SpecialTokens = Literal["refuse", "unknown", "skip"]  # what `<s>` and `</s>` as words become
 Entry = str | tuple[str | int, ...]
 
 
@@ -145,10 +148,9 @@ class Vocabulary:
         return symbol in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and (self.symbols, self.tables, self.extra) == (
-            other.symbols,
-            other.tables,
-            other.extra,
+        names = ("symbols", "tables", "extra")
+        return isinstance(other, Vocabulary) and all(
+            getattr(self, name) == getattr(other, name) for name in names
         )
 
     def __hash__(self) -> int:
@@ -189,9 +191,8 @@ class Vocabulary:
             content |= {"tables": self.tables, "extra": self.extra}
         else:
             content |= {"symbols": self.symbols, "counts": self.counts}
-        Path(path).write_text(
-            json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
-        )
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        Path(path).write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
@@ -200,19 +201,15 @@ class Vocabulary:
         Raises:
             ModelError: the file is missing, damaged or of a newer format version.
         """
-        path = Path(path)
-        damaged = ModelError(
-            "not a vocabulary of seqtool", hint="prepare or train it again", path=path
-        )
+        path, hint = Path(path), "prepare or train it again"
+        damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if "format_version" not in content:
                 content |= _older_tables(content)
             version = content["format_version"]
         except FileNotFoundError as error:
-            raise ModelError(
-                "the vocabulary is missing", hint="prepare or train it again", path=path
-            ) from error
+            raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
         if not isinstance(version, int) or version > FORMAT_VERSION:
@@ -234,11 +231,7 @@ class Vocabulary:
 
 
 def _entries(table: Any) -> list[Entry]:
-    """Return what JSON holds for a table as its entries.
-
-    Raises:
-        TypeError: it is not that.
-    """
+    """Return what JSON holds for a table as its entries; a TypeError if it is not that."""
     if not isinstance(table, list):
         raise TypeError("a table must be a list")
     if set(map(type, table)) <= {str}:
@@ -250,11 +243,7 @@ def _entries(table: Any) -> list[Entry]:
 
 
 def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an older file of a segmenter, tagger or parser with tables that have names.
-
-    Raises:
-        KeyError, TypeError, AttributeError: it is not that.
-    """
+    """Return an older file of a segmenter, tagger or parser with tables that have names."""
     tables: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for fields in ("lexical", "tags"):  # of a parser; a tagger has the first of them
@@ -262,9 +251,8 @@ def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
             extra["columns"] = content[fields]["columns"]
             for group, symbols in content[fields]["groups"].items():
                 tables[f"{fields}.{group}"] = symbols
-    for name in ("arc_labels", "root_labels", "bundles"):
-        if name in content:
-            tables[name] = content[name]
+    names = ("arc_labels", "root_labels", "bundles")
+    tables |= {name: content[name] for name in names if name in content}
     if "lemmas" in content:  # of a tagger
         tables["characters"] = list(content["characters"])
         tables["edit_scripts"] = content["lemmas"]["scripts"]
@@ -284,3 +272,31 @@ def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
     if not tables:
         raise KeyError("tables")
     return {"format_version": FORMAT_VERSION, "tables": tables, "extra": extra}
+
+
+def refuse_special_words(block: bytes, *symbols: str) -> None:
+    """Refuse a block that holds a special symbol as a word.
+
+    Args:
+        block: whole lines.
+        symbols: which ones; `<s>` and `</s>` when not given.
+
+    Raises:
+        DataError: with the line in the block.
+    """
+    names = [symbol.encode() for symbol in symbols or (BOS, EOS)]
+    if not any(name in block for name in names):  # far faster than the pattern
+        return
+    wanted, blanks = b"|".join(map(re.escape, names)), BLANKS.encode()
+    found = re.search(rb"(?<![^%b])(?:%b)(?![^%b])" % (blanks, wanted, blanks), block)
+    if found is not None:
+        raise special_word(found[0].decode(), block.count(b"\n", 0, found.start()) + 1)
+
+
+def special_word(symbol: str, line: int | None = None) -> DataError:
+    """Return the error that refuses a special symbol as a word, in a line of a block."""
+    return DataError(
+        f"the text contains the special symbol {symbol} as a word",
+        hint="remove it, or prepare or train with --special-tokens unknown or skip",
+        line=line,
+    )

@@ -20,8 +20,7 @@ from seqtool.core.config import (
     set_value,
     to_dict,
 )
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.run import read_settings
 
 C = TypeVar("C", bound=Config)

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Ids
+from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError
-from seqtool.core.registry import Registry
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
-from seqtool.text.special_words import BLANKS, SpecialTokens, special_word
+from seqtool.core.vocabulary import (
+    BLANKS,
+    BOS,
+    EOS,
+    EOS_ID,
+    NUM_SPECIALS,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    Vocabulary,
+    special_word,
+)
 
 if TYPE_CHECKING:
     from seqtool.text.words import WordTable
@@ -31,7 +42,7 @@ NUM_CODE_POINTS = 0x110000
 _WORD = re.compile(rf"[^{BLANKS}]+")
 
 
-class Tokenizer(Protocol):
+class Tokenizer(ABC):
     """Text to ids and back.
 
     Attributes:
@@ -42,31 +53,44 @@ class Tokenizer(Protocol):
 
     unit: str
     lowercase: bool
+    vocabulary: Vocabulary
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The symbols that the ids stand for."""
-
+    @abstractmethod
     def encode(self, line: str) -> Ids:
         """Return the ids of one line, without `</s>`."""
 
+    @abstractmethod
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines of UTF-8, `EOS_ID` after each line."""
 
+    @abstractmethod
     def tokens(self, line: str) -> list[str]:
         """Return the tokens of a line as written, one for each id of `encode`."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
+        decoder = self.decoder()
+        return "".join([*(decoder.push(int(token)) for token in ids), decoder.flush()])
 
+    @abstractmethod
     def decoder(self) -> StreamDecoder:
         """Return a decoder that takes one id at a time."""
 
+    @classmethod
+    @abstractmethod
+    def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
+        """Read what `save` wrote; `description` is what `describe` returned."""
+
+    @abstractmethod
     def save(self, directory: str | Path) -> list[str]:
         """Write the tokenizer's files and return their names."""
 
     def describe(self) -> dict[str, Any]:
         """Return what `load_tokenizer` needs to know beside the files."""
+        return {"unit": self.unit, "lowercase": self.lowercase}
+
+    def _case(self, text: str) -> str:
+        return text.lower() if self.lowercase else text
 
 
 class StreamDecoder:
@@ -111,22 +135,8 @@ class StreamDecoder:
         return self._utf8.decode(b"", final=True)
 
 
-class _Decoding:
-    """`decode` by way of the stream decoder, so that both always agree."""
-
-    def decoder(self) -> StreamDecoder:
-        raise NotImplementedError
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
-        decoder = self.decoder()
-        return "".join([*(decoder.push(int(token)) for token in ids), decoder.flush()])
-
-
-class _VocabularyTokenizer(_Decoding):
+class _VocabularyTokenizer(Tokenizer):
     """What words, characters and bytes share: their vocabulary is all there is to save."""
-
-    unit: str
 
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
         self.vocabulary = vocabulary
@@ -142,13 +152,6 @@ class _VocabularyTokenizer(_Decoding):
         """Write `vocabulary.json`."""
         self.vocabulary.save(Path(directory) / VOCABULARY_FILE)
         return [VOCABULARY_FILE]
-
-    def describe(self) -> dict[str, Any]:
-        """Return the unit and the case."""
-        return {"unit": self.unit, "lowercase": self.lowercase}
-
-    def _case(self, line: str) -> str:
-        return line.lower() if self.lowercase else line
 
     def _case_block(self, block: bytes) -> bytes:
         return block.decode().lower().encode() if self.lowercase else block
@@ -255,8 +258,7 @@ class CharTokenizer(_VocabularyTokenizer):
 
     def encode(self, line: str) -> Ids:
         """Return the ids of the characters of one line."""
-        ids: Ids = self._id_of[code_points(self._case(line))]
-        return ids
+        return self._id_of[code_points(self._case(line))]
 
     def tokens(self, line: str) -> list[str]:
         """Return the characters of one line."""
@@ -265,7 +267,7 @@ class CharTokenizer(_VocabularyTokenizer):
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
         points = code_points(self._case(block.decode()))
-        ids: Ids = self._id_of[points]
+        ids = self._id_of[points]
         ids[points == ord("\n")] = EOS_ID
         return ids
 
@@ -306,7 +308,7 @@ class ByteTokenizer(_VocabularyTokenizer):
         return StreamDecoder([REPLACEMENT, *self.vocabulary.symbols[1:]], values)
 
 
-TOKENIZERS: Registry[Any] = Registry(
+TOKENIZERS: Registry[type[Tokenizer]] = Registry(
     "tokenizer",
     {
         "word": "seqtool.text.tokenizers:WordTokenizer",
@@ -335,8 +337,7 @@ def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tok
             hint="upgrade seqtool, or make it again",
             path=directory,
         )
-    tokenizer: Tokenizer = TOKENIZERS[unit].load(Path(directory), description)
-    return tokenizer
+    return TOKENIZERS[unit].load(Path(directory), description)
 
 
 def code_points(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:

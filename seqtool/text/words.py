@@ -30,8 +30,15 @@ from seqtool.core.compiled import (
     strings,
 )
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
-from seqtool.text.special_words import SpecialTokens, refuse_special_words
+from seqtool.core.vocabulary import (
+    BOS,
+    EOS,
+    EOS_ID,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    refuse_special_words,
+)
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
 _REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]

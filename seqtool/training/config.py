@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import Config, Registry, setting
 from seqtool.core.errors import ConfigError, counted
-from seqtool.core.registry import Registry
 
 
 @dataclass(frozen=True)

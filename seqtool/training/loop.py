@@ -38,8 +38,8 @@ from seqtool.core.progress import (
 from seqtool.core.runtime import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, TrainingConfig, learning_rate
+from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.processes import ALONE, Group
 from seqtool.training.state import RunState
 from seqtool.training.task import Task
 

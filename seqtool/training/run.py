@@ -19,7 +19,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
-from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted
+from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
 
 RUN_VERSION = 1
 
@@ -73,8 +73,8 @@ class Record(Generic[C]):
         """
         content = _read_object(output, kind)
         with _judging(output):
-            # fields that are not there keep their defaults: older runs have fewer
             names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+            # fields that are not there keep their defaults: older runs have fewer
             values = {
                 name: _from_json(content[name], names[name])
                 for name in content.keys() & names.keys() - {"config"}
@@ -90,22 +90,15 @@ def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
 
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
-    """Return `run.json` as it is.
-
-    Raises:
-        ModelError: as `Record.read_as`.
-    """
+    """Return `run.json` as it is; errors as of `Record.read_as`."""
     storage.restore(output)
     path = output / checkpoint.RUN
     try:
         with _judging(output):
             content = storage.read_object(path)
             if content.get("kind") != kind:
-                raise ModelError(
-                    f"the run is not one of a {kind or 'language model'}",
-                    hint="name another with -o",
-                    path=output,
-                )
+                what = f"the run is not one of a {kind or 'language model'}"
+                raise ModelError(what, hint="name another with -o", path=output)
             if content["format_version"] > RUN_VERSION:
                 raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             return content
@@ -121,19 +114,12 @@ def _judging(output: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, ConfigError) as error:
-        raise ModelError(
-            "the run's record is damaged",
-            hint="start again with --force",
-            path=output / checkpoint.RUN,
-        ) from error
+        hint, path = "start again with --force", output / checkpoint.RUN
+        raise ModelError("the run's record is damaged", hint=hint, path=path) from error
 
 
 def _from_json(value: Any, kind: str) -> Any:
-    """Return what JSON holds for a field as that field's value.
-
-    Raises:
-        TypeError: it is of another type.
-    """
+    """Return what JSON holds for a field as that field's value; a TypeError if of another type."""
     if type(value) not in _JSON_TYPES[kind] or (isinstance(value, int) and value < 0):
         raise TypeError(f"{value!r} is no {kind}")
     if kind == "tuple[str, ...]":
@@ -251,3 +237,49 @@ def finish(
         num_parameters=header.num_parameters,
         epochs=run.finished.epoch,
     )
+
+
+class TensorBoard(Listener):
+    """Writes the numbers of a run for TensorBoard, which is imported for this alone.
+
+    Args:
+        directory: where its files go; made with the first event.
+
+    Raises:
+        ConfigError: the extra `tensorboard` is not installed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:  # now, so that nobody trains for hours to learn that it is missing
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
+            ) from error
+        self._writer_class: Callable[..., Any] = SummaryWriter
+        self._directory = directory
+        self._writer: Any = None
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def show(self, event: Event) -> None:
+        """Write the numbers of one event."""
+        scalars: Mapping[str, float] = {}
+        match event:
+            case RunStarted():  # not before: the run directory is made by then
+                # steps after the saved state are run again: drop what was written of them
+                purge = event.step + 1 if event.resumed else None
+                self._writer = self._writer_class(str(self._directory), purge_step=purge)
+            case StepDone():
+                scalars = {
+                    "train/loss": event.loss,
+                    "train/tokens_per_second": event.items_per_second,
+                    "train/learning_rate": event.learning_rate,
+                }
+            case EpochDone():
+                scalars = {f"valid/{name}": value for name, value in event.scores.items()}
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, event.step)

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
+from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.processes import ALONE, Group
 from seqtool.training.task import Task
 
 STATE_VERSION = 1

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core.registry import Registry
+from seqtool.core.config import Registry
 from seqtool.lm.neural.config import ModelConfig
 
 State = tuple[Tensor, ...]

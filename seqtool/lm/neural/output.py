@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtool.core.arrays import Longs
-from seqtool.core.registry import Registry
+from seqtool.core.config import Registry
 from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import OutputConfig
 

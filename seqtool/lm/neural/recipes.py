@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core.config import apply_overrides, from_dict, load_yaml, set_value, to_dict
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.lm.neural.config import NeuralLMConfig
 
 # settings that one cell alone reads

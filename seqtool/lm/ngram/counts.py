@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import Progress
-from seqtool.core.registry import did_you_mean
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID, Vocabulary
 

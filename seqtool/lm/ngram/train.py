@@ -22,8 +22,8 @@ from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
-from seqtool.text.preparation import INFO_FILE
-from seqtool.text.splits import plan_splits
+from seqtool.text.preparation import plan_splits
+from seqtool.text.prepared import INFO_FILE
 from seqtool.text.tokenizers import WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
