@@ -35,14 +35,11 @@ CARD = "README.md"
 RUN = "run.json"
 
 # what a run directory may hold, and --force may therefore remove
-_OURS = frozenset(
-    {
-        *(HEADER, WEIGHTS, CARD, RUN),
-        *("vocabulary.json", "tokenizer.model", "log.jsonl"),
-        *("last", "best", "corpus", "tensorboard"),
-        *("segmenter", "multiword", "tagger", "parser", "jackknife", "treebank", "lm"),
-    }
-)
+_OURS = {
+    *(HEADER, WEIGHTS, CARD, RUN, "vocabulary.json", "tokenizer.model", "log.jsonl"),
+    *("last", "best", "corpus", "tensorboard"),
+    *("segmenter", "multiword", "tagger", "parser", "jackknife", "treebank", "lm"),
+}
 
 _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of several of a kind
 
@@ -75,44 +72,28 @@ _TRAINERS = {
 # from this size on, SHA-256 would be what opening a model waits for
 QUICK_SUM_BYTES = 1 << 26
 
+_AGAIN = "copy the model again, or train it again"
 _SUMS = {"sha256": storage.sum_of, "quick_sum": storage.quick_sum_of}
 
 
 @dataclass(frozen=True)
 class Header:
-    """What `model.json` holds.
+    """What `model.json` holds."""
 
-    Attributes:
-        kind: which loader reads the model ("neural-lm", "ngram").
-        config: the resolved configuration.
-        tokenizer: what `load_tokenizer` needs beside the files (unit, lowercase).
-        scores: what was measured ("valid_perplexity", ...).
-        data: where the training text came from and how large it was.
-        command: the command that made the model.
-        num_parameters: trained numbers, tied ones counted once.
-        versions: seqtool, and the libraries that matter for the numbers.
-        files: name -> {"bytes", "sha256"} of every other file that the model needs; a large file
-            has a "quick_sum" instead.
-        statistics: what was counted for the model, by names of its kind.
-    """
-
-    kind: str
-    config: dict[str, Any]
-    tokenizer: dict[str, Any]
-    scores: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    command: str = ""
-    num_parameters: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
+    kind: str  # which loader reads the model: "neural-lm", "ngram"
+    config: dict[str, Any]  # resolved
+    tokenizer: dict[str, Any]  # what `load_tokenizer` needs beside the files: unit, lowercase
+    scores: dict[str, Any] = field(default_factory=dict)  # what was measured: "valid_perplexity"
+    data: dict[str, Any] = field(default_factory=dict)  # where the text came from, and its size
+    command: str = ""  # that made the model
+    num_parameters: int = 0  # trained numbers, tied ones counted once
+    versions: dict[str, str] = field(default_factory=dict)  # of seqtool and what decides numbers
+    # name -> {"bytes", "sha256"} of every other file that the model needs; "quick_sum" if large
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    statistics: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)  # counts, by names of its kind
 
     def __post_init__(self) -> None:
-        """Check every type: headers are read from files.
-
-        Raises:
-            TypeError: a field is of another type.
-        """
+        """Check every type, as headers are read from files; a TypeError tells of another."""
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             kind = {"str": str, "int": int}.get(str(item.type), dict)
@@ -122,12 +103,10 @@ class Header:
             if not isinstance(version, str):
                 raise TypeError(f"version {version!r} of {name}")
         for name, entry in self.files.items():
-            if Path(name).name != name or not isinstance(entry, dict):
-                raise TypeError(f"file {name!r}: {entry!r}")
-            sums = [entry[key] for key in _SUMS if key in entry]
-            if not isinstance(entry.get("bytes"), int) or len(sums) != 1:
-                raise TypeError(f"file {name!r}: {entry!r}")
-            if not isinstance(sums[0], str):
+            is_named = Path(name).name == name and isinstance(entry, dict)
+            sums = [entry[key] for key in _SUMS if key in entry] if is_named else []
+            is_summed = len(sums) == 1 and isinstance(sums[0], str)
+            if not is_summed or not isinstance(entry.get("bytes"), int):
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
@@ -161,11 +140,8 @@ def check_output(
     proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((folder / proof).is_file() for folder in held for proof in proofs):
         holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
-        raise OutputError(
-            f"exists and {holds}, so it will not be replaced",
-            hint="choose another output with -o",
-            path=path,
-        )
+        what = f"exists and {holds}, so it will not be replaced"
+        raise OutputError(what, hint="choose another output with -o", path=path)
     if not force:
         raise OutputError("exists already", hint=hint, path=path)
 
@@ -249,25 +225,18 @@ def find(path: str | Path) -> Path:
         ModelError: there is no model; the hint says what to do.
     """
     path = storage.present(Path(path))
-    if not path.exists():
-        raise ModelError("no such model", hint=_known_models(path), path=path)
     if not path.is_dir():
-        raise ModelError(
-            "neither a model directory nor an ARPA file", hint=_known_models(path), path=path
-        )
+        what = "neither a model directory nor an ARPA file" if path.exists() else "no such model"
+        raise ModelError(what, hint=_known_models(path), path=path)
     for content in storage.versions(path):
         for directory in (storage.present(content / "best"), content):
             if (directory / HEADER).is_file():
                 return directory
+    what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
     if (path / "last").is_dir() or (path / RUN).is_file():
-        raise ModelError(
-            "training has not reached its first validation, so there is no model yet",
-            hint=f"continue with: seqtool {_trainer(path)} --resume -o {path}",
-            path=path,
-        )
-    raise ModelError(
-        f"not a model directory: it has no {HEADER}", hint=_known_models(path), path=path
-    )
+        what = "training has not reached its first validation, so there is no model yet"
+        hint = f"continue with: seqtool {_trainer(path)} --resume -o {path}"
+    raise ModelError(what, hint=hint, path=path)
 
 
 def _trainer(path: Path) -> str:
@@ -286,8 +255,7 @@ def _known_models(path: Path) -> str:
         for pattern in (f"*/{HEADER}", f"runs/*/{HEADER}")
         for header in folder.glob(pattern)
     }
-    known = sorted(str(model) for model in found if model != path)
-    if known:
+    if known := sorted(str(model) for model in found if model != path):
         return f"models found there: {', '.join(known[:5])}"
     return "train one, for example with: seqtool train-lm"
 
@@ -299,9 +267,7 @@ def read_header(path: str | Path) -> Header:
         ModelError: no model, a damaged header, or a newer format version.
     """
     header_path = find(path) / HEADER
-    damaged = ModelError(
-        "damaged model header", hint="copy the model again, or train it again", path=header_path
-    )
+    damaged = ModelError("damaged model header", hint=_AGAIN, path=header_path)
     try:
         content = storage.read_object(header_path)
     except ValueError as error:
@@ -312,12 +278,9 @@ def read_header(path: str | Path) -> Header:
     if version > FORMAT_VERSION:
         versions = content.get("versions")
         made_by = versions.get("seqtool") if isinstance(versions, dict) else None
-        raise ModelError(
-            f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
-            f"it was made by seqtool {made_by or 'of a later version'}",
-            hint="pip install --upgrade seqtool",
-            path=header_path,
-        )
+        what = f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
+        what += f"it was made by seqtool {made_by or 'of a later version'}"
+        raise ModelError(what, hint="pip install --upgrade seqtool", path=header_path)
     try:
         if storage.SEAL in content:  # a header written by other means has none
             content = storage.unseal(content)
@@ -333,20 +296,16 @@ def verify(directory: Path, header: Header) -> None:
     Raises:
         ModelError: a file is missing, cut off or changed.
     """
-    hint = "copy the model again, or train it again"
     for name, recorded in header.files.items():
         path = directory / name
         if not path.is_file():
-            raise ModelError("this file of the model is missing", hint=hint, path=path)
-        size = path.stat().st_size
-        if size != recorded["bytes"]:
-            raise ModelError(
-                f"damaged: {size:,} bytes instead of {recorded['bytes']:,}", hint=hint, path=path
-            )
+            raise ModelError("this file of the model is missing", hint=_AGAIN, path=path)
+        if (size := path.stat().st_size) != recorded["bytes"]:
+            what = f"damaged: {size:,} bytes instead of {recorded['bytes']:,}"
+            raise ModelError(what, hint=_AGAIN, path=path)
         if any(recorded[key] != sum_of(path) for key, sum_of in _SUMS.items() if key in recorded):
-            raise ModelError(
-                f"damaged: its content does not match the sum in {HEADER}", hint=hint, path=path
-            )
+            what = f"damaged: its content does not match the sum in {HEADER}"
+            raise ModelError(what, hint=_AGAIN, path=path)
 
 
 def load(path: str | Path, *, device: str = "cpu") -> Any:
@@ -361,17 +320,13 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     """
     if Path(path).is_file():
         for kind in FILE_LOADERS:
-            model = FILE_LOADERS[kind](Path(path))
-            if model is not None:
+            if (model := FILE_LOADERS[kind](Path(path))) is not None:
                 return model
     directory = find(path)
     header = read_header(directory)
     if header.kind not in LOADERS:
-        raise ModelError(
-            f"a model of kind {header.kind!r} is unknown to this seqtool",
-            hint="pip install --upgrade seqtool",
-            path=path,
-        )
+        what = f"a model of kind {header.kind!r} is unknown to this seqtool"
+        raise ModelError(what, hint="pip install --upgrade seqtool", path=path)
     return LOADERS[header.kind](directory, header, device=device)
 
 
@@ -407,12 +362,12 @@ def compose(
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown; nothing if it has no rows."""
-    lines = [_row(columns), "| --- " * len(columns) + "|", *map(_row, rows)]
+
+    def row(cells: Sequence[str]) -> str:
+        return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+    lines = [row(columns), "| --- " * len(columns) + "|", *map(row, rows)]
     return "\n".join(lines) if len(lines) > 2 else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
 def scores_table(header: Header) -> str:

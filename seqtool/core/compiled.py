@@ -20,17 +20,8 @@ from numba.extending import intrinsic
 
 # what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
 _DAMAGED = (
-    UnpicklingError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    IndexError,
-    KeyError,
-    MemoryError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
+    *(UnpicklingError, AttributeError, EOFError, ImportError, IndexError, KeyError, MemoryError),
+    *(OverflowError, RecursionError, TypeError, ValueError),
 )
 # a full disk, a folder that cannot be read; no folder at all that can be written to
 _NO_CACHE = (OSError, RuntimeError)
@@ -191,20 +182,14 @@ bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 class Strings(NamedTuple):
-    """The arrays of a `StringTable`, S slots and room for N = S / 2 strings.
+    """The arrays of a `StringTable`, S slots and room for N = S / 2 strings."""
 
-    Attributes:
-        slots: uint64 [2 S]; slot i is 0 where it is empty, else the high half of the string's hash
-            and its number plus one; then the first 8 bytes of the string and the LF that ends it.
-        hashes: uint64 [N], the whole hash of each string, to fill new slots when they are too few.
-        starts: int64 [N + 1], string n is text[starts[n]:starts[n + 1]].
-        text: uint8, the bytes of all strings, one after another.
-    """
-
+    # [2 S]: slot i is 0 where it is empty, else the high half of the string's hash and its number
+    # plus one; then the first 8 bytes of the string and the LF that ends it
     slots: npt.NDArray[np.uint64]
-    hashes: npt.NDArray[np.uint64]
-    starts: npt.NDArray[np.int64]
-    text: npt.NDArray[np.uint8]
+    hashes: npt.NDArray[np.uint64]  # [N], the whole ones, to fill new slots when they are too few
+    starts: npt.NDArray[np.int64]  # [N + 1], string n is text[starts[n]:starts[n + 1]]
+    text: npt.NDArray[np.uint8]  # the bytes of all strings, one after another
 
 
 strings = types.NamedTuple(  # type: ignore[no-untyped-call]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 
@@ -48,19 +49,14 @@ class SeqtoolError(Exception):
         self.line = line
 
     def __str__(self) -> str:
-        where = "" if self.path is None else f"{self.path}: "
-        if self.path is not None and self.line is not None:
-            where = f"{self.path}:{self.line}: "
-        return f"{where}{self.message}"
+        if self.path is None:
+            return self.message
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.path}{line}: {self.message}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint, self.path, self.line))
-
-
-def _rebuild(
-    kind: type[SeqtoolError], message: str, hint: str, path: str | None, line: int | None
-) -> SeqtoolError:
-    return kind(message, hint=hint, path=path, line=line)
+        kind = partial(type(self), hint=self.hint, path=self.path, line=self.line)
+        return (kind, (self.message,))
 
 
 class ConfigError(SeqtoolError):

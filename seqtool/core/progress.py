@@ -193,9 +193,9 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             )
         case EpochDone():
             best = "  (best so far)" if event.is_best else ""
-            is_text = event.items == TOKENS
-            loss = f"perplexity {perplexity_of(event.loss):,.1f}" if is_text else ""
-            loss = loss or f"loss {event.loss:.3f}"
+            loss = f"loss {event.loss:.3f}"
+            if event.items == TOKENS:
+                loss = f"perplexity {perplexity_of(event.loss):,.1f}"
             return (
                 f"epoch {event.epoch}/{epochs}  train {loss}  {format_scores(event.scores)}  "
                 f"{event.items_per_second:,.0f} {event.items}/s  lr {event.learning_rate:.4g}  "
@@ -264,8 +264,7 @@ class Display(Listener):
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
-        text = describe(event, total_steps=run.total_steps, epochs=run.epochs)
-        self.note(run.prefix + text)
+        self.note(run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs))
         run.last_line = time.monotonic()
 
     def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
@@ -310,20 +309,13 @@ class Display(Listener):
 
 @dataclass
 class _ShownRun:
-    """What a display knows of a run.
+    """What a display knows of a run."""
 
-    Attributes:
-        prefix: of its lines.
-        total_steps, epochs: of the run.
-        task: its bar, if there is one.
-        last_line: when a line of it was shown, in seconds of the monotonic clock.
-    """
-
-    prefix: str
+    prefix: str  # of its lines
     total_steps: int = 0
     epochs: int = 0
-    task: TaskID | None = None
-    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())
+    task: TaskID | None = None  # its bar, if there is one
+    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
 
 
 @contextmanager

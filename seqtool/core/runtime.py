@@ -22,19 +22,12 @@ from seqtool.core.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class Place:
-    """One process among those of a run.
+    """One process among those of a run."""
 
-    Attributes:
-        rank: its number, from 0.
-        size: how many there are.
-        local_rank: its number among those of this machine.
-        local_size: how many there are on this machine.
-    """
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
+    rank: int = 0  # its number
+    size: int = 1  # how many there are
+    local_rank: int = 0  # its number among those of this machine
+    local_size: int = 1  # how many there are on this machine
 
 
 def place() -> Place:
@@ -51,14 +44,11 @@ def place() -> Place:
         local_rank = int(os.environ.get("LOCAL_RANK", rank))
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     except ValueError as error:
-        raise ConfigError(
-            "RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number", hint=_UNSET
-        ) from error
+        what = "RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number"
+        raise ConfigError(what, hint=_UNSET) from error
     if not (0 <= local_rank < local_size <= size and local_rank <= rank < size):
-        raise ConfigError(
-            f"process {rank} of {size}, {local_rank} of {local_size} on this machine, cannot be",
-            hint=_UNSET,
-        )
+        what = f"process {rank} of {size}, {local_rank} of {local_size} on this machine, cannot be"
+        raise ConfigError(what, hint=_UNSET)
     return Place(rank, size, local_rank, local_size)
 
 
@@ -235,9 +225,8 @@ def _free_memory() -> Iterator[int]:
         if limit.isdecimal():  # not "max"
             statistics = _figures(folder / "memory.stat")
             # pages of files that were read are counted as used, but given back when asked for
-            cached = sum(
-                statistics.get(f"{prefix}{state}_file", 0) for state in ("active", "inactive")
-            )
+            names = (f"{prefix}active_file", f"{prefix}inactive_file")
+            cached = sum(statistics.get(name, 0) for name in names)
             yield max(int(limit) - max(used - cached, 0), 0)
 
 

@@ -34,43 +34,24 @@ STATE = "state.json"
 
 @dataclass
 class RunState:
-    """Where a run stands.
+    """Where a run stands."""
 
-    Attributes:
-        step: optimiser steps made.
-        epoch: the running epoch, from 0.
-        index: its next batch.
-        loss_sum: nats over the items of the running epoch.
-        num_items: items of the running epoch.
-        seconds: time of training and validation.
-        epoch_seconds: time of training in the running epoch.
-        first_loss: that of the first batch; a later one is judged by it.
-        best_epoch: the best epoch, from 1; 0 before the first validation.
-        best_scores: its scores.
-        epochs_since_best: epochs without improvement.
-        epochs_since_plateau: those since the plateau rule last fired.
-        num_plateaus: how often it has fired.
-        validations: the deciding score of each epoch.
-        averaging_since: steps made before the weights were averaged; None before.
-        log_bytes: size of log.jsonl when the state was saved.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    index: int = 0
-    loss_sum: float = 0.0
-    num_items: int = 0
-    seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    first_loss: float | None = None
-    best_epoch: int = 0
+    step: int = 0  # optimiser steps made
+    epoch: int = 0  # the running one, from 0
+    index: int = 0  # its next batch
+    loss_sum: float = 0.0  # nats over the items of the running epoch
+    num_items: int = 0  # of the running epoch
+    seconds: float = 0.0  # of training and validation
+    epoch_seconds: float = 0.0  # of training in the running epoch
+    first_loss: float | None = None  # of the first batch; a later one is judged by it
+    best_epoch: int = 0  # from 1; 0 before the first validation
     best_scores: dict[str, float] = field(default_factory=dict)
-    epochs_since_best: int = 0
-    epochs_since_plateau: int = 0
-    num_plateaus: int = 0
-    validations: list[float] = field(default_factory=list)
-    averaging_since: int | None = None
-    log_bytes: int = 0
+    epochs_since_best: int = 0  # without improvement
+    epochs_since_plateau: int = 0  # since the plateau rule last fired
+    num_plateaus: int = 0  # how often it has fired
+    validations: list[float] = field(default_factory=list)  # the deciding score of each epoch
+    averaging_since: int | None = None  # steps made before the weights were averaged
+    log_bytes: int = 0  # size of log.jsonl when the state was saved
 
 
 def save(
@@ -102,20 +83,13 @@ def save(
     if not group.is_first:
         return
     tensors, numbers = optimisers.state()
-    state = {
-        **{f"module.{name}": value for name, value in weights.items()},
-        **{f"optimiser.{name}": value for name, value in tensors.items()},
-        **{
-            _of_rank(rank) + name: value
-            for rank, part in enumerate(own_by_rank)
-            for name, value in part.items()
-        },
-    }
+    state = {f"module.{name}": value for name, value in weights.items()}
+    state |= {f"optimiser.{name}": value for name, value in tensors.items()}
+    for rank, part in enumerate(own_by_rank):
+        state |= {_of_rank(rank) + name: value for name, value in part.items()}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     with storage.atomic_directory(directory) as temporary:
-        save_file(
-            {name: value.detach().cpu().contiguous().clone() for name, value in state.items()},
-            temporary / TENSORS,
-        )
+        save_file(state, temporary / TENSORS)
         content = {
             "format_version": STATE_VERSION,
             "fingerprint": dict(fingerprint),
@@ -175,10 +149,6 @@ def _telling_damage(directory: Path) -> Iterator[None]:
 
     No other failure may advise to start again: that destroys good work. What cannot be read now may
     be read tomorrow, what does not fit into memory fits another machine, and the rest is a bug.
-
-    Raises:
-        ModelError: a sum or a shape is wrong, a key or a file is missing; or a file that is there
-            cannot be read.
     """
     try:
         yield
@@ -196,25 +166,15 @@ def _telling_damage(directory: Path) -> Iterator[None]:
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """Return what `state.json` holds.
-
-    Raises:
-        ModelError: a newer seqtool wrote it.
-        ValueError, KeyError, OSError: it is damaged, or cannot be read.
-    """
-    path = directory / STATE
-    version = storage.read_object(path)["format_version"]
+    """Return what `state.json` holds; a ModelError if a newer seqtool wrote it."""
+    version = storage.read_object(directory / STATE)["format_version"]
     if isinstance(version, int) and version > STATE_VERSION:
         raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
-    return storage.read_sealed(path)
+    return storage.read_sealed(directory / STATE)
 
 
 def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
-    """Return what `state.safetensors` holds.
-
-    Raises:
-        ValueError, SafetensorError, OSError: it is damaged, or cannot be read.
-    """
+    """Return what `state.safetensors` holds."""
     if storage.sum_of(directory / TENSORS) != sum_then:
         raise ValueError("its tensors do not match their sum")
     # copies, which are aligned as in the run that was stopped: in a file they are not, and
@@ -254,9 +214,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by their dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
+        name = prefix + name
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat
 
 
@@ -271,8 +230,5 @@ def _of_rank(rank: int) -> str:
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    found = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in found.items()}
