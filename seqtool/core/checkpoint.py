@@ -118,13 +118,7 @@ def check_output(
 ) -> None:
     """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
 
-    Args:
-        path: the directory.
-        force: replace what is there.
-        hint: what to do about a model that is there.
-
-    Raises:
-        OutputError: it exists and may not be replaced.
+    The hint of the OutputError says what to do about a model that is there.
     """
     path = storage.present(Path(path))
     if not path.exists():
@@ -154,10 +148,10 @@ def _names(path: Path) -> set[str]:
 
 
 def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], None]) -> None:
-    """Write a model directory.
+    """Write a model directory, replacing what is there.
 
     Args:
-        path: the directory, replaced if it is there.
+        path: the directory.
         header: all of `model.json` but the sums of the files and seqtool's version.
         card: the text of README.md.
         fill: writes every other file of the model into the directory it is given.
@@ -204,11 +198,7 @@ def promote(source: Path, destination: Path) -> None:
 
 
 def copy(source: str | Path, destination: Path) -> None:
-    """Copy a model without what its training left: its files, its header and its card.
-
-    Raises:
-        ModelError: there is no model in `source`.
-    """
+    """Copy a model without what its training left: its files, its header and its card."""
     source = find(source)
     with storage.atomic_directory(destination) as directory:
         for name in (*read_header(source).files, HEADER, CARD):
@@ -219,10 +209,8 @@ def copy(source: str | Path, destination: Path) -> None:
 def find(path: str | Path) -> Path:
     """Return the directory that holds the model: `path`, or `path/best` while it is in training.
 
-    Until a run that replaces a model has one of its own, it is where that was set aside.
-
-    Raises:
-        ModelError: there is no model; the hint says what to do.
+    Until a run that replaces a model has one of its own, it is where that was set aside. Where
+    there is none, the hint of a ModelError says what to do.
     """
     path = storage.present(Path(path))
     if not path.is_dir():
@@ -261,11 +249,7 @@ def _known_models(path: Path) -> str:
 
 
 def read_header(path: str | Path) -> Header:
-    """Read `model.json` of a model directory.
-
-    Raises:
-        ModelError: no model, a damaged header, or a newer format version.
-    """
+    """Read `model.json`; a ModelError if it is missing, damaged or of a newer version."""
     header_path = find(path) / HEADER
     damaged = ModelError("damaged model header", hint=_AGAIN, path=header_path)
     try:
@@ -291,11 +275,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def verify(directory: Path, header: Header) -> None:
-    """Check every file of the model against the size and the sum that the header records.
-
-    Raises:
-        ModelError: a file is missing, cut off or changed.
-    """
+    """Check every file of the model against the size and the sum that the header records."""
     for name, recorded in header.files.items():
         path = directory / name
         if not path.is_file():

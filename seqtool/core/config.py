@@ -81,9 +81,8 @@ def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
     for key, holds, words in tests:
         bound = bounds.get(key)
         if bound is not None and not holds(value, bound):
-            raise ConfigError(
-                f"{name} is {value}, but must be {words} {bound:g}", hint=f"change {name}"
-            )
+            what = f"{name} is {value}, but must be {words} {bound:g}"
+            raise ConfigError(what, hint=f"change {name}")
 
 
 def _type_name(kind: Any) -> str:
@@ -132,11 +131,7 @@ def _coerce(value: Any, kind: Any, name: str) -> Any:
 
 
 def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
-    """Build the configuration `kind` from a dictionary.
-
-    Raises:
-        ConfigError: an unknown key (with near names), a wrong type or an impossible value.
-    """
+    """Build the configuration `kind` from a dictionary; a ConfigError names a wrong key."""
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{prefix.rstrip('.') or 'the configuration'} must be a section of settings, "
@@ -169,11 +164,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML file of settings.
-
-    Raises:
-        ConfigError: no such file, not UTF-8, not YAML (with the line), or not a mapping.
-    """
+    """Read a YAML file of settings; a ConfigError tells what is wrong with it, and where."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -182,16 +173,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     except IsADirectoryError as error:
         raise ConfigError("is a directory", hint="name a YAML file", path=path) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"not UTF-8 at byte {error.start}", hint="save the file as UTF-8", path=path
-        ) from error
+        what = f"not UTF-8 at byte {error.start}"
+        raise ConfigError(what, hint="save the file as UTF-8", path=path) from error
     try:
         values = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ConfigError(
-            f"not valid YAML: {error.problem}", hint="mend that line", path=path, line=line
-        ) from error
+        what = f"not valid YAML: {error.problem}"
+        raise ConfigError(what, hint="mend that line", path=path, line=line) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"not valid YAML: {error}", hint="mend the file", path=path) from error
     if values is None:
@@ -212,24 +201,15 @@ def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses
 
 
 def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) -> str:
-    """Set one setting in a nested dictionary, by its dotted name or by an unambiguous last part.
-
-    Returns:
-        The dotted name.
-
-    Raises:
-        ConfigError: no setting has that name, or several have.
-    """
+    """Set a setting, by its dotted name or an unambiguous last part; return the dotted name."""
     names = [dotted for dotted, _ in leaves(kind)]
     matches = [dotted for dotted in names if dotted == name or dotted.endswith(f".{name}")]
     if name in matches:
         matches = [name]
     if not matches:
         short = {dotted.rpartition(".")[2] for dotted in names}
-        raise ConfigError(
-            f"unknown setting {name}",
-            hint=did_you_mean(name, {*names, *short}, otherwise="see --list-settings"),
-        )
+        hint = did_you_mean(name, {*names, *short}, otherwise="see --list-settings")
+        raise ConfigError(f"unknown setting {name}", hint=hint)
     if len(matches) > 1:
         raise ConfigError(f"{name} could mean several settings", hint=f"use {' or '.join(matches)}")
     *sections, last = matches[0].split(".")
@@ -258,12 +238,7 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
 
 
 class Registry(Generic[T]):
-    """A table from names to `"module:object"` references, each imported on first use.
-
-    Args:
-        noun: what the names stand for, as an error shall call it ("cell").
-        table: name -> "module:object".
-    """
+    """A table of what a `noun` can be: names and `"module:object"`, imported on first use."""
 
     def __init__(self, noun: str, table: Mapping[str, str]) -> None:
         self.noun = noun
@@ -276,11 +251,7 @@ class Registry(Generic[T]):
         return name in self._table
 
     def __getitem__(self, name: str) -> T:
-        """Return the object called `name`.
-
-        Raises:
-            ConfigError: no such name; the hint lists near ones.
-        """
+        """Return the object called `name`; a ConfigError gives near names."""
         if name not in self._table:
             raise ConfigError(f"no {self.noun} is called {name!r}", hint=did_you_mean(name, self))
         module, _, attribute = self._table[name].partition(":")

@@ -94,12 +94,7 @@ class Interrupted(SeqtoolError):
 
 
 def counted(num: int | str, noun: str) -> str:
-    """Return a number with its noun, as messages say it: 1 step, 2,000 steps.
-
-    Args:
-        num: how many; a text that is not "1" is taken for several.
-        noun: in the singular; its plural ends in s.
-    """
+    """Return a number with its noun, as messages say it: 1 step, 2,000 steps, "?" threads."""
     amount = f"{num:,}" if isinstance(num, int) else num
     return f"{amount} {noun}" if amount == "1" else f"{amount} {noun}s"
 

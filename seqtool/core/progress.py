@@ -115,11 +115,9 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 class EventLog:
-    """`log.jsonl`: one event a line, flushed at once.
+    """`log.jsonl`: one event a line, flushed at once; none where another process writes it.
 
-    Args:
-        path: the file, which is appended to; None where another process writes it.
-        keep_bytes: cut the file to this size first: what came after a saved state is run again.
+    What is there is cut to `keep_bytes` first: what came after a saved state is run again.
     """
 
     def __init__(self, path: Path | None, *, keep_bytes: int | None = None) -> None:

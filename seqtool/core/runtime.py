@@ -31,11 +31,7 @@ class Place:
 
 
 def place() -> Place:
-    """Return the place of this process; without torchrun it is the only one.
-
-    Raises:
-        ConfigError: the environment contradicts itself.
-    """
+    """Return the place of this process; without torchrun it is the only one."""
     # a launcher sets them together; a stray one of another program means nothing
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Place()
@@ -66,16 +62,10 @@ def program() -> str:
 
 
 def refuse_several(command: str) -> None:
-    """Refuse a command that would do its work once in every process.
-
-    Raises:
-        ConfigError: there are several processes.
-    """
+    """Refuse a command that would do its work once in every process, if there are several."""
     if (here := place()).size > 1:
-        raise ConfigError(
-            f"{command} runs in one process, but torchrun started {here.size}",
-            hint=f"start it without torchrun: seqtool {command}",
-        )
+        what = f"{command} runs in one process, but torchrun started {here.size}"
+        raise ConfigError(what, hint=f"start it without torchrun: seqtool {command}")
 
 
 @contextmanager
@@ -173,25 +163,20 @@ def memory_available(limit: int | None = None) -> int | None:
 
 
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
-    """Refuse what would not fit into memory.
+    """Refuse what takes more memory than there is.
 
     Args:
         num_bytes: about what it takes.
         purpose: what takes it, as the subject of "need".
         hint: what to do, beside telling a limit.
         limit: as for `memory_available`.
-
-    Raises:
-        DataError: it needs more than is available.
     """
     available = memory_available(limit)
     if available is not None and num_bytes > available:
         more = "raise" if limit is not None else "if there is more, say how much with"
-        raise DataError(
-            f"{purpose} need about {_size(num_bytes)} of memory, "
-            f"but {_size(available)} are available",
-            hint=f"{hint}; {more} --memory",
-        )
+        what = f"{purpose} need about {_size(num_bytes)} of memory"
+        what = f"{what}, but {_size(available)} are available"
+        raise DataError(what, hint=f"{hint}; {more} --memory")
 
 
 def _size(num_bytes: int) -> str:
@@ -200,11 +185,7 @@ def _size(num_bytes: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes that a text such as 8G, 500M or 1.5GB stands for.
-
-    Raises:
-        ConfigError: it stands for none.
-    """
+    """Return the bytes that 8G, 500M or 1.5GB stands for; a ConfigError if it is no size."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMGT]?)B?", text.strip().upper())
     if found is None or float(found[1]) == 0:
         raise ConfigError(f"{text!r} is no size of memory", hint="give one like 8G or 500M")

@@ -49,21 +49,16 @@ Entry = str | tuple[str | int, ...]
 def rank_symbols(
     counts: npt.NDArray[np.int64], *, max_size: int | None = None, min_count: int = 1
 ) -> npt.NDArray[np.int64]:
-    """Return which symbols a vocabulary keeps, the most frequent first.
+    """Return which symbols a vocabulary keeps, the most frequent first; a ConfigError if none.
 
     Args:
         counts: how often each symbol occurred, in order of first occurrence, which decides ties.
         max_size: the size of the vocabulary, its two specials included.
         min_count: symbols rarer than this are left out.
-
-    Raises:
-        ConfigError: no room for any symbol beside the specials.
     """
     if max_size is not None and max_size <= NUM_SPECIALS:
-        raise ConfigError(
-            f"vocab-size is {max_size}, but the two special symbols need room",
-            hint=f"give at least {NUM_SPECIALS + 1}",
-        )
+        what = f"vocab-size is {max_size}, but the two special symbols need room"
+        raise ConfigError(what, hint=f"give at least {NUM_SPECIALS + 1}")
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count]
     return order if max_size is None else order[: max_size - NUM_SPECIALS]
@@ -94,16 +89,13 @@ class Vocabulary:
         self.tables = {name: tuple(entries) for name, entries in (tables or {}).items()}
         self.extra = dict(extra or {})
         if tuple(symbols[:NUM_SPECIALS]) != (UNK, EOS) and (symbols or not tables):
-            raise ConfigError(
-                f"a vocabulary begins with {UNK} and {EOS}", hint="build it with from_counts"
-            )
+            what = f"a vocabulary begins with {UNK} and {EOS}"
+            raise ConfigError(what, hint="build it with from_counts")
         self.symbols = list(symbols)
         self.counts = [0] * len(self.symbols) if counts is None else list(map(int, counts))
         if len(self.counts) != len(self.symbols):
-            raise ConfigError(
-                f"{len(self.symbols)} symbols, but {len(self.counts)} counts",
-                hint="give one count per symbol",
-            )
+            what = f"{len(self.symbols)} symbols, but {len(self.counts)} counts"
+            raise ConfigError(what, hint="give one count per symbol")
         if not from_file:
             self._ids  # noqa: B018 - looks for what occurs twice
 
@@ -213,11 +205,8 @@ class Vocabulary:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
         if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise ModelError(
-                f"vocabulary format {version} is newer than this seqtool reads ({FORMAT_VERSION})",
-                hint="upgrade seqtool",
-                path=path,
-            )
+            what = f"vocabulary format {version} is newer than this seqtool reads"
+            raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
         try:
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
@@ -275,15 +264,7 @@ def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_special_words(block: bytes, *symbols: str) -> None:
-    """Refuse a block that holds a special symbol as a word.
-
-    Args:
-        block: whole lines.
-        symbols: which ones; `<s>` and `</s>` when not given.
-
-    Raises:
-        DataError: with the line in the block.
-    """
+    """Refuse whole lines that hold one of these symbols (`<s>` and `</s>` if none) as a word."""
     names = [symbol.encode() for symbol in symbols or (BOS, EOS)]
     if not any(name in block for name in names):  # far faster than the pattern
         return

@@ -47,25 +47,15 @@ Texts = dict[str, Callable[[], Any]]  # split -> opens its text
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public data set.
-
-    Attributes:
-        description, licence: for people.
-        file_name: what its splits are called elsewhere, with `{}` for the split.
-        size: bytes of all splits together.
-        splits: split -> SHA-256 of its text as it was published.
-        sources: addresses in the order in which they are tried: of a zip file, or, with `{}` for
-            the split, of texts.
-        archive: SHA-256 of the zip file, the same at all of its addresses.
-    """
+    """A public data set."""
 
     description: str
     licence: str
-    file_name: str
-    size: int
-    splits: Mapping[str, str]
-    sources: tuple[str, ...]
-    archive: str = ""
+    file_name: str  # what its splits are called elsewhere, with `{}` for the split
+    size: int  # bytes of all splits together
+    splits: Mapping[str, str]  # split -> SHA-256 of its text as it was published
+    sources: tuple[str, ...]  # tried in this order: of a zip file, or of texts, `{}` for the split
+    archive: str = ""  # SHA-256 of the zip file, the same at all of its addresses
 
 
 DATASETS: Mapping[str, Dataset] = {
@@ -170,11 +160,7 @@ def fetch(
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """Return what `dataset.json` of a fetched folder says: name, licence, origin, splits.
-
-    Raises:
-        DataError: the folder was not made by `fetch`.
-    """
+    """Return what `dataset.json` of a folder says; a DataError if `fetch` did not make it."""
     path = Path(folder) / DESCRIPTION_NAME
     try:
         description = storage.read_object(path)
@@ -351,27 +337,16 @@ _REINSTALL = "reinstall seqtool, or run python data/make_sample.py in its source
 
 @dataclass(frozen=True)
 class TruePerplexity:
-    """What the grammar that drew a text knows of it; no honest model does better on average.
+    """What the grammar that drew a text knows of it; no honest model does better on average."""
 
-    Attributes:
-        perplexity: exp of the mean negative log-probability over tokens and `</s>`.
-        log10_probability: of the whole text, each sentence with its end.
-        tokens: number of tokens, `</s>` included.
-        sentences: number of sentences.
-    """
-
-    perplexity: float
-    log10_probability: float
-    tokens: int
+    perplexity: float  # exp of the mean negative log-probability over tokens and `</s>`
+    log10_probability: float  # of the whole text, each sentence with its end
+    tokens: int  # `</s>` included
     sentences: int
 
 
 def sample_directory() -> Path:
-    """Return the folder of the sample: `data/` of a checkout, or its copy in an installed package.
-
-    Raises:
-        DataError: if neither is there.
-    """
+    """Return `data/` of a checkout, or its copy in an installed package; a DataError if neither."""
     for directory in (_PACKAGE / "sample_data", _PACKAGE.parent / "data"):
         if (directory / _RECORD).is_file():
             return directory
@@ -379,16 +354,12 @@ def sample_directory() -> Path:
 
 
 def sample_text(language: str = "en", split: Split = "train") -> Path:
-    """Return a text of the sample: one sentence a line, words between single spaces.
-
-    Raises:
-        DataError: if there is no such language or split, or its file is missing.
-    """
+    """Return a text of the sample: one sentence a line, words between single spaces."""
     return _file(language, split, (".txt",))
 
 
 def sample_treebank(language: str = "en", split: Split = "train") -> Path:
-    """Return a treebank of the sample: CoNLL-U, gzipped for the train split; else `sample_text`."""
+    """Return a treebank of the sample: CoNLL-U, gzipped for the train split."""
     return _file(language, split, (".conllu", ".conllu.gz"))
 
 

@@ -90,14 +90,11 @@ class PrepareConfig(Config):
             ("character-coverage", self.character_coverage, 0.9),
         ):
             if value is not None and value < least:
-                raise ConfigError(
-                    f"{name} is {value}, but must be at least {least}", hint=f"change --{name}"
-                )
+                what = f"{name} is {value}, but must be at least {least}"
+                raise ConfigError(what, hint=f"change --{name}")
         if self.character_coverage > 1:
-            raise ConfigError(
-                f"character-coverage is {self.character_coverage}, but must be at most 1",
-                hint="change --character-coverage",
-            )
+            what = f"character-coverage is {self.character_coverage}, but must be at most 1"
+            raise ConfigError(what, hint="change --character-coverage")
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
         is_subword = self.unit in ("bpe", "unigram")
@@ -109,35 +106,23 @@ class PrepareConfig(Config):
             ("character-coverage", self.character_coverage < 1, is_subword),
         ):
             if is_set and not allowed:
-                raise ConfigError(
-                    f"{name} means nothing for the unit {self.unit}", hint=f"leave --{name} out"
-                )
+                what = f"{name} means nothing for the unit {self.unit}"
+                raise ConfigError(what, hint=f"leave --{name} out")
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
-            raise ConfigError(
-                "vocab gives all words, so vocab-size and min-count have nothing to choose",
-                hint="leave --vocab-size and --min-count out",
-            )
+            what = "vocab gives all words, so vocab-size and min-count have nothing to choose"
+            raise ConfigError(what, hint="leave --vocab-size and --min-count out")
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The files of each split, or the shares by which lines are drawn.
+    """The files of each split, or the shares by which lines are drawn."""
 
-    Attributes:
-        files: split -> its files; only "train" when all splits are drawn from it.
-        shares: percentages of train, valid and test to draw, None when the splits are given.
-    """
-
-    files: dict[str, list[str]]
-    shares: tuple[float, ...] | None
+    files: dict[str, list[str]]  # split -> its files; only "train" when all are drawn from it
+    shares: tuple[float, ...] | None  # percentages of the splits to draw, None when they are given
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
-    """Return the percentages in a text, as `--split` takes them: "90,5,5".
-
-    Raises:
-        ConfigError: not numbers.
-    """
+    """Return the percentages in a text such as 90,5,5; a ConfigError if they are no numbers."""
     try:
         return tuple(float(share) for share in text.split(","))
     except ValueError as error:
@@ -146,11 +131,7 @@ def parse_shares(text: str) -> tuple[float, ...]:
 
 
 def check_shares(shares: Sequence[float]) -> tuple[float, ...]:
-    """Return percentages of train, valid and test; those left out are 0.
-
-    Raises:
-        ConfigError: they are not that.
-    """
+    """Return the shares of all splits, those left out as 0; a ConfigError if they are wrong."""
     text = ",".join(f"{share:g}" for share in shares)
     if not 1 <= len(shares) <= len(SPLITS) or min(shares) < 0 or shares[0] <= 0:
         raise ConfigError(f"split is {text}", hint=SHARES_HINT)
@@ -174,20 +155,14 @@ def plan_splits(
         valid: the validation text, if given.
         test: the test text, if given.
         shares: percentages of train, valid and test to draw from the inputs; when None, and no
-            split is given, `DEFAULT_SHARES`.
-
-    Raises:
-        ConfigError: shares although splits are given.
-        DataError: an input that is not there or is no text.
+            split is given, `DEFAULT_SHARES`. With a split that is given they are refused.
     """
     parts = {"valid": valid, "test": test}
     given = {name: [str(path)] for name, path in parts.items() if path is not None}
     if shares is not None:
         if given:
-            raise ConfigError(
-                f"--split would make splits, but --{next(iter(given))} gives one",
-                hint="leave one of the two out",
-            )
+            what = f"--split would make splits, but --{next(iter(given))} gives one"
+            raise ConfigError(what, hint="leave one of the two out")
         return SplitPlan({"train": find_files(inputs)}, shares)
     named = _named_splits(inputs)
     files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
@@ -213,17 +188,11 @@ def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
 
 
 class Piece(NamedTuple):
-    """Whole lines of one split.
-
-    Attributes:
-        split: its name.
-        block: the lines, each ended by LF.
-        lines: which lines of the source block they were, 1-based; None for all of them.
-    """
+    """Whole lines of one split."""
 
     split: str
-    block: bytes
-    lines: Longs | None
+    block: bytes  # the lines, each ended by LF
+    lines: Longs | None  # which lines of the source block they were, 1-based; None for all of them
 
     def source_line(self, line: int) -> int:
         """Return the 1-based line of the source block of a 1-based line of this piece."""
@@ -288,9 +257,7 @@ def _lines_by_choice(block: bytes, ends: Longs, choice: Longs) -> Iterator[tuple
 class TokenizerTrainer(ABC):
     """The first pass over the training text.
 
-    Args:
-        spool: a temporary file for what the second pass needs; the caller removes it.
-        config: the settings.
+    What the second needs is in the temporary file `spool`, which the caller removes.
     """
 
     learnt_from: dict[str, int] | None = None
@@ -360,14 +327,7 @@ class WordTrainer(TokenizerTrainer):
 def number_words(
     table: WordTable, num_sentences: int, *, max_size: int | None, min_count: int
 ) -> tuple[Vocabulary, Ids]:
-    """Return the vocabulary of what a table has read, and the final id of each of its words.
-
-    Args:
-        table: what was read; it held no word before.
-        num_sentences: the count of `</s>`.
-        max_size: as for `rank_symbols`.
-        min_count: as for `rank_symbols`.
-    """
+    """Return the vocabulary of what a table, empty before, has read, and its words' final ids."""
     numbers, counts = np.arange(table.bos_id + 1, len(table)), table.counts
     kept = rank_symbols(counts[numbers], max_size=max_size, min_count=min_count)
     vocabulary, final_ids = _renumbered(
@@ -387,13 +347,9 @@ def _renumbered(
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary of the symbols that are kept, and the final id of each first number.
 
-    Args:
-        numbers: the first number of each symbol.
-        counts: how often each occurred.
-        kept: what `rank_symbols` returned.
-        name: the symbol of a first number.
-        special_counts: those of `<unk>`, but for the symbols that are not kept, and of `</s>`.
-        size: how many first numbers there are.
+    `numbers` and `counts` are the first number of each symbol and how often it occurred, `name`
+    gives the symbol of a number, `size` is how many numbers there are. `special_counts` are
+    those of `<unk>`, but for the symbols that are not kept, and of `</s>`.
     """
     special_counts[UNK_ID] += int(counts.sum() - counts[kept].sum())
     symbols = [UNK, EOS, *map(name, numbers[kept].tolist())]
@@ -475,11 +431,7 @@ class SubwordTrainer(TokenizerTrainer):
 
 
 def trainer_for(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> TokenizerTrainer:
-    """Return the trainer that a configuration asks for.
-
-    Raises:
-        DataError: the word list cannot be used.
-    """
+    """Return the trainer that a configuration asks for; a DataError if its word list is bad."""
     lowercase = config.lowercase
     if config.unit == "byte":
         tokenizer = ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
@@ -496,11 +448,7 @@ def trainer_for(config: PrepareConfig, spool: Path, rng: np.random.Generator) ->
 
 
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
-    """Read a vocabulary, one word (or character) a line; `<unk>`, `</s>` and `<s>` may be there.
-
-    Raises:
-        DataError: an empty line, a word listed twice, or one that no text can hold, with its line.
-    """
+    """Read a vocabulary, one word (or character) a line; a DataError tells a bad one's line."""
     symbols: dict[str, None] = {}
     reader = read_blocks(path)
     for block in reader:

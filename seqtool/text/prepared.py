@@ -13,10 +13,10 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -120,11 +120,9 @@ def _read_info(path: Path) -> dict[str, Any]:
     if not isinstance(version, int):
         raise damaged
     if version > FORMAT_VERSION:
-        raise ModelError(
-            f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})",
-            hint="upgrade seqtool, or prepare the text again",
-            path=path,
-        )
+        what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
+        hint = "upgrade seqtool, or prepare the text again"
+        raise ModelError(what, hint=hint, path=path)
     try:
         width = {"uint16": 2, "uint32": 4}[info["dtype"]]
         sizes = {f"{name}.bin": width * part["tokens"] for name, part in info["splits"].items()}
@@ -211,11 +209,9 @@ def _check_output(output: Path, force: bool) -> None:
     if not is_link and (is_empty or not held.exists()):
         return
     if is_link or not (held / INFO_FILE).is_file():
-        raise OutputError(
-            "exists and is no prepared corpus, so it is not replaced",
-            hint="choose another directory with -o, or remove it yourself",
-            path=output,
-        )
+        what = "exists and is no prepared corpus, so it is not replaced"
+        hint = "choose another directory with -o, or remove it yourself"
+        raise OutputError(what, hint=hint, path=output)
     if not force:
         hint = "choose another directory with -o, or replace it with --force"
         raise OutputError("exists already", hint=hint, path=output)
@@ -223,50 +219,32 @@ def _check_output(output: Path, force: bool) -> None:
 
 @dataclass
 class SplitCounts:
-    """Counts of one split.
+    """Counts of one split."""
 
-    Attributes:
-        tokens: ids, one `</s>` per sentence included.
-        sentences: lines.
-        bytes: bytes of the text, line ends included, before lower-casing.
-        unknown: tokens that are `<unk>`.
-    """
-
-    tokens: int = 0
-    sentences: int = 0
-    bytes: int = 0
-    unknown: int = 0
+    tokens: int = 0  # ids, one `</s>` per sentence included
+    sentences: int = 0  # lines
+    bytes: int = 0  # of the text, line ends included, before lower-casing
+    unknown: int = 0  # tokens that are `<unk>`
 
 
+@dataclass(eq=False)
 class Preparation:
-    """Reads the text of all splits and fills the directory of a prepared corpus.
+    """Reads the text of all splits and fills the directory of a prepared corpus."""
 
-    Args:
-        directory: an empty directory.
-        config: the settings.
-        plan: the files of each split, or the shares that are drawn.
-        on_progress: called with (bytes read, their total or None).
-    """
+    directory: Path  # empty
+    config: PrepareConfig
+    plan: SplitPlan
+    on_progress: Progress | None  # called with (bytes read, their total or None)
 
-    def __init__(
-        self,
-        directory: Path,
-        config: PrepareConfig,
-        plan: SplitPlan,
-        on_progress: Progress | None = None,
-    ) -> None:
-        self.directory = directory
-        self.config = config
-        self.plan = plan
+    def __post_init__(self) -> None:
         self.counts: dict[str, SplitCounts] = {}
-        self._on_progress = on_progress
         # independent streams, so that the sample for subwords does not change the splits
-        seeds = np.random.SeedSequence(config.seed).spawn(2)
+        seeds = np.random.SeedSequence(self.config.seed).spawn(2)
         self._split_rng, self._sample_rng = map(np.random.default_rng, seeds)
         self._sources: list[dict[str, Any]] = []
         self._learnt_from: dict[str, int] | None = None
         self._bytes_read = 0
-        sizes = [total_size(files) for files in plan.files.values()]
+        sizes = [total_size(files) for files in self.plan.files.values()]
         self._total = None if None in sizes else sum(filter(None, sizes))
 
     def run(self) -> None:
@@ -275,11 +253,9 @@ class Preparation:
         with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
             self._read_train(trainer)
             if "train" not in self.counts:
-                raise DataError(
-                    "no line is left for training",
-                    hint="give more text, or use it all for training with --split 100",
-                    path=self.plan.files["train"][0],
-                )
+                hint = "give more text, or use it all for training with --split 100"
+                path = self.plan.files["train"][0]
+                raise DataError("no line is left for training", hint=hint, path=path)
             tokenizer, blocks = trainer.finish()
             self._learnt_from = trainer.learnt_from
             with self._writer("train", tokenizer) as writer:
@@ -294,20 +270,17 @@ class Preparation:
     def _read_train(self, trainer: TokenizerTrainer) -> None:
         """Read the training files: learn from their lines, keep those of other splits for later."""
         check = self.config.unit == "word" and self.config.special_tokens == "refuse"
-        with ExitStack() as stack:
-            spools: dict[str, IO[bytes]] = {}
 
-            def handle(split: str, block: bytes) -> None:
-                if split == "train":
-                    trainer.add(block)
-                    return
-                if check:  # now, while the line of the source is known
-                    refuse_special_words(block.lower() if self.config.lowercase else block)
-                if split not in spools:
-                    spools[split] = stack.enter_context(self._spool(split).open("wb"))
-                spools[split].write(block)
+        def handle(split: str, block: bytes) -> None:
+            if split == "train":
+                trainer.add(block)
+                return
+            if check:  # now, while the line of the source is known
+                refuse_special_words(block.lower() if self.config.lowercase else block)
+            with self._spool(split).open("ab") as spool:
+                spool.write(block)
 
-            self._read("train", handle)
+        self._read("train", handle)
 
     def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
         """Write the ids of another split, of lines that were drawn for it or of its own files."""
@@ -322,11 +295,9 @@ class Preparation:
             else:
                 self._read(split, lambda _, block: writer.write(tokenizer.encode_block(block)))
         if split not in self.counts or not self.counts[split].tokens:
-            raise DataError(
-                f"the {split} text has only empty lines",
-                hint="give another file, or leave --skip-empty-lines out",
-                path=self.plan.files[split][0],
-            )
+            hint = "give another file, or leave --skip-empty-lines out"
+            path = self.plan.files[split][0]
+            raise DataError(f"the {split} text has only empty lines", hint=hint, path=path)
 
     def _spool(self, split: str) -> Path:
         return self.directory / f".{split}"
@@ -342,8 +313,8 @@ class Preparation:
 
         def on_progress(done: int, total: int | None) -> None:
             self._bytes_read = start + done
-            if self._on_progress is not None:
-                self._on_progress(self._bytes_read, self._total)
+            if self.on_progress is not None:
+                self.on_progress(self._bytes_read, self._total)
 
         reader = read_blocks(
             self.plan.files[source],
@@ -389,13 +360,7 @@ class Preparation:
 
 
 class IdWriter:
-    """Writes ids to a file, little-endian, and counts them.
-
-    Args:
-        path: the file to make.
-        dtype: the unsigned type on disk.
-        counts: brought up to date.
-    """
+    """Writes ids to a file, little-endian, of this unsigned type, and counts them."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], counts: SplitCounts) -> None:
         self._file = path.open("wb")

@@ -37,13 +37,7 @@ _TOO_SMALL = re.compile(r"smaller than required_chars. \d+ vs (\d+)")
 
 
 class SubwordTokenizer(Tokenizer):
-    """A SentencePiece model, BPE or unigram.
-
-    Args:
-        model: the serialised SentencePiece model.
-        unit: bpe or unigram.
-        lowercase: lower-case the text first.
-    """
+    """A serialised SentencePiece model, of BPE or unigram pieces."""
 
     def __init__(self, model: bytes, *, unit: str, lowercase: bool = False) -> None:
         self.unit = unit
@@ -53,11 +47,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            ModelError: the model is missing or damaged.
-        """
+        """Read what `save` wrote; a ModelError if it is missing or damaged."""
         path, hint = directory / MODEL_FILE, "prepare or train it again"
         lowercase = bool(description.get("lowercase", False))
         try:
@@ -132,12 +122,7 @@ def segments_of(line: str, size: int) -> Iterator[str]:
 
 
 class LineSample:
-    """A uniform sample of lines from a stream of unknown length (algorithm R).
-
-    Args:
-        size: how many lines to keep.
-        rng: the source of the random choice; the stream's blocks do not change its result.
-    """
+    """A uniform sample of lines from a stream of unknown length, however cut (algorithm R)."""
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.lines: list[str] = []
@@ -171,16 +156,13 @@ def train_subwords(
     """Train a SentencePiece model.
 
     Args:
-        lines: the training sentences.
+        lines: the training sentences, lower-cased already where `lowercase`.
         unit: bpe or unigram.
-        vocab_size: how many symbols, specials included; None for `DEFAULT_SIZE`, or as many as
-            the text supports.
-        lowercase: kept in the tokenizer; the lines are lower-cased already.
+        vocab_size: how many symbols, specials included; None for `DEFAULT_SIZE`, or as many as the
+            text supports. One that it does not support is refused, with a hint of one it does.
+        lowercase: kept in the tokenizer.
         character_coverage: the share of characters to have as symbols; others are unknown.
         byte_fallback: spell characters that are not covered by their bytes.
-
-    Raises:
-        ConfigError: the text supports no vocabulary of this size; the hint names one it does.
     """
 
     def train(size: int) -> bytes:

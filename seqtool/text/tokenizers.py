@@ -158,15 +158,13 @@ class _VocabularyTokenizer(Tokenizer):
 
 
 class WordTokenizer(_VocabularyTokenizer):
-    """Words, as blanks separate them.
-
-    A literal `<unk>` is the unknown word.
+    """Words, as blanks separate them; a literal `<unk>` is the unknown word.
 
     Args:
         vocabulary: the known words.
         lowercase: lower-case the text first.
-        special_tokens: what a literal `<s>` or `</s>` becomes: an error, the unknown word, or
-            nothing.
+        special_tokens: what a literal `<s>` or `</s>` becomes: a DataError with its line, the
+            unknown word, or nothing.
     """
 
     unit = "word"
@@ -187,9 +185,8 @@ class WordTokenizer(_VocabularyTokenizer):
         tokenizer = super().load(directory, description)
         policy = description.get("special_tokens", "refuse")
         if policy not in ("refuse", "unknown", "skip"):
-            raise ModelError(
-                f"special_tokens is {policy!r}", hint="prepare or train it again", path=directory
-            )
+            hint = "prepare or train it again"
+            raise ModelError(f"special_tokens is {policy!r}", hint=hint, path=directory)
         tokenizer.special_tokens = policy
         return tokenizer
 
@@ -204,11 +201,7 @@ class WordTokenizer(_VocabularyTokenizer):
         return WordTable(self.vocabulary.symbols, self.special_tokens)
 
     def encode(self, line: str) -> Ids:
-        """Return the ids of the words of one line.
-
-        Raises:
-            DataError: a literal `<s>` or `</s>`, if refused.
-        """
+        """Return the ids of the words of one line."""
         ids = self.vocabulary.encode(self.tokens(line))
         ids[ids == EOS_ID] = UNK_ID  # only a literal one can be there
         return ids
@@ -224,11 +217,7 @@ class WordTokenizer(_VocabularyTokenizer):
         return words
 
     def encode_block(self, block: bytes) -> Ids:
-        """Return the ids of whole lines, `EOS_ID` after each.
-
-        Raises:
-            DataError: a literal `<s>` or `</s>`, if refused, with its line in the block.
-        """
+        """Return the ids of whole lines, `EOS_ID` after each."""
         return self._table.encode(self._case_block(block))
 
     def decoder(self) -> StreamDecoder:
@@ -249,10 +238,8 @@ class CharTokenizer(_VocabularyTokenizer):
         try:
             points = [ord(character) for character in characters]
         except TypeError as error:
-            raise ModelError(
-                "the vocabulary holds symbols that are no single characters",
-                hint="prepare the text again",
-            ) from error
+            what = "the vocabulary holds symbols that are no single characters"
+            raise ModelError(what, hint="prepare the text again") from error
         table[points] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(points), dtype=np.int32)
         return table
 
@@ -321,22 +308,11 @@ TOKENIZERS: Registry[type[Tokenizer]] = Registry(
 
 
 def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tokenizer:
-    """Read a tokenizer from the directory of a corpus or a model.
-
-    Args:
-        directory: holds the files that `Tokenizer.save` wrote.
-        description: what `Tokenizer.describe` returned.
-
-    Raises:
-        ModelError: a file is missing or damaged, or the unit is unknown.
-    """
+    """Read what `Tokenizer.save` wrote and `describe` described; a ModelError if damaged."""
     unit = description.get("unit")
     if not isinstance(unit, str) or unit not in TOKENIZERS:
-        raise ModelError(
-            f"its unit is {unit!r}, which this seqtool does not know",
-            hint="upgrade seqtool, or make it again",
-            path=directory,
-        )
+        what = f"its unit is {unit!r}, which this seqtool does not know"
+        raise ModelError(what, hint="upgrade seqtool, or make it again", path=directory)
     return TOKENIZERS[unit].load(Path(directory), description)
 
 

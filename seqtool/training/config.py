@@ -110,19 +110,12 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 
 @dataclass(frozen=True)
 class Position:
-    """Where training stands, for a schedule.
+    """Where training stands, for a schedule."""
 
-    Attributes:
-        step: optimiser steps made so far.
-        total_steps: steps of the whole run.
-        epoch: epochs completed, with the fraction of the running one.
-        num_plateaus: how often the plateau rule has fired.
-    """
-
-    step: int
-    total_steps: int
-    epoch: float
-    num_plateaus: int = 0
+    step: int  # optimiser steps made so far
+    total_steps: int  # of the whole run
+    epoch: float  # completed, with the fraction of the running one
+    num_plateaus: int = 0  # how often the plateau rule has fired
 
 
 def constant(config: TrainingConfig, at: Position) -> float:

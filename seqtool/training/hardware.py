@@ -39,27 +39,22 @@ PATIENCE = timedelta(days=1)
 
 
 def choose_device(name: str = "auto") -> str:
-    """Return the torch device for `auto`, `cpu`, `cuda` or `mps`.
+    """Return the torch device for `auto`, `cpu`, `cuda` or `mps`; a ConfigError if there is none.
 
     Of several processes on one machine, each gets a GPU of its own.
-
-    Raises:
-        ConfigError: the device is not there, or not for every process.
     """
     here = runtime.place()
     if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
         name = "cuda" if torch.cuda.is_available() else "cpu"
     elif here.size > 1 and name not in ("cpu", "cuda"):
-        raise ConfigError(
-            f"{here.size} processes cannot all train on {name}", hint="use --device cpu or cuda"
-        )
+        what = f"{here.size} processes cannot all train on {name}"
+        raise ConfigError(what, hint="use --device cpu or cuda")
     if name == "cuda" and here.size > 1:
         num_gpus = torch.cuda.device_count()
         if num_gpus < here.local_size:
-            raise ConfigError(
-                f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes",
-                hint="start one per GPU (--nproc-per-node), or use --device cpu",
-            )
+            what = f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes"
+            hint = "start one per GPU (--nproc-per-node), or use --device cpu"
+            raise ConfigError(what, hint=hint)
         name = f"cuda:{here.local_rank}"
     counts = {
         "cpu": 1,
@@ -161,13 +156,9 @@ def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
 
 
 class Group:
-    """The processes of a run, and this one's place among them.
+    """The processes of a run, and this one's place, its rank, among them.
 
     Alone, nothing is sent. Otherwise all processes must call the same methods in the same order.
-
-    Attributes:
-        rank: this process, from 0.
-        size: how many there are.
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -186,14 +177,11 @@ class Group:
     def even_share(self, num: int, name: str) -> range:
         """Return this process's part of `num` things, as large as every other's.
 
-        Raises:
-            ConfigError: that cannot be; the setting `name` says how many things there are.
+        Where that cannot be, a ConfigError names the setting that says how many things there are.
         """
         if num % self.size:
-            raise ConfigError(
-                f"{name} is {num:,}, which {self.size} processes cannot share evenly",
-                hint=f"make it a multiple of {self.size}",
-            )
+            what = f"{name} is {num:,}, which {self.size} processes cannot share evenly"
+            raise ConfigError(what, hint=f"make it a multiple of {self.size}")
         return self.share(num)
 
     def any(self, flag: bool) -> bool:
@@ -241,15 +229,12 @@ class Group:
     def parallel(self, module: nn.Module, loss: Loss) -> Loss:
         """Return `loss` so that its backward pass leaves the mean gradients of all processes.
 
-        They are those of the joint batch if every process has as many items.
+        They are those of the joint batch if every process has as many items. The first process's
+        weights go to all. GPUs cannot exchange sparse gradients: a ConfigError says so.
 
         Args:
-            module: holds the parameters, each of which every loss depends on. The first process's
-                weights go to all.
+            module: holds the parameters, each of which every loss depends on.
             loss: the index of a batch -> its mean loss and its number of items.
-
-        Raises:
-            ConfigError: gradients are sparse, which GPUs cannot exchange.
         """
         if self.size == 1:
             return loss
@@ -262,10 +247,9 @@ class Group:
         for name in sparse:
             weight = step.get_parameter(f"{name}.weight")
             if weight.device.type != "cpu":
-                raise ConfigError(
-                    "embedding_optimiser is sparse-adam, whose gradients several GPUs cannot share",
-                    hint="set embedding_optimiser to same",
-                )
+                what = "embedding_optimiser is sparse-adam, whose gradients several GPUs"
+                hint = "set embedding_optimiser to same"
+                raise ConfigError(f"{what} cannot share", hint=hint)
             weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 self._average_sparse
             )
@@ -315,12 +299,8 @@ class _Step(nn.Module):
 def joined(device: str) -> Iterator[Group]:
     """Join the other processes that torchrun started, if any, and leave them in the end.
 
-    Args:
-        device: where this process trains.
-
-    Raises:
-        ConfigError: the processes cannot work on that device together.
-        TrainingError: a process was lost.
+    A ConfigError tells that they cannot work on that device together, a TrainingError that one
+    was lost.
     """
     here = runtime.place()
     if here.size == 1:
@@ -329,9 +309,8 @@ def joined(device: str) -> Iterator[Group]:
     if device == "mps":
         raise ConfigError("several processes cannot share mps", hint="use --device cpu")
     if torch_distributed.is_initialized():
-        raise ConfigError(
-            "torch.distributed is in use already", hint="let train_lm join the processes itself"
-        )
+        hint = "let train_lm join the processes itself"
+        raise ConfigError("torch.distributed is in use already", hint=hint)
     from torch.distributed.distributed_c10d import PrefixStore
 
     # imported while there is no group: as defaults its functions would keep one for ever
@@ -346,10 +325,9 @@ def joined(device: str) -> Iterator[Group]:
             backend, store=store, rank=here.rank, world_size=here.size, timeout=PATIENCE
         )
     except (RuntimeError, ValueError) as error:
-        raise TrainingError(
-            f"process {here.rank} cannot meet the other {here.size - 1}",
-            hint="see that all machines reach the address that torchrun names, and use one torch",
-        ) from error
+        what = f"process {here.rank} cannot meet the other {here.size - 1}"
+        hint = "see that all machines reach the address that torchrun names, and use one torch"
+        raise TrainingError(what, hint=hint) from error
     is_whole = True
     try:
         yield group
@@ -359,10 +337,8 @@ def joined(device: str) -> Iterator[Group]:
         is_whole = False
         _claim(store)
         if isinstance(error, RuntimeError) and _is_loss_of_peer(error):
-            raise TrainingError(
-                "another process of the run was lost",
-                hint="see what ended it; the last saved state is kept: continue with --resume",
-            ) from error
+            hint = "see what ended it; the last saved state is kept: continue with --resume"
+            raise TrainingError("another process of the run was lost", hint=hint) from error
         raise
     finally:
         if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one

@@ -50,7 +50,6 @@ FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0
 LOSS_LIMIT_FACTOR = 3.0
-AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
 
 
 def train(
@@ -251,7 +250,7 @@ class _Loop:
             scores = task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
-                raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=AFTER_FAILURE)
+                raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:
@@ -404,11 +403,7 @@ class _StepLosses:
         return [(total / num_items, int(num_items)) for total, num_items in pairs]
 
     def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that no training comes back from.
-
-        Raises:
-            TrainingError: it is NaN, infinite or far above that of the first batch.
-        """
+        """Refuse a loss that is NaN, infinite or far above that of the first batch."""
         if self.run.first_loss is None and math.isfinite(loss):
             self.run.first_loss = loss
         limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
@@ -418,7 +413,7 @@ class _StepLosses:
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
         where = f"at step {step:,} (epoch {self.run.epoch + 1})"
-        raise TrainingError(f"the loss {what} {where}", hint=AFTER_FAILURE)
+        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -18,10 +18,6 @@ class Optimisers:
 
     Those are the `weight` of modules whose attribute `sparse` is true: SparseAdam updates them, or
     AdaGrad if the module has a learning rate for it, `own_rate`.
-
-    Args:
-        module: holds the parameters.
-        config: names the optimiser and its settings.
     """
 
     def __init__(self, module: nn.Module, config: TrainingConfig) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import checkpoint, runtime, storage
@@ -41,16 +41,11 @@ class Record(Generic[C]):
 
     A subclass is a frozen dataclass of these attributes and others, whose types are those of
     `_JSON_TYPES`.
-
-    Attributes:
-        config: all settings.
-        threads: CPU threads as they were asked for; None leaves the choice to torch.
-        command: what was typed.
     """
 
-    config: C
-    threads: int | None
-    command: str
+    config: C  # all settings
+    threads: int | None  # CPU threads as they were asked for; None leaves the choice to torch
+    command: str  # what was typed
 
     def write(self, output: Path) -> None:
         """Write `run.json` in the run directory."""
@@ -61,15 +56,12 @@ class Record(Generic[C]):
 
     @classmethod
     def read_as(cls, output: Path, config: type[C], kind: str | None = None) -> Self:
-        """Read `run.json` of a run directory.
+        """Read `run.json` of a run directory; a ModelError if there is none of that kind.
 
         Args:
             output: the directory.
             config: the class of the settings.
             kind: of the model; None for a language model, whose record names none.
-
-        Raises:
-            ModelError: there is no run of that kind, or its record is damaged.
         """
         content = _read_object(output, kind)
         with _judging(output):
@@ -103,9 +95,8 @@ def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
                 raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             return content
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ModelError(
-            "no run to resume is there", hint="train one first, without --resume", path=output
-        ) from error
+        hint = "train one first, without --resume"
+        raise ModelError("no run to resume is there", hint=hint, path=output) from error
 
 
 @contextmanager
@@ -129,35 +120,23 @@ def _from_json(value: Any, kind: str) -> Any:
 
 @dataclass(frozen=True)
 class CompletedRun:
-    """A run that came to its end.
+    """A run that came to its end."""
 
-    Attributes:
-        finished: its last event.
-        items_per_second: of the median epoch trained now; None when there was none left to train.
-    """
-
-    finished: RunFinished
-    items_per_second: float | None
+    finished: RunFinished  # its last event
+    items_per_second: float | None  # of the median epoch trained now; None when there was none left
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What the functions behind `train-*` commands return, each with a class of its own.
+    """What the functions behind `train-*` commands return, each with a class of its own."""
 
-    Attributes:
-        path: the model directory.
-        scores: of the validation part, `train_seconds`, and the items of the task per second of
-            training where a whole epoch was trained.
-        seconds: training time, validation included, over all continuations.
-        num_parameters: trained numbers.
-        epochs: epochs completed.
-    """
-
-    path: Path
+    path: Path  # the model directory
+    # of the validation part, `train_seconds`, and the items of the task per second of training
+    # where a whole epoch was trained
     scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
+    seconds: float  # training time, validation included, over all continuations
+    num_parameters: int  # trained numbers
+    epochs: int  # completed
 
 
 def complete(
@@ -196,14 +175,12 @@ def complete(
                     finished = event
     except OSError as error:
         reason = from_os_error(error)
-        raise OutputError(
-            reason.message, hint=f"make room for it, then {resume}", path=reason.path or output
-        ) from error
+        hint, path = f"make room for it, then {resume}", reason.path or output
+        raise OutputError(reason.message, hint=hint, path=path) from error
     assert finished is not None
     if finished.reason == "interrupted":
-        raise Interrupted(
-            f"the run was interrupted at step {finished.step:,}; the state is saved", hint=resume
-        )
+        what = f"the run was interrupted at step {finished.step:,}; the state is saved"
+        raise Interrupted(what, hint=resume)
     return CompletedRun(finished, sorted(speeds)[len(speeds) // 2] if speeds else None)
 
 
@@ -213,7 +190,7 @@ def finish(
     items: str,
     card: Callable[[Header], str],
     *,
-    measured: Mapping[str, float] | None = None,
+    measured: Mapping[str, float] = MappingProxyType({}),
 ) -> TrainedModel:
     """Write scores, the time of training and its speed into the header and card of the best model.
 
@@ -225,37 +202,27 @@ def finish(
         measured: scores of the finished model, beside those of its validation.
     """
     header = checkpoint.read_header(output)
-    scores = {**header.scores, **(measured or {}), "train_seconds": run.finished.seconds}
+    scores = {**header.scores, **measured, "train_seconds": run.finished.seconds}
     if run.items_per_second is not None:
         scores[f"{items}_per_second"] = run.items_per_second
     header = dataclasses.replace(header, scores=scores)
     checkpoint.amend(output, header, card(header))
-    return TrainedModel(
-        path=output,
-        scores=scores,
-        seconds=run.finished.seconds,
-        num_parameters=header.num_parameters,
-        epochs=run.finished.epoch,
-    )
+    seconds, epochs = run.finished.seconds, run.finished.epoch
+    return TrainedModel(output, scores, seconds, header.num_parameters, epochs)
 
 
 class TensorBoard(Listener):
     """Writes the numbers of a run for TensorBoard, which is imported for this alone.
 
-    Args:
-        directory: where its files go; made with the first event.
-
-    Raises:
-        ConfigError: the extra `tensorboard` is not installed.
+    The directory is made with the first event. A ConfigError says how to install the extra.
     """
 
     def __init__(self, directory: Path) -> None:
         try:  # now, so that nobody trains for hours to learn that it is missing
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ConfigError(
-                "TensorBoard is not installed", hint="pip install 'seqtool[tensorboard]'"
-            ) from error
+            hint = "pip install 'seqtool[tensorboard]'"
+            raise ConfigError("TensorBoard is not installed", hint=hint) from error
         self._writer_class: Callable[..., Any] = SummaryWriter
         self._directory = directory
         self._writer: Any = None

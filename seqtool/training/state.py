@@ -30,6 +30,7 @@ from seqtool.training.task import Task
 STATE_VERSION = 1
 TENSORS = "state.safetensors"
 STATE = "state.json"
+AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
 
 
 @dataclass
@@ -64,17 +65,13 @@ def save(
 ) -> None:
     """Write the whole state of a run, replacing what was saved before.
 
-    Of several processes the first one writes, and all must call.
-
-    Raises:
-        TrainingError: a weight is not finite; what was saved before stays.
+    Of several processes the first one writes, and all must call. A TrainingError says that a weight
+    is not finite; what was saved before stays.
     """
     weights = _weights(task.module)
     if not all(bool(torch.isfinite(value).all()) for value in weights.values()):
-        raise TrainingError(
-            f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})",
-            hint="the last good state is kept: add --resume with a lower --lr or --clip",
-        )
+        what = f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})"
+        raise TrainingError(what, hint=AFTER_FAILURE)
     own = {f"carried.{name}": value.detach().cpu() for name, value in task.carried().items()}
     own["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
@@ -111,9 +108,8 @@ def restore(
 ) -> int:
     """Take back what `save` wrote, and return the number of steps of the running epoch.
 
-    Raises:
-        ModelError: it is damaged, cannot be read, or is of a newer seqtool, of a run that differs
-            in `fingerprint`, or of another number of processes.
+    A ModelError says that it is damaged, cannot be read, or is of a newer seqtool, of a run that
+    differs in `fingerprint`, or of another number of processes.
     """
     with _telling_damage(directory):
         content = _read(directory)
@@ -153,16 +149,13 @@ def _telling_damage(directory: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, SafetensorError, FileNotFoundError) as error:
-        raise ModelError(
-            "the saved state is damaged", hint="start again with --force", path=directory
-        ) from error
+        hint = "start again with --force"
+        raise ModelError("the saved state is damaged", hint=hint, path=directory) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelError(
-            f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}",
-            hint="check its permissions and the disk, then continue with --resume",
-            path=error.filename or directory,
-        ) from error
+        what = f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}"
+        hint = "check its permissions and the disk, then continue with --resume"
+        raise ModelError(what, hint=hint, path=error.filename or directory) from error
 
 
 def _read(directory: Path) -> dict[str, Any]:
@@ -191,11 +184,8 @@ def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> 
         if old.get(name) != new.get(name)
     ]
     if differing:
-        raise ModelError(
-            f"the run differs: {'; '.join(differing)}",
-            hint="resume with the settings and data of the run, or start again with --force",
-            path=directory,
-        )
+        hint = "resume with the settings and data of the run, or start again with --force"
+        raise ModelError(f"the run differs: {'; '.join(differing)}", hint=hint, path=directory)
 
 
 def _check_processes(num: int, group: Group, directory: Path) -> None:
@@ -203,11 +193,9 @@ def _check_processes(num: int, group: Group, directory: Path) -> None:
     if num != group.size:
         before = "one process" if num == 1 else f"{num} processes"
         start = "without torchrun" if num == 1 else f"with torchrun --nproc-per-node {num}"
-        raise ModelError(
-            f"the run was trained by {before}, not by {group.size}",
-            hint=f"resume it {start}, or start again with --force",
-            path=directory,
-        )
+        what = f"the run was trained by {before}, not by {group.size}"
+        hint = f"resume it {start}, or start again with --force"
+        raise ModelError(what, hint=hint, path=directory)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
