@@ -158,16 +158,14 @@ def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], Non
     """
     with storage.atomic_directory(path) as directory:
         fill(directory)
-        files = {file.name: _describe_file(file) for file in sorted(directory.iterdir())}
+        files = {}
+        for file in sorted(directory.iterdir()):
+            size = file.stat().st_size
+            kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
+            files[file.name] = {"bytes": size, kind: _SUMS[kind](file)}
         (directory / CARD).write_text(card, encoding="utf-8")
         content = _header_content(dataclasses.replace(header, files=files))
         storage.write_json(directory / HEADER, content)
-
-
-def _describe_file(file: Path) -> dict[str, Any]:
-    size = file.stat().st_size
-    kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
-    return {"bytes": size, kind: _SUMS[kind](file)}
 
 
 def amend(path: str | Path, header: Header, card: str) -> None:
@@ -311,12 +309,7 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
 
 
 def compose(
-    header: Header,
-    title: str,
-    about: str,
-    *sections: str,
-    maker: str,
-    use: Sequence[str] = (),
+    header: Header, title: str, about: str, *sections: str, maker: str, use: Sequence[str] = ()
 ) -> str:
     """Return the text of a model card.
 

@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -178,12 +178,11 @@ class BlockReader(Iterator[bytes]):
                 nothing = False
                 yield block.decode().lower().encode() if self.lowercase else block
         if nothing:
-            one = len(files) == 1
-            raise DataError(
-                "the file is empty" if one else "all the files are empty",
-                hint=f"give a file that holds {'trees' if self.treebanks else 'text'}",
-                path=self._path if one else str(self.inputs[0]),
-            )
+            what, path = "the file is empty", self._path
+            if len(files) > 1:
+                what, path = "all the files are empty", str(self.inputs[0])
+            hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
+            raise DataError(what, hint=hint, path=path)
 
     def _read_file(self, name: str) -> Iterator[bytes]:
         is_json = self.field is not None or unpacked_name(name).endswith((".jsonl", ".ndjson"))
@@ -216,52 +215,48 @@ class BlockReader(Iterator[bytes]):
         chunks = chain(filter(None, [start]), chunks)
         suffix = Path(name).suffix.lower()
         if start.startswith(_GZIP_MAGIC):
-            return self._gunzip(chunks)
+            return self._unpacked("gzip", chunks)
         if start.startswith(_ZSTD_MAGIC):
-            return self._unzstd(chunks)
+            return self._unpacked("Zstandard", chunks)
         if start and suffix in (".gz", ".zst"):
             kind = "gzip" if suffix == ".gz" else "Zstandard"
             hint = "rename it, or pack it again"
             raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
         return chunks
 
-    def _gunzip(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            for chunk in chunks:
-                while chunk:
-                    if unpacker.eof:  # the next member of several packed one after another
-                        chunk = chunk.lstrip(b"\0")  # padding is allowed after a member
-                        if not chunk:
-                            break
-                        unpacker = zlib.decompressobj(wbits=31)
-                    yield unpacker.decompress(chunk, max(self.block_size, 1))
-                    chunk = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-        except zlib.error as error:
-            raise self._damaged("gzip", str(error)) from error
-        if not unpacker.eof:
-            raise self._damaged("gzip", "it ends too early")
+    def _unpacked(self, kind: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Unpack members, of which several may follow one another."""
+        is_gzip = kind == "gzip"
+        # zlib gives what it is asked for and keeps the rest
+        limits = [max(self.block_size, 1)] if is_gzip else []
 
-    def _unzstd(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
+        def begin() -> Any:
+            if is_gzip:
+                return zlib.decompressobj(wbits=31)
+            return zstandard.ZstdDecompressor().decompressobj()
+
+        unpacker = begin()
         try:
             for chunk in chunks:
-                for start in range(0, len(chunk), _ZSTD_FEED):
-                    piece = chunk[start : start + _ZSTD_FEED]
+                feed = len(chunk) if is_gzip else _ZSTD_FEED
+                for start in range(0, len(chunk), feed):
+                    piece = chunk[start : start + feed]
                     while piece:
                         if unpacker.eof:
-                            unpacker = zstandard.ZstdDecompressor().decompressobj()
-                        yield unpacker.decompress(piece)
-                        piece = unpacker.unused_data if unpacker.eof else b""
-        except zstandard.ZstdError as error:
-            raise self._damaged("Zstandard", str(error)) from error
+                            piece = piece.lstrip(b"\0") if is_gzip else piece  # padding is allowed
+                            if not piece:
+                                break
+                            unpacker = begin()
+                        yield unpacker.decompress(piece, *limits)
+                        piece = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise self._damaged(kind, str(error)) from error
         if not unpacker.eof:
-            raise self._damaged("Zstandard", "it ends too early")
+            raise self._damaged(kind, "it ends too early")
 
     def _damaged(self, kind: str, reason: str) -> DataError:
-        return DataError(
-            f"the {kind} file is damaged: {reason}", hint="fetch or pack it again", path=self._path
-        )
+        what = f"the {kind} file is damaged: {reason}"
+        return DataError(what, hint="fetch or pack it again", path=self._path)
 
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""

@@ -200,14 +200,9 @@ class Vocabulary:
             if "format_version" not in content:
                 content |= _older_tables(content)
             version = content["format_version"]
-        except FileNotFoundError as error:
-            raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged from error
-        if not isinstance(version, int) or version > FORMAT_VERSION:
-            what = f"vocabulary format {version} is newer than this seqtool reads"
-            raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
-        try:
+            if not isinstance(version, int) or version > FORMAT_VERSION:
+                what = f"vocabulary format {version} is newer than this seqtool reads"
+                raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
                 return cls(tables=tables, extra=content["extra"], from_file=True)
@@ -215,7 +210,9 @@ class Vocabulary:
             if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
                 raise damaged
             return cls(symbols, counts, from_file=True)
-        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except FileNotFoundError as error:
+            raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
 
 
@@ -276,8 +273,6 @@ def refuse_special_words(block: bytes, *symbols: str) -> None:
 
 def special_word(symbol: str, line: int | None = None) -> DataError:
     """Return the error that refuses a special symbol as a word, in a line of a block."""
-    return DataError(
-        f"the text contains the special symbol {symbol} as a word",
-        hint="remove it, or prepare or train with --special-tokens unknown or skip",
-        line=line,
-    )
+    hint = "remove it, or prepare or train with --special-tokens unknown or skip"
+    what = f"the text contains the special symbol {symbol} as a word"
+    return DataError(what, hint=hint, line=line)

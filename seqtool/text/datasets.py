@@ -177,12 +177,10 @@ def _is_there(name: str, target: Path, texts: Texts | None) -> bool:
         description = describe(target)
     except DataError:
         return False
-    wanted = dict(DATASETS[name].splits)
-    if texts is not None:
-        wanted = {}
-        for split, open_text in texts.items():
-            with _telling_damage(), open_text() as text:
-                wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
+    wanted = dict(DATASETS[name].splits) if texts is None else {}
+    for split, open_text in (texts or {}).items():
+        with _telling_damage(), open_text() as text:
+            wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
     files = {split: target / f"{split}.txt" for split in description["splits"]}
     sums = {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
     return description.get("name") == name and sums == wanted
@@ -273,10 +271,8 @@ def _download(
     if len(failures) == 1:
         raise failures[0]
     reasons = (f"{urlsplit(error.path or '').hostname}: {error.message}" for error in failures)
-    raise DownloadError(
-        f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})",
-        hint=_HINT,
-    )
+    what = f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})"
+    raise DownloadError(what, hint=_HINT)
 
 
 def _retrieve(url: str, path: Path, sha256: str, most_bytes: int, on_progress: Progress) -> None:

@@ -313,10 +313,7 @@ class WordTrainer(TokenizerTrainer):
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
         config = self._config
         vocabulary, final_ids = number_words(
-            self._table,
-            self._num_sentences,
-            max_size=config.vocab_size,
-            min_count=config.min_count,
+            self._table, self._num_sentences, max_size=config.vocab_size, min_count=config.min_count
         )
         tokenizer = WordTokenizer(
             vocabulary, lowercase=config.lowercase, special_tokens=config.special_tokens

@@ -207,10 +207,7 @@ def _size_error(message: str, size: int) -> ConfigError:
         problem = f"the characters of this text alone need {found[1]}"
         bound = "more, or a lower --character-coverage"
     else:
-        return ConfigError(
-            f"SentencePiece cannot learn pieces from this text: {message}",
-            hint="give more text or another --vocab-size",
-        )
-    return ConfigError(
-        f"vocab-size is {size}, but {problem}", hint=f"give --vocab-size {found[1]} or {bound}"
-    )
+        what = f"SentencePiece cannot learn pieces from this text: {message}"
+        return ConfigError(what, hint="give more text or another --vocab-size")
+    hint = f"give --vocab-size {found[1]} or {bound}"
+    return ConfigError(f"vocab-size is {size}, but {problem}", hint=hint)

@@ -97,8 +97,7 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        *(bytes_in, types.int64, types.uint64[::1]),
-        *(types.int64[:, ::1], types.uint64[:, ::1]),
+        *(bytes_in, types.int64, types.uint64[::1]), *(types.int64[:, ::1], types.uint64[:, ::1])
     )
 )
 def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-def]

@@ -74,24 +74,18 @@ class TrainingConfig(Config):
     def check(self) -> None:
         """Refuse settings that contradict each other."""
         if self.optimiser == "asgd" and self.average_after >= self.epochs:
-            raise ConfigError(
-                f"average_after is {self.average_after}, but training has "
-                f"{counted(self.epochs, 'epoch')}",
-                hint="make average_after smaller than epochs",
-            )
+            epochs = counted(self.epochs, "epoch")
+            what = f"average_after is {self.average_after}, but training has {epochs}"
+            raise ConfigError(what, hint="make average_after smaller than epochs")
         if self.asgd_trigger and self.optimiser != "asgd":
-            raise ConfigError(
-                f"asgd_trigger is set, but the optimiser is {self.optimiser}", hint="use asgd"
-            )
+            what = f"asgd_trigger is set, but the optimiser is {self.optimiser}"
+            raise ConfigError(what, hint="use asgd")
         if self.asgd_trigger and self.average_after:
-            raise ConfigError(
-                "asgd_trigger and average_after are set: either can say when averaging begins",
-                hint="leave one of them out",
-            )
+            what = "asgd_trigger and average_after are set: either can say when averaging begins"
+            raise ConfigError(what, hint="leave one of them out")
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
-            raise ConfigError(
-                f"momentum is set, but {self.optimiser} has none", hint="use sgd or rmsprop"
-            )
+            what = f"momentum is set, but {self.optimiser} has none"
+            raise ConfigError(what, hint="use sgd or rmsprop")
 
 
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(

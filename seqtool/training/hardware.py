@@ -245,19 +245,15 @@ class Group:
             if getattr(inner, "sparse", False) and isinstance(inner.weight, nn.Parameter)
         ]
         for name in sparse:
-            weight = step.get_parameter(f"{name}.weight")
+            weight: Any = step.get_parameter(f"{name}.weight")
             if weight.device.type != "cpu":
                 what = "embedding_optimiser is sparse-adam, whose gradients several GPUs"
                 hint = "set embedding_optimiser to same"
                 raise ConfigError(f"{what} cannot share", hint=hint)
-            weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                self._average_sparse
-            )
+            weight.register_post_accumulate_grad_hook(self._average_sparse)
         ignored = [f"{name}.weight" for name in sparse]
-        replicated = nn.parallel.DistributedDataParallel
-        replicated._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-            step, ignored
-        )
+        replicated: Any = nn.parallel.DistributedDataParallel
+        replicated._set_params_and_buffers_to_ignore_for_model(step, ignored)
         place = len(self._replicas)
         self._replicas.append(replicated(step, gradient_as_bucket_view=True))
         return lambda index: self._replicas[place](index)  # `leave` lets go of all replicas
@@ -335,8 +331,15 @@ def joined(device: str) -> Iterator[Group]:
         raise
     except BaseException as error:
         is_whole = False
-        _claim(store)
-        if isinstance(error, RuntimeError) and _is_loss_of_peer(error):
+        try:  # speak of an error if no other process has
+            runtime.let_speak(store.add("failures", 1) == 1)
+        except RuntimeError:  # the store is gone with the process that kept it
+            runtime.let_speak(False)
+        # a collective that failed, as far as its text tells
+        told = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
+        if isinstance(error, torch_distributed.DistError) or (
+            isinstance(error, RuntimeError) and told
+        ):
             hint = "see what ended it; the last saved state is kept: continue with --resume"
             raise TrainingError("another process of the run was lost", hint=hint) from error
         raise
@@ -355,18 +358,3 @@ def _meeting_place() -> Store:
 
     store: Store = next(rendezvous("env://", timeout=PATIENCE))[0]
     return store
-
-
-def _claim(store: Store) -> None:
-    """Speak of an error if no other process has."""
-    try:
-        runtime.let_speak(store.add("failures", 1) == 1)
-    except RuntimeError:  # the store is gone with the process that kept it
-        runtime.let_speak(False)
-
-
-def _is_loss_of_peer(error: RuntimeError) -> bool:
-    """Whether a collective failed, as far as its text tells."""
-    words = ("gloo", "nccl", "connection")
-    is_distributed = isinstance(error, torch_distributed.DistError)
-    return is_distributed or any(word in str(error).lower() for word in words)

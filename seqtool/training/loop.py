@@ -79,9 +79,8 @@ def train(
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
-    loop = _Loop(
-        task, config, directory, device, fingerprint, should_stop or (lambda step: False), group
-    )
+    should_stop = should_stop or (lambda step: False)
+    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
@@ -360,10 +359,7 @@ class _Loop:
 class _StepLosses:
     """The losses of a run's steps, those of the last few not yet known.
 
-    Args:
-        run: where the run stands; its sums grow as losses are fetched.
-        items: what a task counts.
-        group: the processes that train together.
+    As they are fetched, the sums of `run` grow.
     """
 
     def __init__(self, run: RunState, items: str, group: Group) -> None:
