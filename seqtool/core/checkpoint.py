@@ -150,11 +150,8 @@ def _names(path: Path) -> set[str]:
 def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], None]) -> None:
     """Write a model directory, replacing what is there.
 
-    Args:
-        path: the directory.
-        header: all of `model.json` but the sums of the files and seqtool's version.
-        card: the text of README.md.
-        fill: writes every other file of the model into the directory it is given.
+    The header is all of `model.json` but the sums of the files and seqtool's version. `fill` writes
+    every other file of the model but the card into the directory it is given.
     """
     with storage.atomic_directory(path) as directory:
         fill(directory)
@@ -311,15 +308,10 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
 def compose(
     header: Header, title: str, about: str, *sections: str, maker: str, use: Sequence[str] = ()
 ) -> str:
-    """Return the text of a model card.
+    """Return the text of a model card: a heading, what the model is, tables and notes.
 
-    Args:
-        header: of the model.
-        title: its heading.
-        about: what the model is, in sentences.
-        sections: tables and notes; empty ones are left out.
-        maker: what made the model, if no command did.
-        use: commands that use it.
+    Empty sections are left out. `maker` is what made the model, if no command did, and `use` the
+    commands that use it.
     """
     parts = [
         f"# {title}",

@@ -44,21 +44,18 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
 
     def decorate(function: Callable[..., Any]) -> Any:
         function, sources = _with_sources(function)
-        made = make(function)
-        made.sources = sources
-        return made
-
-    def make(function: Callable[..., Any]) -> Any:
         cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
         try:
             try:
-                return cached(function)
+                made = cached(function)
             except _DAMAGED:
                 # with nothing compiled yet, all that this does is to empty the cache
                 numba.njit(cache=True)(function).recompile()
-                return cached(function)
+                made = cached(function)
         except _NO_CACHE:
-            return numba.njit(signature, nogil=True, **options)(function)
+            made = numba.njit(signature, nogil=True, **options)(function)
+        made.sources = sources
+        return made
 
     return decorate
 

@@ -244,18 +244,20 @@ class Display(Listener):
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
         run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
-        if isinstance(event, RunStarted):
-            run.total_steps, run.epochs = event.total_steps, event.epochs
-            self._line(run, event)
-            if self._console.is_terminal:
-                self._start_bar(run, event)
-        elif isinstance(event, StepDone):
-            self._step(run, event)
-        else:
-            if isinstance(event, RunFinished):
+        match event:
+            case RunStarted():
+                run.total_steps, run.epochs = event.total_steps, event.epochs
+                self._line(run, event)
+                if self._console.is_terminal:
+                    self._start_bar(run, event)
+            case StepDone():
+                self._step(run, event)
+            case EpochDone():
+                self._line(run, event)
+            case RunFinished():
                 self._stop_bar(run)
-            if not (isinstance(event, RunFinished) and event.reason == "interrupted"):
-                self._line(run, event)  # of an interruption the error tells more
+                if event.reason != "interrupted":  # of an interruption the error tells more
+                    self._line(run, event)
 
     def note(self, text: str) -> None:
         """Show a line, above the bars; printed in another way, it would be overwritten by them."""
@@ -294,13 +296,10 @@ class Display(Listener):
 
     def _step(self, run: _ShownRun, event: StepDone) -> None:
         if self._progress is not None and run.task is not None:
-            self._progress.update(
-                run.task,
-                completed=event.step,
-                epoch=f"{event.epoch}/{run.epochs}",
-                state=f"{_describe_step(event, short=self._is_narrow)}  "
-                f"{format_seconds(event.seconds_left)} left",
-            )
+            left = f"{format_seconds(event.seconds_left)} left"
+            state = f"{_describe_step(event, short=self._is_narrow)}  {left}"
+            epoch = f"{event.epoch}/{run.epochs}"
+            self._progress.update(run.task, completed=event.step, epoch=epoch, state=state)
         elif time.monotonic() - run.last_line >= PLAIN_LINE_SECONDS:
             self._line(run, event)
 
@@ -325,9 +324,9 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    amounts: list[ProgressColumn] = (
-        [DownloadColumn(), TransferSpeedColumn()] if is_bytes else [MofNCompleteColumn()]
-    )
+    amounts: list[ProgressColumn] = [MofNCompleteColumn()]
+    if is_bytes:
+        amounts = [DownloadColumn(), TransferSpeedColumn()]
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),

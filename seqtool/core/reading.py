@@ -46,17 +46,10 @@ def is_treebank(path: str | Path) -> bool:
 
 
 def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
-    """Return the files that inputs stand for: a directory gives all its files, sorted.
+    """Return the files that inputs stand for; a DataError tells what cannot be read.
 
-    Hidden files are left out; `-` stays as it is.
-
-    Args:
-        inputs: files, directories and `-`.
-        treebanks: look for treebanks, which are all that a directory gives then, not for text.
-
-    Raises:
-        DataError: no such file, a directory without files, a treebank where text is looked for, or
-            stdin named twice.
+    A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
+    `treebanks`, they are all that a directory gives; else a treebank is refused, as it is no text.
     """
     files: list[str] = []
     for item in inputs:

@@ -153,8 +153,7 @@ _CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before 
 def memory_available(limit: int | None = None) -> int | None:
     """Return how many bytes this process can still have; None where the system does not tell.
 
-    Args:
-        limit: how many it may take in all, whatever the system says.
+    With a limit, that is how many it may take in all, whatever the system says.
     """
     if limit is not None:
         held = _figures(_STATUS).get("RssAnon", 0) * 1024  # mapped files do not count
@@ -165,11 +164,8 @@ def memory_available(limit: int | None = None) -> int | None:
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
     """Refuse what takes more memory than there is.
 
-    Args:
-        num_bytes: about what it takes.
-        purpose: what takes it, as the subject of "need".
-        hint: what to do, beside telling a limit.
-        limit: as for `memory_available`.
+    The `purpose` is the subject of "need", the `hint` what to do beside telling a limit, which is
+    as for `memory_available`.
     """
     available = memory_available(limit)
     if available is not None and num_bytes > available:

@@ -161,7 +161,10 @@ def replacing(path: str | Path) -> Iterator[None]:
     undo, temporary = path / _UNDO, _temporary(path / _UNDO)
     try:
         # files get a second name there, so that all of them are in one place at any moment
-        _link_tree([item for item in path.iterdir() if not _is_temporary(item.name)], temporary)
+        items = [item for item in path.iterdir() if not _is_temporary(item.name)]
+        temporary.mkdir()
+        for item in items:
+            _link_tree(item, temporary / item.name)
         temporary.rename(undo)
         _clear(path)
         yield
@@ -186,7 +189,7 @@ def restore(path: Path) -> None:
     if (path / _UNDO).is_dir():
         _clear(path)
         for item in (path / _UNDO).iterdir():
-            _link_tree_item(item, path / item.name)
+            _link_tree(item, path / item.name)
         discard(path / _UNDO)
 
 
@@ -304,18 +307,14 @@ def _clear(path: Path) -> None:
             _remove(item)
 
 
-def _link_tree(items: list[Path], target: Path) -> None:
-    """Make the directory `target` of the same files and directories, by second names."""
-    target.mkdir()
-    for item in items:
-        _link_tree_item(item, target / item.name)
-
-
-def _link_tree_item(item: Path, target: Path) -> None:
-    if item.is_dir() and not item.is_symlink():
-        _link_tree(list(item.iterdir()), target)
+def _link_tree(source: Path, target: Path) -> None:
+    """Give a file, or all files of a directory, a second name."""
+    if source.is_dir() and not source.is_symlink():
+        target.mkdir()
+        for item in source.iterdir():
+            _link_tree(item, target / item.name)
     else:
-        _link_or_copy(item, target)
+        _link_or_copy(source, target)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -150,12 +150,8 @@ def plan_splits(
 ) -> SplitPlan:
     """Return the files of each split, or the shares to draw.
 
-    Args:
-        inputs: files, directories, `-`.
-        valid: the validation text, if given.
-        test: the test text, if given.
-        shares: percentages of train, valid and test to draw from the inputs; when None, and no
-            split is given, `DEFAULT_SHARES`. With a split that is given they are refused.
+    The inputs are files, directories and `-`. Shares are percentages of train, valid and test;
+    when None, and no split is given, `DEFAULT_SHARES`. With a split that is given they are refused.
     """
     parts = {"valid": valid, "test": test}
     given = {name: [str(path)] for name, path in parts.items() if path is not None}
@@ -210,13 +206,8 @@ def draw_splits(
     """Yield the lines of each block split by split.
 
     The draw of a line depends on the seed and on its number only, not on how large blocks are.
-
-    Args:
-        blocks: whole lines.
-        shares: percentages of train, valid and test; None to send all lines to `split`.
-        rng: the source of the draws.
-        split: where all lines go when nothing is drawn.
-        skip_empty_lines: drop lines of nothing but blanks.
+    The shares are percentages of train, valid and test; None sends all lines to `split`. Lines
+    of nothing but blanks are dropped where they are to be skipped.
     """
     bounds = None if shares is None else np.cumsum(shares) / np.sum(shares)
     names = (split,) if bounds is None else SPLITS

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,13 +190,9 @@ def open_corpus(
     config: PrepareConfig | None = None,
     on_progress: Progress | None = None,
 ) -> PreparedCorpus:
-    """Open a prepared corpus, or prepare raw text.
+    """Open a prepared corpus, or prepare a text file, a directory of text, or `-`.
 
-    Args:
-        corpus: a prepared corpus; or a text file, a directory of text, or `-`.
-        workspace: the directory for the prepared corpus of raw text; one that is there is replaced.
-        config: how to prepare raw text.
-        on_progress: as for `prepare`.
+    Raw text is prepared in the directory `workspace`; a corpus that is there is replaced.
     """
     if (present(Path(corpus)) / INFO_FILE).is_file():
         return PreparedCorpus.open(corpus)
@@ -251,7 +248,7 @@ class Preparation:
         """Write all files."""
         spool = self.directory / ".spool"
         with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
-            self._read_train(trainer)
+            self._read("train", partial(self._take, trainer))
             if "train" not in self.counts:
                 hint = "give more text, or use it all for training with --split 100"
                 path = self.plan.files["train"][0]
@@ -267,20 +264,16 @@ class Preparation:
         tokenizer.save(self.directory)
         write_json(self.directory / INFO_FILE, self._info(tokenizer))
 
-    def _read_train(self, trainer: TokenizerTrainer) -> None:
-        """Read the training files: learn from their lines, keep those of other splits for later."""
-        check = self.config.unit == "word" and self.config.special_tokens == "refuse"
-
-        def handle(split: str, block: bytes) -> None:
-            if split == "train":
-                trainer.add(block)
-                return
-            if check:  # now, while the line of the source is known
-                refuse_special_words(block.lower() if self.config.lowercase else block)
-            with self._spool(split).open("ab") as spool:
-                spool.write(block)
-
-        self._read("train", handle)
+    def _take(self, trainer: TokenizerTrainer, split: str, block: bytes) -> None:
+        """Learn from lines of the training files, or keep them for another split."""
+        if split == "train":
+            trainer.add(block)
+            return
+        if self.config.unit == "word" and self.config.special_tokens == "refuse":
+            # now, while the line of the source is known
+            refuse_special_words(block.lower() if self.config.lowercase else block)
+        with self._spool(split).open("ab") as spool:
+            spool.write(block)
 
     def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
         """Write the ids of another split, of lines that were drawn for it or of its own files."""
@@ -316,12 +309,8 @@ class Preparation:
             if self.on_progress is not None:
                 self.on_progress(self._bytes_read, self._total)
 
-        reader = read_blocks(
-            self.plan.files[source],
-            field=self.config.field,
-            on_progress=on_progress,
-            digests=digests,
-        )
+        files, field = self.plan.files[source], self.config.field
+        reader = read_blocks(files, field=field, on_progress=on_progress, digests=digests)
         pieces = draw_splits(
             reader,
             shares=self.plan.shares if source == "train" else None,
@@ -349,9 +338,7 @@ class Preparation:
             **tokenizer.describe(),
             "vocabulary_size": len(tokenizer.vocabulary),
             "dtype": id_type(tokenizer.vocabulary).name,
-            "splits": {
-                split: asdict(self.counts[split]) for split in SPLITS if split in self.counts
-            },
+            "splits": {name: asdict(self.counts[name]) for name in SPLITS if name in self.counts},
             "shares": self.plan.shares,
             "learnt_from": self._learnt_from,
             "sources": self._sources,

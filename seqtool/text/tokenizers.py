@@ -96,10 +96,8 @@ class Tokenizer(ABC):
 class StreamDecoder:
     """Ids to text, one at a time, holding back what is not yet a whole character.
 
-    Args:
-        texts: the text of each id.
-        byte_values: the ids that stand for one byte of UTF-8.
-        separator: put between two tokens of a line.
+    `byte_values` are the ids that stand for one byte of UTF-8. The separator is put between two
+    tokens of a line.
     """
 
     def __init__(
@@ -108,16 +106,13 @@ class StreamDecoder:
         byte_values: Mapping[int, int] | None = None,
         separator: str = "",
     ) -> None:
-        self._texts = texts
-        self._byte_values = byte_values or {}
-        self._separator = separator
+        self._texts, self._byte_values, self._separator = texts, byte_values or {}, separator
         self._at_start = True
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token: int) -> str:
         """Return the text that this id completes, perhaps none yet."""
-        value = self._byte_values.get(token)
-        if value is not None:
+        if (value := self._byte_values.get(token)) is not None:
             return self._utf8.decode(bytes((value,)))
         text = self._utf8.decode(b"", final=True)
         if token == len(self._texts):  # <s>

@@ -149,12 +149,8 @@ def complete(
 ) -> CompletedRun:
     """Go through the events of `seqtool.training.loop.train`.
 
-    Args:
-        events: of the run.
-        output: its directory.
-        command: what trains, such as `train-lm`; the hints name it.
-        on_event: called with every event.
-        on_started: called once the run has begun: a resumed one has then accepted its settings.
+    `on_started` is called once the run has begun: a resumed one has then accepted its settings.
+    Hints name the `command` that trains, such as `train-lm`.
 
     Raises:
         Interrupted: it was stopped; its state is saved.
@@ -194,12 +190,8 @@ def finish(
 ) -> TrainedModel:
     """Write scores, the time of training and its speed into the header and card of the best model.
 
-    Args:
-        output: the model directory.
-        run: what trained it.
-        items: what the speed is of, such as `tokens`.
-        card: makes the model card.
-        measured: scores of the finished model, beside those of its validation.
+    The speed is that of `items`, such as tokens. `measured` are scores of the finished model,
+    beside those of its validation.
     """
     header = checkpoint.read_header(output)
     scores = {**header.scores, **measured, "train_seconds": run.finished.seconds}

@@ -178,12 +178,8 @@ def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
 def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> None:
     """Refuse a continuation that differs from the run, naming what does."""
     old, new = _flat(before), _flat(json.loads(json.dumps(now)))
-    differing = [
-        f"{name} was {old.get(name)}, not {new.get(name)}"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
-    if differing:
+    pairs = [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
+    if differing := [f"{name} was {was}, not {now}" for name, was, now in pairs if was != now]:
         hint = "resume with the settings and data of the run, or start again with --force"
         raise ModelError(f"the run differs: {'; '.join(differing)}", hint=hint, path=directory)
 
