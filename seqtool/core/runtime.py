@@ -79,18 +79,15 @@ def quiet_unless_first() -> Iterator[None]:
         yield
 
 
-# what the kernel calls the instructions that multiply bfloat16
+# what the kernel calls the instructions that multiply bfloat16; without them, torch's products of
+# bfloat16 are slower than those of float32
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 CPU_INFO = Path("/proc/cpuinfo")
 
 
 @cache
 def has_bf16_products() -> bool:
-    """Return whether the processor has instructions for products of bfloat16.
-
-    Linux names them; elsewhere this is False. Without them, torch's products of bfloat16 are slower
-    than those of float32.
-    """
+    """Whether Linux says that the processor has instructions for products of bfloat16."""
     try:
         lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -40,10 +40,7 @@ _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes its name, replacing what is there, only when it is whole.
 
-    A link is followed. A pipe or a device is written to directly.
-
-    Raises:
-        OSError: it cannot be written (a full disk, no permission); names `path`.
+    A link is followed. A pipe or a device is written to directly. An OSError names `path`.
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
@@ -95,10 +92,8 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
 
     A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
-    is removed and what was there stays; what a killed process left is removed the next time.
-
-    Raises:
-        OSError: it cannot be written (a full disk, no permission); names `path`.
+    is removed and what was there stays; what a killed process left is removed the next time. An
+    OSError (a full disk, no permission) names `path`.
     """
     shown, path = Path(path), _absolute(path)
     temporary = _temporary(path)

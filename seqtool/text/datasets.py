@@ -104,16 +104,11 @@ def fetch(
 ) -> Path:
     """Put the data set `name` into the folder `destination` and return that folder.
 
-    The folder appears only when it is complete. One that holds the same data is left as it is.
-
-    Args:
-        name: a key of `DATASETS`.
-        destination: the folder to make.
-        source: a local folder or zip file to take the splits from; it may lack all but the training
-            text. `dataset.json` tells whether they equal the published ones.
-        force: replace another data set in `destination`.
-        on_progress: called with (bytes downloaded of a file, its size).
-        on_message: called with a line to show when one source failed and the next is tried.
+    The folder appears only when it is complete. One that holds the same data is left as it is, one
+    with another data set is replaced only with `force`. The splits may be taken from a `source`, a
+    local folder or zip file, which may lack all but the training text; `dataset.json` tells whether
+    they equal the published ones. Progress is (bytes downloaded of a file, its size), a message a
+    line to show when one source failed and the next is tried.
 
     Raises:
         ConfigError: no data set has this name.

@@ -162,14 +162,8 @@ class _Loop:
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
-        yield RunFinished(
-            reason=reason,
-            epoch=run.epoch,
-            step=run.step,
-            best_epoch=run.best_epoch,
-            best_scores=run.best_scores,
-            seconds=run.seconds,
-        )
+        best = (run.best_epoch, run.best_scores)
+        yield RunFinished(reason, run.epoch, run.step, *best, run.seconds)
 
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
