@@ -36,10 +36,8 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
     Numba compiles anew when the file of the function changes; here, also when the file of another
     compiled function that it calls does, or a number that it imports; see `_with_sources`.
 
-    Args:
-        signature: the types of result and arguments, as in `types.int64(types.float64[::1])`, or
-            a list of such signatures.
-        options: other options of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
+    The signature is that of the types of result and arguments, or a list of several; the options
+    are others of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -320,16 +318,10 @@ class StringTable:
     Open addressing with linear probing, in flat arrays that compiled code reads and grows: it calls
     `string_hash`, `find` and `enter`. At most half of the slots are taken. Two strings of one hash
     are never taken for one another: the bytes are compared; those of up to 7 bytes in the slot.
-
-    Args:
-        texts: the strings to begin with.
-
-    Attributes:
-        arrays: what compiled code works on.
     """
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
-        self.arrays = Strings(
+        self.arrays = Strings(  # what compiled code works on
             np.zeros(1 << 13, np.uint64),
             np.empty(1 << 11, np.uint64),
             np.zeros((1 << 11) + 1, np.int64),

@@ -35,15 +35,10 @@ def setting(
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """Declare a configuration field with its help text and bounds.
+    """Declare a configuration field with its default, bounds, and help: one line for people.
 
-    Args:
-        default: the default value; a dataclass type stands for its own defaults.
-        help: one line for people, shown by `--help` and in messages.
-        minimum: smallest value allowed.
-        maximum: largest value allowed.
-        above: the value must be larger than this.
-        below: the value must be smaller than this.
+    A dataclass type as the default stands for its own defaults. The value must be larger than
+    `above` and smaller than `below`.
     """
     bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
     metadata = {"help": help, **bounds}

@@ -79,9 +79,6 @@ def quiet_unless_first() -> Iterator[None]:
         yield
 
 
-# what the kernel calls the instructions that multiply bfloat16; without them, torch's products of
-# bfloat16 are slower than those of float32
-_BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -93,7 +90,8 @@ def has_bf16_products() -> bool:
     except OSError:
         return False
     flags = next((line for line in lines if line.startswith("flags")), "")
-    return not _BF16_FLAGS.isdisjoint(flags.split())
+    # without them, torch's products of bfloat16 are slower than those of float32
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags.split())
 
 
 _speaks: bool | None = None

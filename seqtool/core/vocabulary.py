@@ -51,10 +51,8 @@ def rank_symbols(
 ) -> npt.NDArray[np.int64]:
     """Return which symbols a vocabulary keeps, the most frequent first; a ConfigError if none.
 
-    Args:
-        counts: how often each symbol occurred, in order of first occurrence, which decides ties.
-        max_size: the size of the vocabulary, its two specials included.
-        min_count: symbols rarer than this are left out.
+    The counts are in order of first occurrence, which decides ties. The size is that of the
+    vocabulary, its two specials included.
     """
     if max_size is not None and max_size <= NUM_SPECIALS:
         what = f"vocab-size is {max_size}, but the two special symbols need room"

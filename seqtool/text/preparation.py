@@ -316,10 +316,11 @@ def number_words(
     table: WordTable, num_sentences: int, *, max_size: int | None, min_count: int
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary of what a table, empty before, has read, and its words' final ids."""
-    numbers, counts = np.arange(table.bos_id + 1, len(table)), table.counts
-    kept = rank_symbols(counts[numbers], max_size=max_size, min_count=min_count)
+    first, special_counts = table.bos_id + 1, [int(table.counts[UNK_ID]), num_sentences]
+    numbers, counts = np.arange(first, len(table)), table.counts[first:]
+    kept = rank_symbols(counts, max_size=max_size, min_count=min_count)
     vocabulary, final_ids = _renumbered(
-        numbers, counts[numbers], kept, table.word, [int(counts[UNK_ID]), num_sentences], len(table)
+        numbers, counts, kept, table.word, special_counts, len(table)
     )
     final_ids[EOS_ID] = EOS_ID
     return vocabulary, final_ids

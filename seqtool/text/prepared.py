@@ -43,31 +43,19 @@ __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 FORMAT_VERSION = 1
 INFO_FILE = "corpus.json"
-_MAX_16_BIT = 1 << 16
 
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """A text as ids on disk, which are mapped into memory when they are read.
+    """A text as ids on disk, which are mapped into memory when they are read."""
 
-    Attributes:
-        path: its directory.
-        tokenizer: turned the text into ids.
-        info: the content of `corpus.json`.
-    """
-
-    path: Path
-    tokenizer: Tokenizer
-    info: dict[str, Any]
+    path: Path  # its directory
+    tokenizer: Tokenizer  # that turned the text into ids
+    info: dict[str, Any]  # the content of `corpus.json`
 
     @classmethod
     def open(cls, path: str | Path) -> PreparedCorpus:
-        """Open a prepared corpus.
-
-        Raises:
-            DataError: the directory is no prepared corpus, or is damaged.
-            ModelError: its format is newer than this seqtool reads, or its tokenizer is damaged.
-        """
+        """Open a prepared corpus; a DataError or ModelError tells what is no such, or damaged."""
         path = Path(path)
         info = _read_info(present(path))
         tokenizer = load_tokenizer(present(path), info)
@@ -87,11 +75,7 @@ class PreparedCorpus:
         return list(self.info["splits"])
 
     def ids(self, split: str) -> np.memmap[Any, np.dtype[Any]]:
-        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory.
-
-        Raises:
-            DataError: there is no such split; the hint says how to get one.
-        """
+        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory."""
         if split not in self.info["splits"]:
             there = ", ".join(self.splits())
             hint = f"choose one of: {there}"
@@ -370,4 +354,4 @@ class IdWriter:
 
 def id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
     """Return the smallest type that holds every id of a vocabulary."""
-    return np.dtype(np.uint16 if len(vocabulary) <= _MAX_16_BIT else np.uint32)
+    return np.dtype(np.uint16 if len(vocabulary) <= 1 << 16 else np.uint32)

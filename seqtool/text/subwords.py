@@ -153,16 +153,12 @@ def train_subwords(
     character_coverage: float = 1.0,
     byte_fallback: bool = False,
 ) -> SubwordTokenizer:
-    """Train a SentencePiece model.
+    """Train a SentencePiece model on sentences, lower-cased already where `lowercase`.
 
-    Args:
-        lines: the training sentences, lower-cased already where `lowercase`.
-        unit: bpe or unigram.
-        vocab_size: how many symbols, specials included; None for `DEFAULT_SIZE`, or as many as the
-            text supports. One that it does not support is refused, with a hint of one it does.
-        lowercase: kept in the tokenizer.
-        character_coverage: the share of characters to have as symbols; others are unknown.
-        byte_fallback: spell characters that are not covered by their bytes.
+    A vocabulary size of None stands for `DEFAULT_SIZE`, or as many symbols as the text supports,
+    specials included; one that it does not support is refused, with a hint of one it does. The
+    coverage is the share of characters to have as symbols: others are unknown, or with
+    `byte_fallback` spelt by their bytes.
     """
 
     def train(size: int) -> bytes:

@@ -43,17 +43,11 @@ _WORD = re.compile(rf"[^{BLANKS}]+")
 
 
 class Tokenizer(ABC):
-    """Text to ids and back.
+    """Text to ids and back."""
 
-    Attributes:
-        unit: word, char, byte, bpe or unigram.
-        lowercase: whether text is lower-cased before it is encoded.
-        vocabulary: the symbols that the ids stand for.
-    """
-
-    unit: str
-    lowercase: bool
-    vocabulary: Vocabulary
+    unit: str  # word, char, byte, bpe or unigram
+    lowercase: bool  # whether text is lower-cased before it is encoded
+    vocabulary: Vocabulary  # the symbols that the ids stand for
 
     @abstractmethod
     def encode(self, line: str) -> Ids:
@@ -155,11 +149,8 @@ class _VocabularyTokenizer(Tokenizer):
 class WordTokenizer(_VocabularyTokenizer):
     """Words, as blanks separate them; a literal `<unk>` is the unknown word.
 
-    Args:
-        vocabulary: the known words.
-        lowercase: lower-case the text first.
-        special_tokens: what a literal `<s>` or `</s>` becomes: a DataError with its line, the
-            unknown word, or nothing.
+    A literal `<s>` or `</s>` becomes what `special_tokens` says: a DataError with its line, the
+    unknown word, or nothing.
     """
 
     unit = "word"

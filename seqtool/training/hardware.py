@@ -229,12 +229,10 @@ class Group:
     def parallel(self, module: nn.Module, loss: Loss) -> Loss:
         """Return `loss` so that its backward pass leaves the mean gradients of all processes.
 
-        They are those of the joint batch if every process has as many items. The first process's
-        weights go to all. GPUs cannot exchange sparse gradients: a ConfigError says so.
-
-        Args:
-            module: holds the parameters, each of which every loss depends on.
-            loss: the index of a batch -> its mean loss and its number of items.
+        The loss is a function: the index of a batch -> its mean loss, which depends on every
+        parameter of the module, and its number of items. The gradients are those of the joint batch
+        if every process has as many items. The first process's weights go to all. GPUs cannot
+        exchange sparse gradients: a ConfigError says so.
         """
         if self.size == 1:
             return loss
@@ -293,11 +291,7 @@ class _Step(nn.Module):
 
 @contextmanager
 def joined(device: str) -> Iterator[Group]:
-    """Join the other processes that torchrun started, if any, and leave them in the end.
-
-    A ConfigError tells that they cannot work on that device together, a TrainingError that one
-    was lost.
-    """
+    """Join the other processes that torchrun started, if any, and leave them in the end."""
     here = runtime.place()
     if here.size == 1:
         yield ALONE

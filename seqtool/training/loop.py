@@ -351,10 +351,7 @@ class _Loop:
 
 
 class _StepLosses:
-    """The losses of a run's steps, those of the last few not yet known.
-
-    As they are fetched, the sums of `run` grow.
-    """
+    """The losses of a run's steps, of the last few not yet known; fetched, they add to its sums."""
 
     def __init__(self, run: RunState, items: str, group: Group) -> None:
         self.run, self.items, self.group = run, items, group

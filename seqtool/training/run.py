@@ -58,10 +58,7 @@ class Record(Generic[C]):
     def read_as(cls, output: Path, config: type[C], kind: str | None = None) -> Self:
         """Read `run.json` of a run directory; a ModelError if there is none of that kind.
 
-        Args:
-            output: the directory.
-            config: the class of the settings.
-            kind: of the model; None for a language model, whose record names none.
+        The kind is that of the model; None for a language model, whose record names none.
         """
         content = _read_object(output, kind)
         with _judging(output):
@@ -150,11 +147,8 @@ def complete(
     """Go through the events of `seqtool.training.loop.train`.
 
     `on_started` is called once the run has begun: a resumed one has then accepted its settings.
-    Hints name the `command` that trains, such as `train-lm`.
-
-    Raises:
-        Interrupted: it was stopped; its state is saved.
-        OutputError: something could not be written.
+    Hints name the `command` that trains, such as `train-lm`. An Interrupted error says that it was
+    stopped with its state saved, an OutputError that something could not be written.
     """
     resume = f"continue with: {runtime.program()} {command} --resume -o {output}"
     finished: RunFinished | None = None
