@@ -28,11 +28,11 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         ("arrays", "compiled", "errors", "storage", "units", "version"),
-        ("progress", "reading", "registry", "runtime", "vocabulary"),
-        ("checkpoint", "config"),
+        ("config", "progress", "reading", "runtime", "vocabulary"),
+        ("checkpoint",),
     ),
     "training": (
-        ("config", "hardware", "processes", "run", "task", "tensorboard"),
+        ("config", "hardware", "run", "task"),
         ("optimisers",),
         ("state",),
         ("loop",),

@@ -155,7 +155,7 @@ def _name(result: dict[str, Any]) -> str:
 
 def _words(command: str, language: str, output: Path) -> tuple[str, ...]:
     """Return a command's words, with the sample's files as a user in this directory types them."""
-    from seqtool.text.sample import sample_text, sample_treebank
+    from seqtool.text.datasets import sample_text, sample_treebank
 
     find = (
         sample_treebank

@@ -116,7 +116,7 @@ def eval_parser(
 
 
 def _sample_treebank() -> str:
-    from seqtool.text.sample import sample_treebank
+    from seqtool.text.datasets import sample_treebank
 
     path = sample_treebank("en", "test")
     note(f"no GOLD given: using the shipped sample, {path}")

@@ -176,7 +176,7 @@ def eval_ppl(
 
 
 def _sample_text() -> str:
-    from seqtool.text.sample import sample_text
+    from seqtool.text.datasets import sample_text
 
     path = sample_text("en", "test")
     note(f"no TEXT given: using the shipped sample, {path}")

@@ -74,8 +74,7 @@ def _find(topic: str) -> str:
     found = [text for name, text in sections.items() if f"{name} ".startswith(f"{topic} ")]
     if found:
         return "\n".join(found)
-    from seqtool.core.errors import ConfigError
-    from seqtool.core.registry import did_you_mean
+    from seqtool.core.errors import ConfigError, did_you_mean
 
     raise ConfigError(
         f"the manual has no page or command {topic!r}",

@@ -419,7 +419,7 @@ def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
     """Return the inputs, or the shipped sample, and say so."""
     if inputs:
         return inputs
-    from seqtool.text.sample import sample_text
+    from seqtool.text.datasets import sample_text
 
     note(f"no CORPUS given: {doing} the shipped English sample")
     return [str(sample_text("en", "train").parent)]

@@ -78,7 +78,7 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.core.registry import did_you_mean
+    from seqtool.core.errors import did_you_mean
     from seqtool.treebank.conllu import read_batches, write_conllu
     from seqtool.treebank.gold import read_beside_gold
 

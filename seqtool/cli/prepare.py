@@ -95,14 +95,14 @@ def prepare(
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
     from seqtool.text import prepared
-    from seqtool.text.splits import parse_shares
+    from seqtool.text.preparation import parse_shares
 
     if split is not None:
         settings["split"] = parse_shares(split)
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
-        from seqtool.text.sample import sample_text
+        from seqtool.text.datasets import sample_text
 
         note("no INPUT given: using the shipped English sample")
         sources = [sample_text("en", "train")]

@@ -53,7 +53,7 @@ def segment(
 
 
 def _sample() -> str:
-    from seqtool.text.sample import sample_text
+    from seqtool.text.datasets import sample_text
 
     path = sample_text("en", "test")
     note(f"no FILE given: using the shipped sample, {path}")

@@ -92,7 +92,7 @@ class RawTextOptions(LayoutOptions):
 
 def sample_trees() -> str:
     """Return the English test trees of the shipped sample, which is said on stderr."""
-    from seqtool.text.sample import sample_treebank
+    from seqtool.text.datasets import sample_treebank
 
     path = sample_treebank("en", "test")
     note(f"no FILE given: using the shipped sample, {path}")

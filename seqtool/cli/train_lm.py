@@ -85,14 +85,14 @@ def train_lm(
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
     if corpus is None and not options.resume:
-        from seqtool.text.sample import sample_text
+        from seqtool.text.datasets import sample_text
 
         corpus = str(sample_text("en", "train").parent)
         note("no corpus given: training on the shipped English sample")
     from seqtool.core.errors import counted
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
-    from seqtool.training.tensorboard import TensorBoard
+    from seqtool.training.run import TensorBoard
 
     with ExitStack() as stack:
         board = stack.enter_context(TensorBoard(output / "tensorboard")) if tensorboard else None

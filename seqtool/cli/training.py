@@ -142,7 +142,7 @@ class TreebankOptions(TrainingOptions):
         """
         if treebank or self.resume:
             return treebank or None, dev
-        from seqtool.text.sample import sample_treebank
+        from seqtool.text.datasets import sample_treebank
 
         files = [sample_treebank("en", "train")], dev or sample_treebank("en", "valid")
         note("no treebank given: training on the shipped English sample")

@@ -357,7 +357,7 @@ def _cut_sentences(
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:
     """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
-    from seqtool.text.sample import true_perplexity
+    from seqtool.text.datasets import true_perplexity
 
     truths = [true_perplexity(digest) for digest in digests]
     known = [truth.log10_probability for truth in truths if truth is not None]

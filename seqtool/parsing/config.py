@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from seqtool.core.config import Config, apply_overrides, from_dict, load_yaml, set_value, to_dict
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.run import read_settings
 
 C = TypeVar("C", bound=Config)

@@ -120,8 +120,8 @@ def test_no_model(seqtool: Run) -> None:
 @pytest.mark.usefixtures("toy")
 def test_the_sample_is_the_default_text(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     truth = SimpleNamespace(log10_probability=-6.0)
-    monkeypatch.setattr("seqtool.text.sample.sample_text", lambda *_: Path("text.txt"))
-    monkeypatch.setattr("seqtool.text.sample.true_perplexity", lambda _: truth)
+    monkeypatch.setattr("seqtool.text.datasets.sample_text", lambda *_: Path("text.txt"))
+    monkeypatch.setattr("seqtool.text.datasets.true_perplexity", lambda _: truth)
     result = seqtool("eval-ppl", "-m", "toy")
     assert result.code == 0
     lines = result.stdout.splitlines()
@@ -138,7 +138,7 @@ def test_the_sample_is_the_default_text(seqtool: Run, monkeypatch: pytest.Monkey
 def test_better_than_the_truth_is_remarked(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("known.txt").write_text("a b\n")
     truth = SimpleNamespace(log10_probability=-1.0)
-    monkeypatch.setattr("seqtool.text.sample.true_perplexity", lambda _: truth)
+    monkeypatch.setattr("seqtool.text.datasets.true_perplexity", lambda _: truth)
     result = seqtool("eval-ppl", "known.txt", "-m", "toy")  # 3 bits: -0.9
     assert "has seen this text" in result.stderr
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.core.registry import Registry
+from seqtool.core.config import Registry
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.products import numpy_is_fast
 

@@ -18,8 +18,7 @@ from seqtool.core.config import (
     setting,
     to_dict,
 )
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 

@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from seqtool.core.arrays import Longs
-from seqtool.core.registry import Registry
+from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import one_blas_thread, product

@@ -20,8 +20,8 @@ from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
+from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
-from seqtool.training.processes import Group, joined
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
 
 

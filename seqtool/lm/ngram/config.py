@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.core.config import Config, setting
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import Registry, did_you_mean
+from seqtool.core.config import Config, Registry, setting
+from seqtool.core.errors import ConfigError, did_you_mean
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
 SMOOTHINGS: Registry[Any] = Registry(

@@ -40,9 +40,8 @@ from numba import types
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.compiled import compiled
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import Progress
-from seqtool.core.registry import did_you_mean
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID, Vocabulary
 from seqtool.lm.ngram.config import LESS_MEMORY

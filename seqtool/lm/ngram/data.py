@@ -15,12 +15,17 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.runtime import check_memory
-from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
+from seqtool.core.vocabulary import (
+    EOS_ID,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    Vocabulary,
+    refuse_special_words,
+)
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig
-from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list
-from seqtool.text.prepared import PreparedCorpus
-from seqtool.text.special_words import SpecialTokens, refuse_special_words
-from seqtool.text.tokenizer_training import number_words
+from seqtool.text.preparation import number_words, read_word_list
+from seqtool.text.prepared import INFO_FILE, PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million

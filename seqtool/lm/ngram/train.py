@@ -19,8 +19,8 @@ from seqtool.lm.ngram.data import Reading, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
-from seqtool.text.preparation import INFO_FILE
-from seqtool.text.splits import plan_splits
+from seqtool.text.preparation import plan_splits
+from seqtool.text.prepared import INFO_FILE
 from seqtool.text.tokenizers import WordTokenizer
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training.processes import Group
+from seqtool.training.hardware import Group
 
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},

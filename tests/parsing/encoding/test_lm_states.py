@@ -42,7 +42,7 @@ from seqtool.parsing.tagger import data as tagging
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.task import TaggerTask
 from seqtool.parsing.tagger.train import train_tagger
-from seqtool.text.sample import sample_text, sample_treebank
+from seqtool.text.datasets import sample_text, sample_treebank
 from seqtool.text.subwords import train_subwords
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 from seqtool.treebank.conllu import read_conllu

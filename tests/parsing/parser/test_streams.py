@@ -19,7 +19,7 @@ from seqtool.core.errors import DataError
 from seqtool.parsing.parser import model
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transitions import Labels
-from seqtool.text.sample import sample_treebank
+from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
     Sentence,
