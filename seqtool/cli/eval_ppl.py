@@ -11,8 +11,15 @@ import typer
 
 from seqtool.cli.adapting import AdaptingOptions, adaptation_rows
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
-from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, typed
-from seqtool.cli.settings import takes_options
+from seqtool.cli.options import (
+    DeviceOption,
+    JsonOption,
+    ThreadsOption,
+    emit,
+    note,
+    takes_options,
+    typed,
+)
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:

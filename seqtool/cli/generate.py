@@ -18,8 +18,9 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    offer,
+    takes_options,
 )
-from seqtool.cli.settings import offer, takes_options
 
 if TYPE_CHECKING:
     from seqtool.lm.sampling import Piece

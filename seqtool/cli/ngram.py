@@ -15,14 +15,16 @@ from seqtool.cli.options import (
     FIELD_HELP,
     ForceOption,
     JsonOption,
+    Offer,
     OutputOption,
     ThreadsOption,
     emit,
     note,
+    offer,
     show_table,
+    takes_options,
     typed,
 )
-from seqtool.cli.settings import Offer, offer, takes_options
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:

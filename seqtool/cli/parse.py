@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.models import default_model, open_model
+from seqtool.cli.options import takes_options
 from seqtool.cli.sentences import (
     AnnotatedFilesArgument,
     RawTextOptions,
@@ -18,7 +19,6 @@ from seqtool.cli.sentences import (
     noted,
     sample_trees,
 )
-from seqtool.cli.settings import takes_options
 from seqtool.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from seqtool.cli.options import (
     SeedOption,
     emit,
     note,
+    offer,
+    takes_options,
 )
-from seqtool.cli.settings import offer, takes_options
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus

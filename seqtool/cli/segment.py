@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import note
+from seqtool.cli.options import note, takes_options
 from seqtool.cli.sentences import LayoutOptions, TargetOption
-from seqtool.cli.settings import takes_options
 
 
 @takes_options()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.models import default_model, open_model
+from seqtool.cli.options import takes_options
 from seqtool.cli.sentences import (
     AnnotatedFilesArgument,
     RawTextOptions,
@@ -15,7 +16,6 @@ from seqtool.cli.sentences import (
     noted,
     sample_trees,
 )
-from seqtool.cli.settings import takes_options
 
 
 @takes_options()

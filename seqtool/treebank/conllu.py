@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 import zstandard
@@ -45,6 +45,8 @@ from seqtool.treebank.sentence import (
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
 
+Member = TypeVar("Member")
+
 __all__ = [
     "DEPREL",
     "DEPS",
@@ -61,6 +63,8 @@ __all__ = [
     "Item",
     "Sentence",
     "SentenceBatch",
+    "describe_held_out",
+    "held_out",
     "read_batches",
     "read_conllu",
     "read_items",
@@ -68,6 +72,7 @@ __all__ = [
     "write_conllu",
 ]
 
+HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
 MAX_SENTENCE_BYTES = 1 << 26  # so that a file without blank lines cannot fill the memory
 
@@ -434,3 +439,33 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
             )
     if pending:
         yield path, line, b"".join(pending)
+
+
+def held_out(items: Iterable[Member]) -> Iterator[tuple[Member, bool]]:
+    """Yield each item, and whether it is held out for validation: items 10, 20 and so on are.
+
+    Segmenter, tagger and parser alike hold these out where no validation part is given, so that
+    all parts of a pipeline are judged by sentences that none of them was trained on.
+    """
+    for number, item in enumerate(items, start=1):
+        yield item, number % HELD_OUT_EVERY == 0
+
+
+def describe_held_out(num_train: int, num_dev: int) -> str:
+    """Return one line that says what is held out.
+
+    Args:
+        num_train: sentences that are trained on.
+        num_dev: those held out; `num_train` where there are too few, so that dev is train.
+    """
+    if num_dev == num_train:
+        return (
+            f"the treebank has fewer than {HELD_OUT_EVERY} sentences, so none is held out: dev is "
+            "train, and dev scores say nothing of other text; give --dev"
+        )
+    num = num_train + num_dev
+    if num_dev == 1:
+        return f"1 sentence of {num} is held out as dev: its scores mean little; give --dev"
+    return (
+        f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}; give --dev for another"
+    )

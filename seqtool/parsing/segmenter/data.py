@@ -25,8 +25,7 @@ from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
 from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes

@@ -20,8 +20,7 @@ from seqtool.parsing.tagger.bundles import Bundles
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.parsing.tagger.forms import FIELDS, Characters, lexical_table, padded
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 
 NO_SCRIPT = -1
