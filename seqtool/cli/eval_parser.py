@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import JsonOption, SeedOption, emit, note, show_table
+from seqtool.cli.options import JsonOption, SeedOption, emit, sample, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def eval_parser(
             metavar="GOLD",
             help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. The shipped "
             "sample's English test treebank if not given.",
-            show_default=False,
         ),
     ] = None,
     predicted: Annotated[
@@ -39,7 +38,6 @@ def eval_parser(
             metavar="PREDICTED",
             help="Annotations of the same text; several are compared with the first. GOLD's words "
             "parsed by -m, or by the default model, if not given.",
-            show_default=False,
         ),
     ] = None,
     model: Annotated[
@@ -49,7 +47,6 @@ def eval_parser(
             "-m",
             metavar="MODEL",
             help="Parse GOLD's words with this model, then score; repeatable.",
-            show_default=False,
         ),
     ] = None,
     beam: Annotated[
@@ -86,7 +83,7 @@ def eval_parser(
     from seqtool.treebank.evaluation import compare, compare_evaluations
     from seqtool.treebank.significance import SEED
 
-    gold = gold or _sample_treebank()
+    gold = gold or sample("GOLD", trees=True)
     files = list(predicted or [])
     if [gold, *files].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
@@ -113,14 +110,6 @@ def eval_parser(
     _show(gold, names, results, leads)
     for name, result in zip(names, results, strict=True):
         _show_tables(name if len(names) > 1 else "", result, wanted)
-
-
-def _sample_treebank() -> str:
-    from seqtool.text.sample import sample_treebank
-
-    path = sample_treebank("en", "test")
-    note(f"no GOLD given: using the shipped sample, {path}")
-    return str(path)
 
 
 def _annotations(

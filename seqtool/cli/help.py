@@ -43,7 +43,6 @@ def show_manual(
             metavar="[TOPIC]",
             help="A page of the manual, or a command such as `ngram train`; without it, the pages "
             "are listed.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -26,7 +26,6 @@ def inspect(
             metavar="MODEL",
             help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
             "of a training command if not given.",
-            show_default=False,
         ),
     ] = None,
     plot: Annotated[

@@ -36,7 +36,6 @@ ModelsOption = Annotated[
         metavar="MODEL",
         help="A language model, or an ARPA file; several (-m A -m B) are mixed. "
         "runs/lm by default, else runs/ngram.",
-        show_default=False,
     ),
 ]
 WeightsOption = Annotated[

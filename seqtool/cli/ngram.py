@@ -50,7 +50,6 @@ InputsArgument = Annotated[
         metavar="CORPUS",
         help="A prepared corpus, or text: files (.gz, .zst and .jsonl too), directories, or - for "
         "stdin; the shipped English sample if not given.",
-        show_default=False,
     ),
 ]
 FieldOption = Annotated[
@@ -58,7 +57,6 @@ FieldOption = Annotated[
     typer.Option(
         metavar="NAME",
         help=FIELD_HELP,
-        show_default=False,
     ),
 ]
 MemoryOption = Annotated[
@@ -66,7 +64,6 @@ MemoryOption = Annotated[
     typer.Option(
         metavar="SIZE",
         help="Memory that it may take, such as 8G; what the machine has free if not given.",
-        show_default=False,
     ),
 ]
 
@@ -110,9 +107,7 @@ def train(
     field: FieldOption = None,
     arpa: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the model as ARPA too (.gz: packed).", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Write the model as ARPA too (.gz: packed)."),
     ] = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
@@ -207,9 +202,7 @@ def _show_training(trained: NgramTraining) -> None:
 
 
 def export(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An n-gram model.", show_default=False)
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
     target: Annotated[
         str,
         typer.Argument(
@@ -253,7 +246,6 @@ def import_(
         typer.Argument(
             metavar="FILE",
             help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
-            show_default=False,
         ),
     ],
     output: OutputOption = OUTPUT,
@@ -311,7 +303,6 @@ def counts(
             min=0,
             metavar="N",
             help=f"How many, the most frequent; 0 is all. {LISTED}, or all with -o.",
-            show_default=False,
         ),
     ] = None,
     min_count: Annotated[
@@ -326,7 +317,6 @@ def counts(
             "--filter",
             metavar="WORD",
             help="Only n-grams with this word; repeatable, then with all of them.",
-            show_default=False,
         ),
     ] = None,
     boundaries: Annotated[
@@ -334,9 +324,7 @@ def counts(
     ] = False,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write them there as TSV.", show_default=False
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Write them there as TSV."),
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,

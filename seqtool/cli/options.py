@@ -61,6 +61,8 @@ ForceOption = Annotated[
 
 FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
 
+MAX_SHOWN = 5  # broken sentences named on stderr
+
 # options of several numbers, which may be apart by spaces or by commas
 NUMBER_LISTS = ("--prune", "--fallback-discounts")
 
@@ -298,6 +300,15 @@ def _sentence(text: str) -> str:
 def note(text: str) -> None:
     """Print one line to stderr."""
     typer.echo(text, err=True)
+
+
+def sample(name: str, *, trees: bool = False) -> str:
+    """Return the English test text or trees of the shipped sample, and say that they are used."""
+    from seqtool.text.sample import sample_text, sample_treebank
+
+    path = sample_treebank("en", "test") if trees else sample_text("en", "test")
+    note(f"no {name} given: using the shipped sample, {path}")
+    return str(path)
 
 
 def emit(result: Any) -> None:

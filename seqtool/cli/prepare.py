@@ -58,23 +58,19 @@ def prepare(
             help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
             "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
             "files gives the splits. Treebanks (.conllu) are checked and summarised.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = DEFAULT_OUTPUT,
     valid: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The validation text.", show_default=False),
+        typer.Option(metavar="FILE", help="The validation text."),
     ] = None,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The test text.", show_default=False)
-    ] = None,
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
         typer.Option(
             metavar="PERCENTAGES",
             help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
-            show_default=False,
         ),
     ] = None,
     *,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import (
+    MAX_SHOWN,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from seqtool.core.progress import Event
 
 PANEL = "Settings"
-MAX_SHOWN = 5  # broken sentences named on stderr
 
 # options of every training on a treebank
 SETTINGS = {
