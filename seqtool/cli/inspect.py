@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, emit, show_table
+from seqtool.cli.options import JsonOption, emit, flattened, show_table
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
@@ -244,7 +244,7 @@ def _is_count(value: object) -> bool:
 
 def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
     """Show names and values in two columns; sections become dotted names."""
-    pairs = [(name, _text(value)) for name, value in _leaves(values)]
+    pairs = [(name, _text(value)) for name, value in flattened(values)]
     if not pairs:
         return
     width = max(len(name) for name, _ in pairs)
@@ -252,14 +252,6 @@ def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
         typer.echo(f"\n{title}")
     for name, text in pairs:
         typer.echo(f"  {name:<{width}}  {text}".rstrip())
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _text(value: object) -> str:

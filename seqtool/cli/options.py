@@ -17,7 +17,7 @@ import re
 import shlex
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -347,6 +347,15 @@ def print_settings(config: type[Config]) -> None:
         indent = "  " * len(above)
         line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
         print(f"{line:<34}# {field.metadata['help']}")
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Give names and values; what is in a section has a dotted name."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def typed() -> str:
