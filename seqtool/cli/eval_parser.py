@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.parser.model import Parser
     from seqtool.treebank.alignment import Annotation
     from seqtool.treebank.conllu import Sentence
-    from seqtool.treebank.evaluation import ParserEvaluation, Score
-    from seqtool.treebank.significance import Significance
+    from seqtool.treebank.evaluation import ParserEvaluation, Score, Significance
 
 COMMONEST = 20  # confusions that are shown
 
@@ -80,8 +79,7 @@ def eval_parser(
     subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
     sentences.
     """
-    from seqtool.treebank.evaluation import compare, compare_evaluations
-    from seqtool.treebank.significance import SEED
+    from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
 
     gold = gold or sample("GOLD", trees=True)
     files = list(predicted or [])

@@ -26,7 +26,7 @@ from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
-from seqtool.treebank.trees import find_fault
+from seqtool.treebank.sentence import find_fault
 
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]

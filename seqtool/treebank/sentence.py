@@ -18,7 +18,6 @@ from functools import cache
 from typing import Literal
 
 from seqtool.core.errors import DataError, counted
-from seqtool.treebank.trees import find_fault
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 NUM_COLUMNS = len(COLUMNS)
@@ -29,6 +28,7 @@ Check = Literal["tree", "columns"]
 _TEN = {NUM_COLUMNS}
 _FIX = "fix the line"
 _MAX_SHOWN = 30  # characters of a column in a message
+_MAX_WORDS = 6  # of a cycle in a message
 
 
 @dataclass(slots=True)
@@ -308,3 +308,46 @@ def _heads(texts: list[str], locate: Callable[[int], tuple[str, int]]) -> list[i
             )
         heads.append(int(text))
     return heads
+
+
+def find_fault(heads: Sequence[int]) -> tuple[int, str] | None:
+    """Return what keeps heads from being a tree: (the word, a message), or None if they are one.
+
+    `heads[i]` is the head of word i + 1: a 1-based word number, or 0 for the root. A tree has every
+    head in range, exactly one root and no cycle. Takes time linear in the words.
+    """
+    num_words = len(heads)
+    if not num_words or min(heads) < 0 or max(heads) > num_words:
+        for word, head in enumerate(heads, start=1):
+            if not 0 <= head <= num_words:
+                size = counted(num_words, "token")
+                return word, f"token {word} has head {head}, but the sentence has {size}"
+        return 1, "the sentence has no tokens"
+    if heads.count(0) != 1:
+        roots = [word for word, head in enumerate(heads, start=1) if head == 0]
+        if not roots:
+            return 1, "no token has head 0: the tree has no root"
+        return roots[1], f"tokens {roots[0]} and {roots[1]} have head 0: the tree has two roots"
+    # each walk up marks its words with where it began; one that meets its own mark is a cycle
+    marks = [0] * num_words
+    for start, head in enumerate(heads, start=1):
+        if marks[start - 1]:
+            continue
+        marks[start - 1] = start
+        word = head
+        while word and not marks[word - 1]:
+            marks[word - 1] = start
+            word = heads[word - 1]
+        if word and marks[word - 1] == start:
+            return word, f"the heads form a cycle: {_cycle(heads, word)}"
+    return None
+
+
+def _cycle(heads: Sequence[int], start: int) -> str:
+    words = [start]
+    while heads[words[-1] - 1] != start:
+        words.append(heads[words[-1] - 1])
+    shown = [str(word) for word in words[:_MAX_WORDS]]
+    if len(words) > _MAX_WORDS:
+        shown.append("...")
+    return " -> ".join((*shown, str(start)))

@@ -18,7 +18,6 @@ from seqtool.treebank.conllu import (
     Sentence,
     read_items,
 )
-from seqtool.treebank.trees import non_projective_arcs
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _EMPTY = "_"
@@ -150,6 +149,39 @@ def describe_treebank(
         mean_length=num_words / max(1, num_sentences),
         broken=broken,
     )
+
+
+def non_projective_arcs(heads: Sequence[int]) -> list[int]:
+    """Return the words, ascending, whose arc from their head is not projective.
+
+    An arc is projective if every word between head and dependent descends from the head (Kübler,
+    McDonald & Nivre 2009, definition 2.5); the root, number 0, stands before the first word.
+    `heads[i]` is the head of word i + 1 of a tree.
+    """
+    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
+    for word, head in enumerate(heads, start=1):
+        children[head].append(word)
+    # in preorder, those that descend from a word are the `sizes` numbers from its own on
+    order: list[int] = []
+    numbers = [0] * (len(heads) + 1)
+    pending = [0]
+    while pending:
+        word = pending.pop()
+        numbers[word] = len(order)
+        order.append(word)
+        pending.extend(children[word])
+    sizes = [1] * (len(heads) + 1)
+    for word in order[:0:-1]:
+        sizes[heads[word - 1]] += sizes[word]
+    found: list[int] = []
+    for word, head in enumerate(heads, start=1):
+        first, last = (word + 1, head) if word < head else (head + 1, word)
+        if first < last:
+            between = numbers[first:last]
+            number = numbers[head]
+            if min(between) < number or max(between) >= number + sizes[head]:
+                found.append(word)
+    return found
 
 
 def _single_features(bundles: Mapping[str, int]) -> Counter[str]:
