@@ -32,7 +32,6 @@ from seqtool.treebank.alignment import (
     Treebank,
     align_words,
     check_same_text,
-    count_same_spans,
     read_annotation,
 )
 
@@ -80,12 +79,8 @@ class Score:
 
     def to_json(self) -> dict[str, float | None]:
         """Return the four figures in percent."""
-        return {
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-            "aligned_accuracy": self.aligned_accuracy,
-        }
+        figures = ("precision", "recall", "f1", "aligned_accuracy")
+        return {figure: getattr(self, figure) for figure in figures}
 
 
 def _percent(part: int, whole: int) -> float:
@@ -152,15 +147,9 @@ class ParserEvaluation:
             ("lengths", self.lengths, lengths),
         ):
             if wanted:
+                figures = ("gold", "predicted", "correct", "precision", "recall", "f1")
                 tables[name] = {
-                    key: {
-                        "gold": score.gold,
-                        "predicted": score.predicted,
-                        "correct": score.correct,
-                        "precision": score.precision,
-                        "recall": score.recall,
-                        "f1": score.f1,
-                    }
+                    key: {figure: getattr(score, figure) for figure in figures}
                     for key, score in table.items()
                 }
         if confusions:
@@ -296,15 +285,8 @@ def _same_function_words(
 ) -> Bools:
     """Return whether the function words that depend on each aligned word are the same.
 
-    They are the same if as many depend on both and as many of them are right, as words match in
-    order.
-
-    Args:
-        gold: the gold annotation.
-        predicted: the other.
-        of_gold: aligned words.
-        of_predicted: aligned words.
-        right: which aligned words agree in head, relation, UPOS and features.
+    They are if as many depend on both and as many of them are right, as words match in order;
+    right are aligned words that agree in head, relation, UPOS and features.
     """
     gold_function = _is_in(gold, FUNCTION_RELATIONS) & (gold.parents != ROOT)
     function = _is_in(predicted, FUNCTION_RELATIONS) & (predicted.parents != ROOT)
@@ -327,7 +309,10 @@ def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Longs, Lon
 
 
 def _score_spans(gold: Longs, predicted: Longs) -> Score:
-    return Score(count_same_spans(gold, predicted), len(gold), len(predicted))
+    """Score spans of one text, which two partitions of it have, (N, 2) and (M, 2)."""
+    _, in_gold, in_predicted = np.intersect1d(gold[:, 0], predicted[:, 0], return_indices=True)
+    same = int(np.sum(gold[in_gold, 1] == predicted[in_predicted, 1]))
+    return Score(same, len(gold), len(predicted))
 
 
 def _score_relations(
@@ -441,11 +426,7 @@ def paired_bootstrap(
 
 
 def _differences(sums: Doubles) -> Doubles:
-    """Return F1 of the second less that of the first, in percent.
-
-    Args:
-        sums: (N, 6 metrics) sums of counts: three of the first and three of the second each.
-    """
+    """Return F1 of the second less that of the first, in percent, of (N, 6 metrics) counts."""
     counts = sums.reshape(len(sums), -1, 2, 3)
     f1 = 200 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
     return np.asarray(f1[..., 1] - f1[..., 0], np.float64)
@@ -460,15 +441,7 @@ def compare_evaluations(
 ) -> dict[str, Significance]:
     """Return metric -> how the second's lead in F1 stands against chance, for the tree metrics.
 
-    Args:
-        first: an evaluation.
-        second: another one against the same gold annotation.
-        samples: treebanks to draw.
-        seed: of the draws; each metric sees the same ones.
+    Both are against the same gold annotation; `samples` and `seed` as `paired_bootstrap` has them.
     """
-    return paired_bootstrap(
-        {metric: first.by_sentence[metric] for metric in TREE_METRICS},
-        {metric: second.by_sentence[metric] for metric in TREE_METRICS},
-        samples=samples,
-        seed=seed,
-    )
+    counts = [{metric: of.by_sentence[metric] for metric in TREE_METRICS} for of in (first, second)]
+    return paired_bootstrap(*counts, samples=samples, seed=seed)

@@ -65,6 +65,16 @@ class Sentence:
         """
         return _heads(self.column(HEAD), lambda word: (self.path, self.line_of(word)))
 
+    def multiword_tokens(self) -> list[tuple[int, int, list[str]]]:
+        """Return (first word, last word, columns) of each multiword token."""
+        tokens = []
+        for _, line in self.extras:
+            columns = line.split("\t")
+            first, dash, last = columns[ID].partition("-")
+            if dash:
+                tokens.append((int(first), int(last), columns))
+        return tokens
+
     def set_tree(self, heads: Sequence[int], deprels: Sequence[str]) -> None:
         """Give each word a head, 1-based or 0, and a relation; all else stays as it is."""
         for row, head, deprel in zip(self.rows, heads, deprels, strict=True):

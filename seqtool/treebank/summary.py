@@ -115,18 +115,19 @@ def describe_treebank(
             counter.update(item.column(index))
         for index, values in distinct.items():
             values.update(item.column(index))
-        for _, line in item.extras:
-            first, dash, last = line.partition("\t")[0].partition("-")
-            if dash:
-                num_ranges += 1
-                num_covered += int(last) - int(first) + 1
-            else:
-                num_empty += 1
+        ranges = item.multiword_tokens()
+        num_ranges += len(ranges)
+        num_covered += sum(last - first + 1 for first, last, _ in ranges)
+        num_empty += len(item.extras) - len(ranges)
         non_projective = len(non_projective_arcs(item.heads()))
         num_non_projective_arcs += non_projective
         num_non_projective += non_projective > 0
         if len(item) > longest:
             longest, longest_at = len(item), f"{item.path}:{item.line}"
+    features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
+    for bundle, count in counters[FEATS].items():
+        for feature in bundle.split("|"):
+            features[feature] += count
     return TreebankSummary(
         files=list(files),
         sentences=num_sentences,
@@ -138,7 +139,7 @@ def describe_treebank(
         lemmas=len(distinct[LEMMA] - {_EMPTY}),
         upos=_ordered(counters[UPOS]),
         xpos=_ordered(counters[XPOS]),
-        feats=_ordered(_single_features(counters[FEATS])),
+        feats=_ordered(features),
         deprels=_ordered(counters[DEPREL]),
         non_projective_sentences=num_non_projective,
         non_projective_arcs=num_non_projective_arcs,
@@ -182,15 +183,6 @@ def non_projective_arcs(heads: Sequence[int]) -> list[int]:
             if min(between) < number or max(between) >= number + sizes[head]:
                 found.append(word)
     return found
-
-
-def _single_features(bundles: Mapping[str, int]) -> Counter[str]:
-    """Count Case=Nom and Number=Sing where bundles such as Case=Nom|Number=Sing were counted."""
-    counts: Counter[str] = Counter()
-    for bundle, count in bundles.items():
-        for feature in bundle.split("|"):
-            counts[feature] += count
-    return counts
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import repeat
 from typing import Any, Literal
 
 from rich.cells import cell_len
@@ -23,7 +24,7 @@ from seqtool.core.errors import DataError, counted
 from seqtool.treebank.conllu import Sentence
 from seqtool.treebank.drawing.marked import MarkedSentence, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
-from seqtool.treebank.sentence import COLUMNS, DEPREL, HEAD
+from seqtool.treebank.sentence import COLUMNS
 
 Format = Literal["tree", "svg", "html", "json"]
 
@@ -42,8 +43,9 @@ _WRONG = Style(color="red")
 _GOLD = Style(color="green")
 
 # keep a terminal from turning a line round that has words written from right to left
-_LEFT_TO_GOLD = "\N{LEFT-TO-RIGHT MARK}"
+_LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_WITHOUT_DIRECTION = dict.fromkeys(map(ord, (_LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
 def render(
@@ -66,8 +68,8 @@ def render(
     Raises:
         DataError: when iterated: the gold sentences have other words, or heads are no tree.
     """
-    writer = coloured_trees if colour and format == "tree" else _WRITERS[format]
-    return writer(_marked(sentences, gold))
+    marked = _marked(sentences, gold)
+    return _trees(marked, colour=colour) if format == "tree" else _WRITERS[format](marked)
 
 
 def _marked(
@@ -77,20 +79,21 @@ def _marked(
         yield from map(mark, sentences)
         return
     remaining = iter(gold)
-    sentence = None
     for sentence in sentences:
-        yield mark(sentence, next(remaining, None), compared=True)
-    extra = next(remaining, None)
-    if extra is not None:
-        raise DataError(
-            "the gold sentence has no counterpart",
-            hint="give the gold annotation of the same sentences",
-            path=extra.path or None,
-            line=extra.line,
-        )
+        counterpart = next(remaining, None)
+        if counterpart is None:
+            raise _uncompared(sentence, "there is no gold sentence for this one")
+        yield mark(sentence, counterpart)
+    for extra in remaining:
+        raise _uncompared(extra, "the gold sentence has no counterpart")
 
 
-def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
+def _uncompared(sentence: Sentence, message: str) -> DataError:
+    hint = "give the gold annotation of the same sentences"
+    return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
+
+
+def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give the page in pieces, a sentence each."""
     yield (
         '<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
@@ -101,7 +104,7 @@ def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     for number, sentence in enumerate(sentences, start=1):
         picture = draw(sentence)
         errors = ""
-        if sentence.gold_heads is not None:
+        if sentence.gold is not None:
             num = sentence.num_wrong()
             kind = ' class="errors"' if num else ""
             errors = f" · <span{kind}>{counted(num, 'wrong arc')}</span>"
@@ -114,7 +117,7 @@ def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-def json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
+def _json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give a line for each sentence: see `to_object`."""
     for sentence in sentences:
         yield json.dumps(to_object(sentence), ensure_ascii=False) + "\n"
@@ -133,11 +136,8 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     for word, row in enumerate(sentence.rows, start=1):
         columns: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
         columns["id"], columns["head"] = word, marked.heads[word - 1]
-        if marked.gold_heads is not None and marked.gold_relations is not None:
-            columns["gold"] = {
-                _NAMES[HEAD]: marked.gold_heads[word - 1],
-                _NAMES[DEPREL]: marked.gold_relations[word - 1],
-            }
+        if marked.gold is not None:
+            columns["gold"] = dict(zip(("head", "deprel"), marked.gold[word - 1], strict=True))
             columns["wrong"] = marked.correction(word) is not None
         words.append(columns)
     result: dict[str, Any] = {"id": marked.name or None, "text": marked.text, "words": words}
@@ -152,68 +152,49 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     return result
 
 
-def plain_trees(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
-    """Give each sentence as lines of plain text, followed by an empty line."""
-    for sentence in sentences:
-        yield tree_lines(sentence)
-
-
-def coloured_trees(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
-    """Give each sentence as lines with colours for a terminal, followed by an empty line."""
-    for sentence in sentences:
-        yield tree_lines(sentence, colour=True)
-
-
-def tree_lines(sentence: MarkedSentence, *, colour: bool = False) -> str:
-    """Return a sentence as lines of text: its text, then its words, then an empty line."""
+def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iterator[str]:
+    """Give each sentence as its text, a line for each word, and an empty line."""
 
     def paint(text: str, style: Style) -> str:
         return style.render(text) if colour and text else text
 
-    numbers = [str(word) for word in range(1, len(sentence) + 1)]
-    surfaces = {surface.first: surface for surface in sentence.surfaces}
-    any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
-    marks = []
-    for word in range(1, len(sentence) + 1):
-        correction = sentence.correction(word)
-        gold = "" if correction is None else f"✗ gold: {correction[1]} of {correction[0]}"
-        marks.append(gold)
-    notes = [
-        f"{surfaces[word].first}-{surfaces[word].last} {_isolated(surfaces[word].form)}"
-        if word in surfaces
-        else ""
-        for word in range(1, len(sentence) + 1)
-    ]
-    # (cells, style, aligned to the right)
-    columns = [
-        (numbers, [_FAINT] * len(numbers), True),
-        ([_isolated(form) for form in sentence.forms], [_WORD] * len(numbers), False),
-        (sentence.tags, [_FAINT] * len(numbers), False),
-        (sentence.relations, [_WRONG if gold else Style() for gold in marks], False),
-        (notes, [_FAINT] * len(numbers), False),
-        (marks, [_GOLD] * len(numbers), False),
-    ]
-    rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
-    for number, (cells, styles, to_right) in enumerate(columns):
-        width = max(map(_width, cells))
-        if not width:
-            continue
-        gap = " " if number < 2 else "  "
-        for i, (cell, style) in enumerate(zip(cells, styles, strict=True)):
-            blank = " " * (width - _width(cell))
-            shown = paint(cell, style)
-            rows[i] += gap + (blank + shown if to_right else shown + blank)
-    start = _LEFT_TO_GOLD if any_leftward else ""
-    title = f"# {sentence.name}: " if sentence.name else "# "
-    lines = [paint(title + _isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows), ""]
-    return "".join(f"{start if line else ''}{line}\n" for line in lines)
+    for sentence in sentences:
+        words = range(1, len(sentence) + 1)
+        notes = {s.first: f"{s.first}-{s.last} {_isolated(s.form)}" for s in sentence.surfaces}
+        marks = [
+            "" if gold is None else f"✗ gold: {gold[1]} of {gold[0]}"
+            for gold in map(sentence.correction, words)
+        ]
+        relation_styles = [_WRONG if gold else Style() for gold in marks]
+        # (cells, styles, aligned to the right)
+        columns = [
+            (list(map(str, words)), repeat(_FAINT), True),
+            (list(map(_isolated, sentence.forms)), repeat(_WORD), False),
+            (sentence.tags, repeat(_FAINT), False),
+            (sentence.relations, relation_styles, False),
+            ([notes.get(word, "") for word in words], repeat(_FAINT), False),
+            (marks, repeat(_GOLD), False),
+        ]
+        rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
+        for number, (cells, styles, to_right) in enumerate(columns):
+            width = max(map(_width, cells))
+            if not width:
+                continue
+            gap = " " if number < 2 else "  "
+            for i, (cell, style) in enumerate(zip(cells, styles, strict=False)):
+                blank = " " * (width - _width(cell))
+                shown = paint(cell, style)
+                rows[i] += gap + (blank + shown if to_right else shown + blank)
+        any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
+        start = _LEFT_TO_RIGHT if any_leftward else ""
+        title = f"# {sentence.name}: " if sentence.name else "# "
+        lines = [paint(title + _isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
+        yield "".join(f"{start}{line}\n" for line in lines) + "\n"
 
 
 def _width(text: str) -> int:
     """Return the cells that a text takes in a terminal; marks of direction take none."""
-    for mark in (_LEFT_TO_GOLD, _ISOLATE, _END):
-        text = text.replace(mark, "")
-    return cell_len(text)
+    return cell_len(text.translate(_WITHOUT_DIRECTION))
 
 
 def _isolated(text: str) -> str:
@@ -286,9 +267,9 @@ def _node_columns(heads: list[int]) -> list[int]:
 
 
 _WRITERS: dict[str, Callable[[Iterable[MarkedSentence]], Iterator[str]]] = {
-    "tree": plain_trees,
+    "tree": _trees,
     "svg": svg_picture,
-    "html": html_page,
-    "json": json_lines,
+    "html": _html_page,
+    "json": _json_lines,
 }
 FORMATS = tuple(_WRITERS)
