@@ -71,8 +71,7 @@ class AdaptingOptions:
         ),
     ] = None
     cache_lambda: Annotated[
-        float | None,
-        _cache("Its share in the mixture; 0.15 if neither given nor tuned.", max=1),
+        float | None, _cache("Its share in the mixture; 0.15 if neither given nor tuned.", max=1)
     ] = None
     dynamic: Annotated[
         bool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from seqtool.cli.models import default_model
 from seqtool.cli.options import JsonOption, emit, flattened, show_table
+from seqtool.core.errors import ModelError
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
@@ -74,7 +76,6 @@ def _plot(path: Path, output: Path) -> None:
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
     from seqtool.core.checkpoint import WEIGHTS
-    from seqtool.core.errors import ModelError
     from seqtool.lm.ngram.table import array_sizes, order_sizes
 
     try:
@@ -101,15 +102,8 @@ def _inspect_file(path: Path, as_json: bool) -> None:
     vocabulary_size = sizes[0].ngrams - 1  # without <s>
     size = path.stat().st_size
     if as_json:
-        emit(
-            {
-                "path": str(path),
-                "kind": "ARPA file",
-                "vocabulary_size": vocabulary_size,
-                "bytes": size,
-                "orders": sizes,
-            }
-        )
+        numbers = {"vocabulary_size": vocabulary_size, "bytes": size, "orders": sizes}
+        emit({"path": str(path), "kind": "ARPA file", **numbers})
         return
     typer.echo(path)
     _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
@@ -145,9 +139,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     file_sizes = _file_sizes(directory, header)
     size = sum(file_sizes.values())
     if as_json:
-        import dataclasses
-
-        content = dataclasses.asdict(header)
+        content = asdict(header)
         del content["statistics"]  # `orders` says it, and what it means for the size
         orders = {"orders": sizes} if sizes else {}
         emit({"path": str(directory), **content, "bytes": size, **orders})
@@ -218,7 +210,8 @@ def _show_data(data: Mapping[str, Any]) -> None:
     rest = dict(data)
     splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
     if splits:
-        names = [name for name, value in next(iter(splits.values())).items() if _is_count(value)]
+        first = next(iter(splits.values()))
+        names = [name for name, value in first.items() if type(value) in (int, float)]
         rows = [
             [split, *(_text(counts.get(name, "")) for name in names)]
             for split, counts in splits.items()
@@ -227,19 +220,11 @@ def _show_data(data: Mapping[str, Any]) -> None:
         show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
     if sources:
         columns = list(sources[0])
+        rows = [[_text(source.get(column, "")) for column in columns] for source in sources]
         typer.echo()
-        show_table(
-            "Sources",
-            columns,
-            [[_text(source.get(column, "")) for column in columns] for source in sources],
-        )
+        show_table("Sources", columns, rows)
     _show_pairs("About the data", rest)
-    if config:
-        _show_pairs("How it was prepared", config)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    _show_pairs("How it was prepared", config or {})
 
 
 def _show_pairs(title: str, values: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import note
+from seqtool.core.errors import ConfigError, ModelError
 
 # what `-m` means when it is not given: kind -> (directory, the command that makes it)
 DEFAULT_MODELS = {
@@ -57,7 +58,6 @@ def default_model(*kinds: str) -> Path:
         ModelError: there is none; the hint names the command that makes one, and models at hand.
     """
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
 
     for kind in kinds:
         path = Path(DEFAULT_MODELS[kind][0])
@@ -88,7 +88,6 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     """
     if text is None:
         return None
-    from seqtool.core.errors import ConfigError
     from seqtool.lm.mixture.model import check_weights
 
     if num_models < 2:
@@ -111,7 +110,6 @@ def open_model(path: Path, kind: str) -> Any:
         ModelError: there is no model, it is damaged, or it is of another kind.
     """
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
 
     ability, command = ABILITIES[kind]
     model = checkpoint.load(path)

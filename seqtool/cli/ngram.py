@@ -25,7 +25,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.core.errors import counted
+from seqtool.core.errors import ModelError, counted
 
 if TYPE_CHECKING:
     from seqtool.core.vocabulary import Vocabulary
@@ -52,13 +52,7 @@ InputsArgument = Annotated[
         "stdin; the shipped English sample if not given.",
     ),
 ]
-FieldOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=FIELD_HELP,
-    ),
-]
+FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
 MemoryOption = Annotated[
     str | None,
     typer.Option(
@@ -106,8 +100,7 @@ def train(
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
     arpa: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the model as ARPA too (.gz: packed)."),
+        Path | None, typer.Option(metavar="FILE", help="Write the model as ARPA too (.gz: packed).")
     ] = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
@@ -213,7 +206,6 @@ def export(
 ) -> None:
     """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read."""
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
     from seqtool.core.progress import progress_bar
     from seqtool.lm.ngram.arpa import arpa_pieces, write_arpa
     from seqtool.lm.ngram.model import NgramModel
@@ -274,16 +266,8 @@ def import_(
     sizes = [len(level) for level in table.levels]
     seconds = time.perf_counter() - start
     if as_json:
-        emit(
-            {
-                "model": str(output),
-                "order": table.order,
-                "ngrams": sizes,
-                "vocabulary_size": table.vocabulary_size,
-                "notes": notes,
-                "seconds": seconds,
-            }
-        )
+        about = {"order": table.order, "ngrams": sizes, "vocabulary_size": table.vocabulary_size}
+        emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
         return
     shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
     note(f"{shown} in {seconds:.1f} s")
@@ -323,8 +307,7 @@ def counts(
         bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
     ] = False,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write them there as TSV."),
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write them there as TSV.")
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,
@@ -378,12 +361,7 @@ def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> di
         {"ngram": vocabulary.decode(words), "count": count}
         for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
     ]
-    return {
-        "order": order,
-        "distinct": listing.distinct,
-        "total": listing.total,
-        "ngrams": ngrams,
-    }
+    return {"order": order, "distinct": listing.distinct, "total": listing.total, "ngrams": ngrams}
 
 
 def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:

@@ -112,9 +112,8 @@ def offer(*names: str, help: str = "", metavar: str = "") -> Offer:
     return Offer(names, help, metavar)
 
 
-OptionTable = Mapping[
-    str, str | Offer
-]  # "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
+# "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
+OptionTable = Mapping[str, str | Offer]
 
 
 def takes_options(
@@ -160,12 +159,8 @@ class _Command:
     @cached_property
     def _groups(self) -> dict[str, Any]:
         """Return the dataclasses of options among the parameters, by the parameter's name."""
-        parameters = self._own.parameters.values()
-        return {
-            item.name: item.annotation
-            for item in parameters
-            if dataclasses.is_dataclass(item.annotation)
-        }
+        types = {name: own.annotation for name, own in self._own.parameters.items()}
+        return {name: kind for name, kind in types.items() if dataclasses.is_dataclass(kind)}
 
     @cached_property
     def _settings(self) -> dict[str, _Setting]:
@@ -174,10 +169,7 @@ class _Command:
             return {}
         module, _, name = self._config.partition(":")
         config = getattr(import_module(module), name)
-        settings = [
-            _Setting(declared, entry if isinstance(entry, Offer) else Offer((entry,)), config)
-            for declared, entry in self._table.items()
-        ]
+        settings = [_Setting(*entry, config) for entry in self._table.items()]
         return {setting.parameter_name: setting for setting in settings}
 
     @cached_property
@@ -221,15 +213,11 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 class _Setting:
-    """An option for a setting.
+    """An option for a setting: an entry of an `OptionTable`, and the class that has its field."""
 
-    Args:
-        declared: how it is written: "--hidden", "--tied/--untied", "-n,--num".
-        entry: what it sets.
-        config: the configuration.
-    """
-
-    def __init__(self, declared: str, entry: Offer, config: type[Any]) -> None:
+    def __init__(self, declared: str, entry: str | Offer, config: type[Any]) -> None:
+        if isinstance(entry, str):
+            entry = Offer((entry,))
         self.names = entry.names
         self._declared = declared.split(",")
         *sections, last = entry.names[0].split(".")
@@ -247,13 +235,12 @@ class _Setting:
         return longest.lstrip("-").replace("-", "_")
 
     def _default_metavar(self) -> str | None:
-        kind = self._kind
-        if get_origin(kind) is Literal:
-            return "|".join(map(str, get_args(kind)))
-        if get_origin(kind) is tuple:
-            letter = METAVARS[get_args(kind)[0]]
+        if get_origin(self._kind) is Literal:
+            return "|".join(map(str, get_args(self._kind)))
+        if get_origin(self._kind) is tuple:
+            letter = METAVARS[get_args(self._kind)[0]]
             return f"{letter} {letter} ..."
-        return METAVARS.get(kind)
+        return METAVARS.get(self._kind)
 
     def parameter(self, panel: str | None, shows_default: bool) -> inspect.Parameter:
         """Return the parameter that Typer makes the option of."""
@@ -381,7 +368,17 @@ def show_table(
     cells = [[str(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
     if (sys.stderr if to_stderr else sys.stdout).isatty():
-        _show_rich_table(title, columns, cells, right, to_stderr)
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+        for column, to_right in zip(columns, right, strict=True):
+            table.add_column(column, justify="right" if to_right else "left")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        Console(stderr=to_stderr).print(table)
         return
     from rich.cells import cell_len
 
@@ -400,23 +397,3 @@ def show_table(
 def _is_number(cell: str) -> bool:
     """Whether a cell reads as a number, perhaps with a unit: 1,234  -0.5  3:07  12%  2.5 MB."""
     return cell in ("", "-") or re.fullmatch(r"[+-]?\d[\d.,:]*( ?[^\d ]{1,5})?", cell) is not None
-
-
-def _show_rich_table(
-    title: str,
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    right: Sequence[bool],
-    to_stderr: bool,
-) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column, to_right in zip(columns, right, strict=True):
-        table.add_column(column, justify="right" if to_right else "left")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(stderr=to_stderr).print(table)

@@ -20,6 +20,7 @@ from seqtool.cli.options import (
     offer,
     takes_options,
 )
+from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus
@@ -61,10 +62,7 @@ def prepare(
         ),
     ] = None,
     output: OutputOption = DEFAULT_OUTPUT,
-    valid: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The validation text."),
-    ] = None,
+    valid: Annotated[Path | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
@@ -157,8 +155,6 @@ def _are_treebanks(inputs: list[str]) -> bool:
 
     treebanks = [name for name in inputs if is_treebank(name)]
     if treebanks and len(treebanks) < len(inputs):
-        from seqtool.core.errors import DataError
-
         text = next(name for name in inputs if not is_treebank(name))
         raise DataError(
             f"is a treebank, but {text} is not", hint="prepare them apart", path=treebanks[0]
@@ -172,8 +168,6 @@ def _refuse_other_options(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
         if given and name not in ("inputs", "as_json"):
-            from seqtool.core.errors import ConfigError
-
             raise ConfigError(
                 f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
                 hint=f"leave {parameter.opts[0]} out",
@@ -182,7 +176,6 @@ def _refuse_other_options(context: typer.Context) -> None:
 
 def check_treebanks(inputs: list[str], as_json: bool) -> None:
     """Print what treebanks hold; broken sentences are an error, the first ones listed."""
-    from seqtool.core.errors import DataError, counted
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.summary import describe_treebank, summary_rows
 
