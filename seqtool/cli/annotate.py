@@ -18,7 +18,8 @@ from seqtool.cli.options import MAX_SHOWN, note, sample, takes_options
 from seqtool.core.errors import ConfigError, ModelError, counted
 
 if TYPE_CHECKING:
-    from seqtool.treebank.conllu import Broken, Check, Item, Sentence
+    from seqtool.treebank.conllu import Broken, Item
+    from seqtool.treebank.sentence import Check, Sentence
 
     Items = Iterator[Item]
 
@@ -269,8 +270,9 @@ def _check_options(format_: str, files: list[str], gold: list[str], *, clear_dep
 def _draw(parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] | None) -> None:
     """Write trees for people, or JSON; broken sentences have none."""
     from seqtool.core.storage import atomic_file
-    from seqtool.treebank.conllu import Sentence, sentences_of
+    from seqtool.treebank.conllu import sentences_of
     from seqtool.treebank.drawing.rendering import render
+    from seqtool.treebank.sentence import Sentence
 
     trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
     colour = output == "-" and sys.stdout.isatty()
@@ -312,7 +314,8 @@ def _read_beside_gold(
     A gold tree can be taken once its sentence was; memory holds those in between. Where one of the
     two is broken, that one is among the sentences, and there is no gold tree.
     """
-    from seqtool.treebank.conllu import Broken, Sentence
+    from seqtool.treebank.conllu import Broken
+    from seqtool.treebank.sentence import Sentence
 
     waiting: deque[Sentence] = deque()
 

@@ -15,8 +15,8 @@ from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.treebank.alignment import Annotation
-    from seqtool.treebank.conllu import Sentence
     from seqtool.treebank.evaluation import ParserEvaluation, Significance
+    from seqtool.treebank.sentence import Sentence
 
 COMMONEST = 20  # confusions that are shown
 
@@ -115,7 +115,8 @@ def _annotations(
     """Read GOLD and the files, and let each model parse GOLD's words."""
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
-    from seqtool.treebank.conllu import Sentence, read_conllu
+    from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.sentence import Sentence
 
     parsers = [open_model(path, "parser") for path in models]
     sentences: list[Sentence] = []

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
-from seqtool.treebank.sentence import find_fault
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, find_fault
 
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]

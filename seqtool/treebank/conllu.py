@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias, TypeVar, cast
@@ -26,51 +26,12 @@ from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.core.storage import atomic_file
-from seqtool.treebank.sentence import (
-    DEPREL,
-    DEPS,
-    FEATS,
-    FORM,
-    HEAD,
-    ID,
-    LEMMA,
-    MISC,
-    UPOS,
-    XPOS,
-    Check,
-    Sentence,
-    parse_sentence,
-)
+from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
 
 Member = TypeVar("Member")
-
-__all__ = [
-    "DEPREL",
-    "DEPS",
-    "FEATS",
-    "FORM",
-    "HEAD",
-    "ID",
-    "LEMMA",
-    "MISC",
-    "UPOS",
-    "XPOS",
-    "Broken",
-    "Check",
-    "Item",
-    "Sentence",
-    "SentenceBatch",
-    "describe_held_out",
-    "held_out",
-    "read_batches",
-    "read_conllu",
-    "read_items",
-    "sentences_of",
-    "write_conllu",
-]
 
 HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
@@ -352,20 +313,16 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with ExitStack() as stack:
-        yield _packer(Path(target), stack.enter_context(atomic_file(target)), stack)
-
-
-def _packer(path: Path, raw: IO[bytes], stack: ExitStack) -> IO[bytes]:
-    """Return a stream that packs what it is given as the file's name says."""
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        return cast(
-            IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0))
-        )
-    if suffix == ".zst":
-        return stack.enter_context(zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
-    return raw
+    with atomic_file(target) as raw:
+        suffix = Path(target).suffix.lower()
+        if suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0) as packer:
+                yield cast(IO[bytes], packer)
+        elif suffix == ".zst":
+            with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as packer:
+                yield packer
+        else:
+            yield raw
 
 
 def _sentence_texts(

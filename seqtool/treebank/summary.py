@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import (
-    DEPREL,
-    FEATS,
-    FORM,
-    LEMMA,
-    UPOS,
-    XPOS,
-    Sentence,
-    read_items,
-)
+from seqtool.treebank.conllu import read_items
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _EMPTY = "_"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import align_words, read_annotation
-from seqtool.treebank.conllu import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import (
     Confusion,
     ParserEvaluation,
@@ -24,7 +24,7 @@ from seqtool.treebank.evaluation import (
     evaluate_parser,
     paired_bootstrap,
 )
-from seqtool.treebank.sentence import parse_sentence
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, parse_sentence
 
 METRICS = (
     *("Tokens", "Sentences", "Words", "UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"),

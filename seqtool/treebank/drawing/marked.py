@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
-from seqtool.treebank.conllu import DEPREL, FORM, MISC, UPOS, Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

@@ -21,10 +21,9 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from seqtool.core.errors import DataError, counted
-from seqtool.treebank.conllu import Sentence
 from seqtool.treebank.drawing.marked import MarkedSentence, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
-from seqtool.treebank.sentence import COLUMNS
+from seqtool.treebank.sentence import COLUMNS, Sentence
 
 Format = Literal["tree", "svg", "html", "json"]
 
