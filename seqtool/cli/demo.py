@@ -129,22 +129,21 @@ def demo(
         mixing = [_step(MIXING, "en", output)]
         (mixture,) = lanes.submit(_run_steps, "mixture", mixing).result()
     models = [_result(model, output, *found) for model, found in results.items()]
+    parsers = [found for found in models if found["kind"] == "parser"]
+    models = [found for found in models if found["kind"] != "parser"]
+    mixed = [found for found in models if Path(found["model"]).name in MIXED]
     models.append(
         {
             "model": str(output / " + ".join(MIXED)),
             "language": "en",
             "kind": "mixture",
-            "parameters": sum(
-                found["parameters"] for found in models if Path(found["model"]).name in MIXED
-            ),
+            "parameters": sum(found["parameters"] for found in mixed),
             "test": mixture,
             "tokens_per_second": None,
             "seconds": mixture["seconds"],
             "samples": [],
         }
     )
-    parsers = [found for found in models if found["kind"] == "parser"]
-    models = [found for found in models if found["kind"] != "parser"]
     seconds = time.perf_counter() - begin
     if as_json:
         emit({"models": models, "parsers": parsers, "seconds": seconds})

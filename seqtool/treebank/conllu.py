@@ -92,11 +92,7 @@ class SentenceBatch:
         return self.sentences[:, 2]
 
     def to_bytes(self, *, clear_deps: bool = False) -> bytes:
-        """Return the sentences as they stand in a file, each with its blank line.
-
-        Args:
-            clear_deps: as `Sentence.to_conllu` takes it.
-        """
+        """Return the sentences as they stand in a file; `clear_deps` as in `Sentence.to_conllu`."""
         if clear_deps:
             texts = [sentence.to_conllu(clear_deps=True) for sentence in self.to_sentences()]
             return "".join(texts).encode()
@@ -210,11 +206,6 @@ def read_batches(
     Compiled code takes all sentences but those that it does not understand: broken ones, and the
     few others that only look so. These are read one by one, as `read_items` reads all.
 
-    Args:
-        inputs: as `read_conllu` takes them.
-        skip_invalid: give broken sentences too, in their places.
-        on_progress: called with (bytes read from disk, their total or None).
-
     Raises:
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
             file that cannot be read.
@@ -254,20 +245,10 @@ def read_item(text: str, path: str, line: int, check: Check) -> Sentence | Broke
 
 
 def refused(broken: Broken, skip_option: str = SKIP_OPTION) -> DataError:
-    """Return the error to be raised for a broken sentence.
-
-    Args:
-        broken: the sentence.
-        skip_option: the option to advise; none if empty.
-    """
+    """Return the error to be raised for a broken sentence; an option to advise may be empty."""
     error = broken.error
-    hint = f"{error.hint}, or skip broken sentences with {skip_option}"
-    return DataError(
-        error.message,
-        hint=hint if skip_option else error.hint,
-        path=error.path,
-        line=error.line,
-    )
+    advice = f", or skip broken sentences with {skip_option}" if skip_option else ""
+    return DataError(error.message, hint=f"{error.hint}{advice}", path=error.path, line=error.line)
 
 
 def write_conllu(
@@ -346,13 +327,7 @@ def read_stretches(
 ) -> Iterator[tuple[str, int, bytes]]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
-    Args:
-        inputs: as `read_conllu` takes them.
-        on_progress: called with (bytes read from disk, their total or None).
-        block_size: bytes to read at a time.
-
-    Returns:
-        The file, the line of it where the stretch begins, and the stretch.
+    Gives the file, the line of it where the stretch begins, and the stretch.
 
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
@@ -409,12 +384,7 @@ def held_out(items: Iterable[Member]) -> Iterator[tuple[Member, bool]]:
 
 
 def describe_held_out(num_train: int, num_dev: int) -> str:
-    """Return one line that says what is held out.
-
-    Args:
-        num_train: sentences that are trained on.
-        num_dev: those held out; `num_train` where there are too few, so that dev is train.
-    """
+    """Return one line on the sentences held out; where they are too few, dev is all of train."""
     if num_dev == num_train:
         return (
             f"the treebank has fewer than {HELD_OUT_EVERY} sentences, so none is held out: dev is "

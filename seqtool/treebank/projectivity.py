@@ -189,11 +189,8 @@ def deprojectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[i
     """
     new_heads = list(heads)
     own = [deprel.partition(LIFTED)[0] for deprel in deprels]
-    wanted = {
-        word: deprel.partition(LIFTED)[2]
-        for word, deprel in enumerate(deprels, 1)
-        if LIFTED in deprel
-    }
+    parts = enumerate((deprel.partition(LIFTED) for deprel in deprels), start=1)
+    wanted = {word: label for word, (_, is_lifted, label) in parts if is_lifted}
     if not wanted:
         return new_heads, own
     children: list[list[int]] = [[] for _ in range(len(heads) + 1)]

@@ -13,6 +13,7 @@ from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Se
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _EMPTY = "_"
+_COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
 
 
 @dataclass(frozen=True)
@@ -185,13 +186,7 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
     """Return a summary as (name, text) rows to show."""
     rows = [
-        ("sentences", f"{summary.sentences:,}"),
-        ("words", f"{summary.words:,}"),
-        ("tokens", f"{summary.tokens:,}"),
-        ("multiword tokens", f"{summary.multiword_tokens:,}"),
-        ("empty nodes", f"{summary.empty_nodes:,}"),
-        ("forms", f"{summary.forms:,}"),
-        ("lemmas", f"{summary.lemmas:,}"),
+        *((name.replace("_", " "), f"{getattr(summary, name):,}") for name in _COUNTS),
         ("UPOS", _set_text(summary.upos)),
         ("XPOS", _set_text(summary.xpos)),
         ("FEATS", _set_text(summary.feats)),
@@ -208,7 +203,7 @@ def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
         ("longest sentence", f"{summary.longest:,} words ({summary.longest_at})"),
         ("broken sentences", f"{len(summary.broken):,}"),
     ]
-    return rows if summary.longest else [row for row in rows if row[0] != "longest sentence"]
+    return [row for row in rows if summary.longest or row[0] != "longest sentence"]
 
 
 def _set_text(counts: Mapping[str, int]) -> str:
