@@ -26,7 +26,7 @@ from seqtool.core.errors import ConfigError, counted
 if TYPE_CHECKING:
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic import DynamicConfig, DynamicTuning
+    from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LMEvaluation
 
@@ -252,7 +252,9 @@ def eval_ppl(
             training_text=adapting.dynamic_stats,
             tune=tune,
             field=field,
-            on_trial=_note_trial,
+            on_trial=lambda tried, perplexity: note(
+                f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
+            ),
         )
     cache = adapting.cache_settings
     language_model = mix(parts, models, shares, cache=cache, cache_weight=adapting.cache_lambda)
@@ -268,13 +270,8 @@ def eval_ppl(
                 on_progress=on_progress,
             )
         language_model = tuning.model
-    options: dict[str, Any] = {
-        "reset_state": reset_state,
-        "split": split,
-        "per_token": per_token,
-        "per_sentence": per_sentence,
-        "field": field,
-    }
+    options: dict[str, Any] = {"reset_state": reset_state, "split": split, "field": field}
+    options |= {"per_token": per_token, "per_sentence": per_sentence}
     with progress_bar("scoring", is_bytes=True) as on_progress:
         if isinstance(language_model, MixedModel):
             mixture = evaluate_mixture(language_model, paths, on_progress=on_progress, **options)
@@ -292,13 +289,11 @@ def eval_ppl(
         emit(content)
     else:
         is_one = len(models) == 1 and not adapting.cache
-        name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
+        rows = [("model", f"{models[0]} ({language_model.kind})" if is_one else "mixture")]
+        if mixture is not None:
+            rows += _mixture_rows(mixture, tuning)
         num_tried = 0 if tuning is None else tuning.num_tried
-        rows = [
-            ("model", name),
-            *([] if mixture is None else _mixture_rows(mixture, tuning)),
-            *_adaptation_rows(result.adaptations, dynamic_tunings, num_tried),
-        ]
+        rows += _adaptation_rows(result.adaptations, dynamic_tunings, num_tried)
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
     for remark in [*_remarks(result), *_tuning_remarks(result, paths, tuning, dynamic_tunings)]:
         note(f"note: {remark}")
@@ -349,10 +344,6 @@ def _check_mixing(
     check_apart(output, models)
     hint = "replace it with --force, or choose another directory"
     checkpoint.check_output(output, force=force, hint=hint)
-
-
-def _note_trial(tried: DynamicConfig, perplexity: float) -> None:
-    note(f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}")
 
 
 def _save(

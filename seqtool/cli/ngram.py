@@ -138,37 +138,33 @@ def train(
         )
     for warning in trained.warnings:
         note(f"warning: {warning}")
-    if as_json:
-        emit(_to_json(trained))
-    else:
+    if not as_json:
         _show_training(trained)
-
-
-def _to_json(trained: NgramTraining) -> dict[str, Any]:
-    return {
-        "model": str(trained.path),
-        "arpa": None if trained.arpa is None else str(trained.arpa),
-        "seconds": trained.total_seconds,
-        "stages": trained.seconds,
-        "tokens": trained.num_tokens,
-        "sentences": trained.num_sentences,
-        "unknown": trained.num_unknown,
-        "vocabulary_size": trained.vocabulary_size,
-        "ngrams": trained.num_ngrams,
-        "orders": trained.statistics,
-        "warnings": trained.warnings,
-        **trained.scores,
-    }
+        return
+    emit(
+        {
+            "model": trained.path,
+            "arpa": trained.arpa,
+            "seconds": trained.total_seconds,
+            "stages": trained.seconds,
+            "tokens": trained.num_tokens,
+            "sentences": trained.num_sentences,
+            "unknown": trained.num_unknown,
+            "vocabulary_size": trained.vocabulary_size,
+            "ngrams": trained.num_ngrams,
+            "orders": trained.statistics,
+            "warnings": trained.warnings,
+            **trained.scores,
+        }
+    )
 
 
 def _show_training(trained: NgramTraining) -> None:
     columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     rows = [
         [
-            str(row["order"]),
-            f"{row['counted']:,}",
-            f"{row['ngrams']:,}",
-            f"{row['singletons']:,}",
+            row["order"],
+            *(f"{row[name]:,}" for name in ("counted", "ngrams", "singletons")),
             "  ".join(f"{discount:.4f}" for discount in row["discounts"])
             + (" (fallback)" if row["fallback"] else ""),
         ]
