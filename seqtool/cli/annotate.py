@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -41,6 +41,10 @@ TargetOption = Annotated[
 ]
 
 
+def _model(help: str) -> Any:
+    return typer.Option("--model", "-m", metavar="DIR", help=help)
+
+
 @dataclass(frozen=True)
 class LayoutOptions:
     """How plain text is split."""
@@ -68,14 +72,8 @@ class LayoutOptions:
         """
         from seqtool.parsing.segmenter.documents import segment_texts
 
-        return segment_texts(
-            files,
-            model,
-            path,
-            rules=self.rules,
-            presegmented=self.presegmented,
-            pretokenized=self.pretokenized,
-        )
+        layout = {item.name: getattr(self, item.name) for item in fields(LayoutOptions)}
+        return segment_texts(files, model, path, **layout)
 
 
 @dataclass(frozen=True)
@@ -106,12 +104,7 @@ def segment(
             "document. The shipped sample's English test text if not given.",
         ),
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model", "-m", metavar="DIR", help="A segmenter; runs/segmenter if not given."
-        ),
-    ] = None,
+    model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
     output: TargetOption = "-",
     *,
     layout: LayoutOptions,
@@ -137,12 +130,8 @@ def tag(
     files: FilesArgument = None,
     model: Annotated[
         Path | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="DIR",
-            help="A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not "
-            "given.",
+        _model(
+            "A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not given."
         ),
     ] = None,
     output: TargetOption = "-",
@@ -176,10 +165,7 @@ def tag(
 @takes_options()
 def parse(
     files: FilesArgument = None,
-    model: Annotated[
-        Path | None,
-        typer.Option("--model", "-m", metavar="DIR", help="A parser; runs/parser if not given."),
-    ] = None,
+    model: Annotated[Path | None, _model("A parser; runs/parser if not given.")] = None,
     output: TargetOption = "-",
     beam: Annotated[
         int,

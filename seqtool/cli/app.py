@@ -32,7 +32,7 @@ COMMANDS = {
     "parse": "seqtool.cli.annotate:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "inspect": "seqtool.cli.inspect:inspect",
-    "fetch": "seqtool.cli.fetch:fetch",
+    "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
     "help": "seqtool.cli.help:show_manual",
 }

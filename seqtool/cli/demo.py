@@ -184,9 +184,7 @@ def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:
 def _run_steps(name: str, steps: list[Step]) -> list[Any]:
     """Run commands one after another, and return what each prints: an object, or a text.
 
-    Args:
-        name: stands before each line of stderr, as another process writes there too.
-        steps: the commands.
+    The name stands before each line of stderr, as another process writes there too.
 
     Raises:
         SeqtoolError: one of them failed; it has said why.
@@ -241,10 +239,9 @@ def _summary_of_training(found: dict[str, Any]) -> str:
 
 
 def _summary_of_perplexity(found: dict[str, Any]) -> str:
-    return (
-        f"perplexity {found['perplexity']:.2f}; of the grammar itself "
-        f"{found['true_perplexity'] or float('nan'):.2f}, and no model can be expected below that"
-    )
+    best = found["true_perplexity"] or float("nan")
+    perplexities = f"perplexity {found['perplexity']:.2f}; of the grammar itself {best:.2f}"
+    return f"{perplexities}, and no model can be expected below that"
 
 
 # what is said of the output of a command
@@ -289,36 +286,27 @@ def _result(
 def _show_results(
     models: list[dict[str, Any]], parsers: list[dict[str, Any]], seconds: float
 ) -> None:
+    def row(found: dict[str, Any], kind: str, *figures: str) -> list[str]:
+        what = [found["model"], LANGUAGES[found["language"]], found[kind]]
+        return [*what, f"{found['parameters']:,}", *figures, f"{found['seconds']:.1f}"]
+
     columns = ["model", "text", "kind", "parameters", "test perplexity", "of the grammar"]
     rows = [
-        [
-            found["model"],
-            LANGUAGES[found["language"]],
-            found["kind"],
-            f"{found['parameters']:,}",
+        row(
+            found,
+            "kind",
             f"{found['test']['perplexity']:.2f}",
             f"{found['test']['true_perplexity'] or float('nan'):.2f}",
             "" if found["tokens_per_second"] is None else f"{found['tokens_per_second']:,.0f}",
-            f"{found['seconds']:.1f}",
-        ]
+        )
         for found in models
     ]
     typer.echo(err=True)
-    show_table(
-        f"What was trained, and how well ({seconds:.0f} seconds in all)",
-        [*columns, "tokens/s", "seconds"],
-        rows,
-    )
+    title = f"What was trained, and how well ({seconds:.0f} seconds in all)"
+    show_table(title, [*columns, "tokens/s", "seconds"], rows)
     columns = ["parser", "trees", "system", "parameters", *(f"test {m}" for m in METRICS)]
     rows = [
-        [
-            found["model"],
-            LANGUAGES[found["language"]],
-            found["system"],
-            f"{found['parameters']:,}",
-            *(f"{found['test'][metric]['f1']:.2f}" for metric in METRICS),
-            f"{found['seconds']:.1f}",
-        ]
+        row(found, "system", *(f"{found['test'][metric]['f1']:.2f}" for metric in METRICS))
         for found in parsers
     ]
     show_table("", [*columns, "seconds"], rows)

@@ -41,8 +41,15 @@ SETTINGS = {
 }
 
 
-def _treebank(help: str) -> Any:
-    return typer.Argument(metavar="TRAIN", help=help)
+def _train(what: str) -> Any:
+    sample = "without any, the English treebank of the shipped sample."
+    return typer.Argument(metavar="TRAIN", help=f"CoNLL-U files {what}; {sample}")
+
+
+def _dev(scores: str) -> Any:
+    chosen = f"CoNLL-U by whose {scores} the best epoch is chosen"
+    help = f"{chosen}; without it, every tenth sentence of TRAIN."
+    return typer.Option(metavar="FILE", help=help)
 
 
 def _setting(help: str, metavar: str, *names: str) -> Any:
@@ -101,11 +108,8 @@ class TrainingOptions:
     ) -> Any:
         """Return the configuration: `base` is a preset or a file, under options and --set.
 
-        Args:
-            combine: the function `resolve` of what is trained.
-            base: what it takes before the settings.
-            settings: those with options of their own; the seed is added.
-            output: the directory of the run, whose settings are the base of --resume.
+        `combine` is the function `resolve` of what is trained; `settings` are those with options
+        of their own. With --resume those of the run in `output` are the base.
 
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.
@@ -154,15 +158,8 @@ def run_training(
 ) -> Any:
     """Call a training function of the library, and show how it goes on.
 
-    Args:
-        train: the function.
-        data: its first argument: what is trained on.
-        output: the directory of the run.
-        config: the settings.
-        options: of the command.
-        has_parts: it trains several models, and each is announced.
-        on_event: is shown each event before the display is.
-        more: arguments of this function alone.
+    With `has_parts` it trains several models, and each is announced. `on_event` is shown each event
+    before the display is. `more` are arguments of this function alone.
     """
     from seqtool.core.progress import Display
 
@@ -222,19 +219,9 @@ def _note_data(summary: dict[str, Any], text: str) -> None:
 def train_segmenter(
     treebank: Annotated[
         list[Path] | None,
-        _treebank(
-            "CoNLL-U files (also .gz, .zst), with SpaceAfter=No where no space follows; "
-            "without any, the English treebank of the shipped sample."
-        ),
+        _train("(also .gz, .zst), with SpaceAfter=No where no space follows"),
     ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CoNLL-U by whose words and sentences the best epoch is chosen; without it, "
-            "every tenth sentence of TRAIN.",
-        ),
-    ] = None,
+    dev: Annotated[Path | None, _dev("words and sentences")] = None,
     output: OutputOption = Path("runs/segmenter"),
     config: Annotated[Path | None, _setting("A YAML file of settings.", "FILE")] = None,
     *,
@@ -278,21 +265,8 @@ def train_segmenter(
 
 @takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS)
 def train_tagger(
-    treebank: Annotated[
-        list[Path] | None,
-        _treebank(
-            "CoNLL-U files with tags and lemmas (also .gz, .zst); without any, the English "
-            "treebank of the shipped sample."
-        ),
-    ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CoNLL-U by whose tags the best epoch is chosen; without it, every tenth sentence "
-            "of TRAIN.",
-        ),
-    ] = None,
+    treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
+    dev: Annotated[Path | None, _dev("tags")] = None,
     output: OutputOption = Path("runs/tagger"),
     preset: Annotated[
         str | None, _setting("Settings by name (default accurate).", "accurate|fast")
@@ -358,21 +332,8 @@ def train_tagger(
     },
 )
 def train_parser(
-    treebank: Annotated[
-        list[Path] | None,
-        _treebank(
-            "CoNLL-U files with trees (also .gz, .zst); without any, the English treebank of "
-            "the shipped sample."
-        ),
-    ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence "
-            "of TRAIN.",
-        ),
-    ] = None,
+    treebank: Annotated[list[Path] | None, _train("with trees (also .gz, .zst)")] = None,
+    dev: Annotated[Path | None, _dev("LAS")] = None,
     output: OutputOption = Path("runs/parser"),
     raw: Annotated[
         bool,
@@ -438,7 +399,18 @@ def train_parser(
         trained = run_training(
             train_pipeline, treebank, output, chosen, options, has_parts=True, **sources
         )
-        _report_pipeline(trained, dev=dev, as_json=options.json)
+        shown = ", ".join(
+            f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"
+            for name, value in trained.scores.items()
+        )
+        report(
+            trained,
+            options.json,
+            f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
+            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool parse FILE.txt -m {trained.path}",
+            parameters=trained.num_parameters,
+        )
         return
     from seqtool.parsing.parser.train import train_parser as train
 
@@ -465,21 +437,6 @@ def _is_pipeline(output: Path) -> bool:
         return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
     except (OSError, ValueError):
         return False
-
-
-def _report_pipeline(trained: Any, *, dev: Path | None, as_json: bool) -> None:
-    shown = ", ".join(
-        f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"
-        for name, value in trained.scores.items()
-    )
-    report(
-        trained,
-        as_json,
-        f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
-        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool parse FILE.txt -m {trained.path}",
-        parameters=trained.num_parameters,
-    )
 
 
 def _note_parser_data(data: Any) -> None:
