@@ -30,23 +30,14 @@ Step = tuple[str, tuple[str, ...]]  # what a command does, and its words as a us
 
 @dataclass(frozen=True)
 class DemoModel:
-    """A model of the demo.
+    """A model of the demo."""
 
-    Attributes:
-        name: of its directory.
-        language: of the sample.
-        kind: as the table calls it.
-        title: what comes.
-        command: trains it; where it goes, and how many threads it takes, is added.
-        prompt: the option of `generate` that gives what a language model goes on from.
-    """
-
-    name: str
-    language: str
-    kind: str
-    title: str
-    command: str
-    prompt: str = ""
+    name: str  # of its directory
+    language: str  # of the sample
+    kind: str  # as the table calls it
+    title: str  # what comes
+    command: str  # trains it; where it goes, and how many threads it takes, is added
+    prompt: str = ""  # the option of `generate` that says what a language model goes on from
 
     @property
     def is_parser(self) -> bool:

@@ -102,8 +102,7 @@ def eval_parser(
         "confusions": COMMONEST if confusion else 0,
     }
     if as_json:
-        emit(_to_json(gold, names, results, leads, wanted))
-        return
+        return emit(_to_json(gold, names, results, leads, wanted))
     _show(gold, names, results, leads)
     for name, result in zip(names, results, strict=True):
         _show_tables(name if len(names) > 1 else "", result, wanted)

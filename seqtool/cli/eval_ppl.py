@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -295,7 +295,7 @@ def eval_ppl(
         num_tried = 0 if tuning is None else tuning.num_tried
         rows += _adaptation_rows(result.adaptations, dynamic_tunings, num_tried)
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
-    for remark in [*_remarks(result), *_tuning_remarks(result, paths, tuning, dynamic_tunings)]:
+    for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
 
 
@@ -379,48 +379,27 @@ def _show(
     words = result.tokens - result.sentences
     sentences = counted(result.sentences, "sentence")
     text = text if result.split is None else f"{text} ({result.split})"
+    unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
+    figures: list[tuple[str, float | None, str]] = [
+        ("perplexity", result.perplexity, ",.2f"),
+        ("  without unknown", result.perplexity_without_oov if result.oov else None, ",.2f"),
+        ("  of the grammar", result.true_perplexity, ",.2f"),
+        ("bits per token", result.bits_per_token, ".4f"),
+        ("bits per byte", result.bits_per_byte, ".4f"),
+        ("  of the grammar", result.true_bits_per_byte, ".4f"),
+        ("log10 probability", result.log10_probability, ",.2f"),
+        ("seconds", result.seconds, ".1f"),
+    ]
     rows = [
         ("text", f"{text}: {sentences}, {result.tokens:,} tokens with </s>"),
         *model,
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
+        *([] if result.unit == "byte" else [(f"unknown {symbols}", unknown)]),  # no byte is unknown
+        *((label, format(value, form)) for label, value, form in figures if value is not None),
     ]
-    if result.unit != "byte":  # where nothing can be unknown
-        rows.append((f"unknown {symbols}", f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"))
-    rows.append(("perplexity", f"{result.perplexity:,.2f}"))
-    if result.oov and result.perplexity_without_oov is not None:
-        rows.append(("  without unknown", f"{result.perplexity_without_oov:,.2f}"))
-    if result.true_perplexity is not None:
-        rows.append(("  of the grammar", f"{result.true_perplexity:,.2f}"))
-    rows.append(("bits per token", f"{result.bits_per_token:.4f}"))
-    if result.bits_per_byte is not None:
-        rows.append(("bits per byte", f"{result.bits_per_byte:.4f}"))
-    if result.true_bits_per_byte is not None:
-        rows.append(("  of the grammar", f"{result.true_bits_per_byte:.4f}"))
-    rows.append(("log10 probability", f"{result.log10_probability:,.2f}"))
-    rows.append(("seconds", f"{result.seconds:.1f}"))
     width = 2 + max(len(label) for label, _ in rows)
     for label, value in rows:
         typer.secho(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
-
-
-def _remarks(result: LMEvaluation) -> list[str]:
-    remarks = []
-    if result.impossible:
-        remarks.append(
-            f"{result.impossible:,} tokens have no probability at all under this model, so the "
-            "perplexity is infinite (null in JSON)"
-        )
-    if result.true_perplexity is not None:
-        if result.oov:
-            remarks.append(
-                "the grammar's figures are for the words themselves; this model reads some as "
-                "<unk>, which is easier, so the two do not compare"
-            )
-        elif result.perplexity < result.true_perplexity:
-            remarks.append(
-                "better than the grammar that wrote the text: the model has seen this text before"
-            )
-    return remarks
 
 
 def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
@@ -476,26 +455,35 @@ def _adaptation_rows(
     return rows
 
 
-def _tuning_remarks(
+def _remarks(
     result: LMEvaluation,
     texts: Sequence[str],
     tuning: Tuning | None,
-    dynamic: Sequence[DynamicTuning] = (),
-) -> list[str]:
-    """Return what to say when something was fitted on what is measured, or on too little."""
-    fitted_on = [(tuning.text, tuning.split)] if tuning is not None else []
-    fitted_on += [(found.text, found.split) for found in dynamic]
-    measured = [Path(text).resolve() for text in texts]
-    remarks = []
-    if any(Path(text).resolve() in measured and split == result.split for text, split in fitted_on):
+    dynamic: Sequence[DynamicTuning],
+) -> Iterator[str]:
+    """Give what to say of figures that do not compare, or that something was fitted to get."""
+    if result.impossible:
+        yield (
+            f"{result.impossible:,} tokens have no probability at all under this model, so the "
+            "perplexity is infinite (null in JSON)"
+        )
+    if result.true_perplexity is not None and result.oov:
+        yield (
+            "the grammar's figures are for the words themselves; this model reads some as "
+            "<unk>, which is easier, so the two do not compare"
+        )
+    elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
+        yield "better than the grammar that wrote the text: the model has seen this text before"
+    measured = [(Path(text).resolve(), result.split) for text in texts]
+    fitted: list[Any] = [*([] if tuning is None else [tuning]), *dynamic]
+    if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
         what = "weights were" if tuning is not None and not tuning.num_tried else "settings were"
-        remarks.append(
+        yield (
             f"the {what} fitted on the very text that is measured, so the perplexity is a "
             "little too good"
         )
     if tuning is not None and tuning.fitted.impossible:
-        remarks.append(
+        yield (
             f"{tuning.fitted.impossible:,} tokens of the tuning text have no probability under any "
             "of the models; the weights were fitted on the others"
         )
-    return remarks

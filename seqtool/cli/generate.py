@@ -98,8 +98,7 @@ def generate(
         return
     samples = sampling.collect(pieces, language_model.tokenizer.vocabulary)
     if as_json:
-        emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
-        return
+        return emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
     texts = [sample.text for sample in samples]
     blank = "\n\n" if any("\n" in text for text in texts) else "\n"
     typer.echo(blank.join(texts))

@@ -81,11 +81,8 @@ def _sizes(directory: Path, header: Header) -> list[OrderSize]:
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
     except (ValueError, OSError) as error:
-        raise ModelError(
-            f"damaged weights: {error}",
-            hint="copy the model again, or train it again",
-            path=directory,
-        ) from error
+        hint = "copy the model again, or train it again"
+        raise ModelError(f"damaged weights: {error}", hint=hint, path=directory) from error
 
 
 def _sizes_of_file(path: Path) -> list[OrderSize]:
@@ -103,8 +100,7 @@ def _inspect_file(path: Path, as_json: bool) -> None:
     size = path.stat().st_size
     if as_json:
         numbers = {"vocabulary_size": vocabulary_size, "bytes": size, "orders": sizes}
-        emit({"path": str(path), "kind": "ARPA file", **numbers})
-        return
+        return emit({"path": str(path), "kind": "ARPA file", **numbers})
     typer.echo(path)
     _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
     _show_sizes(sizes)
@@ -142,8 +138,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
         content = asdict(header)
         del content["statistics"]  # `orders` says it, and what it means for the size
         orders = {"orders": sizes} if sizes else {}
-        emit({"path": str(directory), **content, "bytes": size, **orders})
-        return
+        return emit({"path": str(directory), **content, "bytes": size, **orders})
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     typer.echo(directory)
     _show_pairs(
@@ -197,8 +192,7 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
 
     corpus = PreparedCorpus.open(path)
     if as_json:
-        emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
-        return
+        return emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     typer.echo(path)
     _show_pairs("", {"kind": "prepared corpus", "size": _megabytes(size)})

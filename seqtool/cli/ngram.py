@@ -28,8 +28,6 @@ from seqtool.cli.options import (
 from seqtool.core.errors import ModelError, counted
 
 if TYPE_CHECKING:
-    from seqtool.core.vocabulary import Vocabulary
-    from seqtool.lm.ngram.counts import Listing
     from seqtool.lm.ngram.train import NgramTraining
 
 CONFIG = "seqtool.lm.ngram.config:NgramConfig"
@@ -263,8 +261,7 @@ def import_(
     seconds = time.perf_counter() - start
     if as_json:
         about = {"order": table.order, "ngrams": sizes, "vocabulary_size": table.vocabulary_size}
-        emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
-        return
+        return emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
     shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
     note(f"{shown} in {seconds:.1f} s")
     typer.echo(output)
@@ -344,32 +341,27 @@ def counts(
         filters=filters or (),
         boundaries=boundaries,
     )
+
+    def ngrams() -> Iterator[tuple[list[str], int]]:
+        words = map(vocabulary.decode, listing.words.tolist())
+        return zip(words, listing.counts.tolist(), strict=True)
+
     if output is not None or not as_json:
-        _show_listing(listing, vocabulary, output)
+        _show_listing(ngrams(), listing.total, output)
     if as_json:
-        emit(_listing_to_json(listing, vocabulary, config.order))
-        return
+        content = [{"ngram": words, "count": count} for words, count in ngrams()]
+        sizes = {"distinct": listing.distinct, "total": listing.total}
+        return emit({"order": config.order, **sizes, "ngrams": content})
     note(f"{len(listing.counts):,} of {listing.distinct:,} n-grams of order {config.order}")
 
 
-def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> dict[str, Any]:
-    ngrams = [
-        {"ngram": vocabulary.decode(words), "count": count}
-        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
-    ]
-    return {"order": order, "distinct": listing.distinct, "total": listing.total, "ngrams": ngrams}
-
-
-def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:
+def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV."""
     from seqtool.lm.score_tables import open_table
 
     columns = ("count", "per million", "n-gram")
-    rate = 1e6 / max(1, listing.total)
-    rows = (
-        (str(count), f"{count * rate:.1f}", " ".join(vocabulary.decode(words)))
-        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
-    )
+    rate = 1e6 / max(1, total)
+    rows = ((str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams)
     if output is None and sys.stdout.isatty():
         show_table("", columns, list(rows))
         return

@@ -94,17 +94,11 @@ METAVARS = {int: "N", float: "X", str: "NAME"}
 
 
 class Offer(NamedTuple):
-    """What an option of a command sets.
+    """What an option of a command sets."""
 
-    Attributes:
-        names: dotted settings, all of which get the value.
-        help: in place of the help text of the field, where that says too much or too little.
-        metavar: in place of the one that goes with the field's type.
-    """
-
-    names: tuple[str, ...]
-    help: str = ""
-    metavar: str = ""
+    names: tuple[str, ...]  # dotted settings, all of which get the value
+    help: str = ""  # in place of that of the field, where that says too much or too little
+    metavar: str = ""  # in place of the one that goes with the field's type
 
 
 def offer(*names: str, help: str = "", metavar: str = "") -> Offer:
@@ -359,11 +353,8 @@ def show_table(
 ) -> None:
     """Print a table: with rules and colours on a terminal, plain columns elsewhere.
 
-    Args:
-        title: a line above the table; none if empty.
-        columns: the headings.
-        rows: the cells, shown with `str`; columns of numbers are aligned to the right.
-        to_stderr: print it there, where it is no result; otherwise to stdout.
+    Cells are shown with `str`; columns of numbers are aligned to the right. A table that is no
+    result goes to stderr.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]

@@ -111,8 +111,7 @@ def prepare(
         )
     seconds = time.perf_counter() - start
     if as_json:
-        emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
-        return
+        return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus, seconds)
     typer.echo(corpus.path)
 
@@ -242,8 +241,7 @@ def fetch(
         )
     description = datasets.describe(folder)
     if as_json:
-        emit({"folder": str(folder), **description})
-        return
+        return emit({"folder": str(folder), **description})
     for split, entry in description["splits"].items():
         remark = "" if entry["as_published"] else ", not the published file byte for byte"
         note(f"{split}: {entry['file']}, {entry['bytes']:,} bytes{remark}")

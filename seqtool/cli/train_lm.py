@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,8 +90,7 @@ def train_lm(
     from seqtool.lm.neural.train import train_lm as train
     from seqtool.training.tensorboard import TensorBoard
 
-    with ExitStack() as stack:
-        board = stack.enter_context(TensorBoard(output / "tensorboard")) if tensorboard else None
+    with TensorBoard(output / "tensorboard") if tensorboard else nullcontext() as board:
 
         def on_event(event: Event) -> None:
             if isinstance(event, RunStarted) and not options.resume:
@@ -106,8 +105,6 @@ def train_lm(
         f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
         f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
-        epochs=trained.epochs,
-        parameters=trained.num_parameters,
     )
 
 

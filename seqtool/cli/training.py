@@ -195,12 +195,13 @@ def run_training(
         )
 
 
-def report(trained: Any, as_json: bool, *notes: str, **numbers: Any) -> None:
-    """Say what came of a training: lines for people, or an object with path, scores and numbers."""
+def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
+    """Say what came of a training: lines for people, or an object with path, scores and more."""
     if as_json:
-        path = str(trained.path)
-        emit({"model": path, "seconds": trained.seconds, **numbers, **trained.scores})
-        return
+        content = {"model": trained.path, "seconds": trained.seconds}
+        if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
+            content["epochs"] = trained.epochs
+        return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
     print(trained.path)
@@ -258,8 +259,6 @@ def train_segmenter(
         f"dev words F1 {trained.scores['dev_words']:.2f}, "
         f"sentences F1 {trained.scores['dev_sentences']:.2f}; model in {trained.path}",
         f"next: seqtool segment FILE.txt -m {trained.path}",
-        epochs=trained.epochs,
-        parameters=trained.num_parameters,
     )
 
 
@@ -310,8 +309,6 @@ def train_tagger(
         f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         f"next: seqtool tag FILE.conllu -m {trained.path}",
-        epochs=trained.epochs,
-        parameters=trained.num_parameters,
     )
 
 
@@ -409,7 +406,6 @@ def train_parser(
             f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
             f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
             f"next: seqtool parse FILE.txt -m {trained.path}",
-            parameters=trained.num_parameters,
         )
         return
     from seqtool.parsing.parser.train import train_parser as train
@@ -423,8 +419,6 @@ def train_parser(
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         f"next: seqtool parse FILE.conllu -m {trained.path}",
-        epochs=trained.epochs,
-        parameters=trained.num_parameters,
         system=trained.system,
     )
 

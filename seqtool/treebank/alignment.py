@@ -172,13 +172,10 @@ def checked(sentence: Sentence) -> Sentence:
     Raises:
         DataError: its heads are no tree.
     """
-    fault = find_fault(sentence.heads())
-    if fault is not None:
+    if (fault := find_fault(sentence.heads())) is not None:
         word, message = fault
-        line = sentence.line_of(word)
-        raise DataError(
-            message, hint="give sentences with trees", path=sentence.path or None, line=line
-        )
+        path, line = sentence.path or None, sentence.line_of(word)
+        raise DataError(message, hint="give sentences with trees", path=path, line=line)
     return sentence
 
 

@@ -172,12 +172,8 @@ def read_conllu(
         if on_skipped is not None:
             on_skipped(item.error)
     if nothing and first is not None:
-        raise DataError(
-            f"every sentence is broken; the first one: {first.message}",
-            hint=first.hint,
-            path=first.path,
-            line=first.line,
-        )
+        message = f"every sentence is broken; the first one: {first.message}"
+        raise DataError(message, hint=first.hint, path=first.path, line=first.line)
 
 
 def read_items(

@@ -241,7 +241,11 @@ def compare(
         "Sentences": _score_spans(gold.sentences, predicted.sentences),
     }
     by_sentence = {}
-    sentence_of_gold, sentence_of_predicted = _gold_sentences(gold, predicted)
+    # the gold sentence of each word is that of its first character
+    sentence_of_gold, sentence_of_predicted = (
+        np.searchsorted(gold.sentences[:, 0], words.spans[:, 0], side="right") - 1
+        for words in (gold, predicted)
+    )
     num_sentences = len(gold.sentences)
     for metric, (right, (in_gold, in_predicted)) in metrics.items():
         is_scored = in_gold[of_gold]
@@ -297,15 +301,6 @@ def _same_function_words(
     expected = num_gold[of_gold]
     same = (expected == num_predicted[of_predicted]) & (expected == num_right[of_gold])
     return np.asarray(same, bool)
-
-
-def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:
-    """Return the gold sentence of each word: that of its first character."""
-    starts = gold.sentences[:, 0]
-    of_gold, of_predicted = (
-        np.searchsorted(starts, words.spans[:, 0], side="right") - 1 for words in (gold, predicted)
-    )
-    return of_gold, of_predicted
 
 
 def _score_spans(gold: Longs, predicted: Longs) -> Score:

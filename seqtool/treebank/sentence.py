@@ -117,13 +117,9 @@ class Sentence:
 
 
 def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
-    """Return the sentence of these lines.
+    """Return the sentence that stands between two blank lines, its last line not ended.
 
-    Args:
-        text: the lines between two blank ones, the last one not ended.
-        path: the file.
-        line: the line of that file where the text begins.
-        check: "tree" or only "columns".
+    It begins in this line of the file at `path`.
 
     Raises:
         DataError: it is broken, with the line.
@@ -150,11 +146,9 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
     if [row[ID] for row in rows] != _numbers(len(rows)):
         rows, extras = _sort_out(rows, path, line + num_comments)
     sentence = Sentence(comments, rows, extras, path, line)
-    if check == "tree":
-        fault = find_fault(sentence.heads())
-        if fault is not None:
-            word, message = fault
-            raise DataError(message, hint=_FIX, path=path, line=sentence.line_of(word))
+    if check == "tree" and (fault := find_fault(sentence.heads())) is not None:
+        word, message = fault
+        raise DataError(message, hint=_FIX, path=path, line=sentence.line_of(word))
     return sentence
 
 

@@ -78,11 +78,8 @@ def describe_treebank(
 ) -> TreebankSummary:
     """Read CoNLL-U files and count what they hold; broken sentences are collected.
 
-    Memory grows with the distinct forms, lemmas, tags and broken sentences only.
-
-    Args:
-        inputs: files, directories and `-`; see `read_conllu`.
-        on_progress: called with (bytes read from disk, their total or None).
+    The arguments are those of `read_conllu`. Memory grows with the distinct forms, lemmas, tags and
+    broken sentences only.
 
     Raises:
         DataError: no sentence at all, or a file that cannot be read.

@@ -67,11 +67,7 @@ class MarkedSentence:
 
 
 def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
-    """Return a sentence to be drawn.
-
-    Args:
-        sentence: with a tree.
-        gold: the same sentence with the tree to compare with.
+    """Return a sentence to be drawn, and what is wrong where the gold one is given.
 
     Raises:
         DataError: a sentence has no tree, or the gold one has other words.
@@ -80,12 +76,8 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
     gold_tree = None
     if gold is not None:
         if checked(gold).column(FORM) != sentence.column(FORM):
-            raise DataError(
-                f"the words differ from those of {gold.path or 'the gold sentence'}:{gold.line}",
-                hint="give the gold annotation of the same words",
-                path=sentence.path or None,
-                line=sentence.line,
-            )
+            other = f"{gold.path or 'the gold sentence'}:{gold.line}"
+            raise fault_of(sentence, f"the words differ from those of {other}", "words")
         gold_tree = list(zip(gold.heads(), map(printable, gold.column(DEPREL)), strict=True))
     return MarkedSentence(
         sentence=sentence,
@@ -101,6 +93,12 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
             for first, last, columns in sentence.multiword_tokens()
         ],
     )
+
+
+def fault_of(sentence: Sentence, message: str, what: str = "sentences") -> DataError:
+    """Return the error that a sentence and the gold annotation do not go together."""
+    hint = f"give the gold annotation of the same {what}"
+    return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
 
 
 def printable(text: str) -> str:
@@ -125,9 +123,7 @@ def has_leftward(text: str) -> bool:
 def is_leftward(text: str, otherwise: bool = False) -> bool:
     """Return whether a text is written from right to left, by its first letter that says so.
 
-    Args:
-        text: of a sentence or a word.
-        otherwise: what to return where no letter says so, as in numbers and punctuation.
+    Where none does, as in numbers and punctuation, return `otherwise`.
     """
     for character in text:
         direction = unicodedata.bidirectional(character)

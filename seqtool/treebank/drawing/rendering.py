@@ -20,8 +20,8 @@ from typing import Any, Literal
 from rich.cells import cell_len
 from rich.style import Style
 
-from seqtool.core.errors import DataError, counted
-from seqtool.treebank.drawing.marked import MarkedSentence, has_leftward, mark
+from seqtool.core.errors import counted
+from seqtool.treebank.drawing.marked import MarkedSentence, fault_of, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
 from seqtool.treebank.sentence import COLUMNS, Sentence
 
@@ -81,15 +81,10 @@ def _marked(
     for sentence in sentences:
         counterpart = next(remaining, None)
         if counterpart is None:
-            raise _uncompared(sentence, "there is no gold sentence for this one")
+            raise fault_of(sentence, "there is no gold sentence for this one")
         yield mark(sentence, counterpart)
     for extra in remaining:
-        raise _uncompared(extra, "the gold sentence has no counterpart")
-
-
-def _uncompared(sentence: Sentence, message: str) -> DataError:
-    hint = "give the gold annotation of the same sentences"
-    return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
+        raise fault_of(extra, "the gold sentence has no counterpart")
 
 
 def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
