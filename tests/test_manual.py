@@ -190,7 +190,7 @@ def test_pages_begin_with_a_heading_and_a_sentence() -> None:
 
 
 def test_reference_is_current() -> None:
-    from seqtool.cli.reference import PAGES as generated
+    from seqtool.cli.help import GENERATED_PAGES as generated
 
     for name, make in generated.items():
         current = (MANUAL / f"{name}.md").read_text(encoding="utf-8") == make()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.treebank.conllu import Sentence
+from seqtool.treebank.sentence import Sentence
 
 Run = Callable[..., Any]
 

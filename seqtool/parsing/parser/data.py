@@ -25,8 +25,7 @@ from seqtool.parsing.encoding.features import (
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.parser.transitions import SYSTEMS, Labels
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, UPOS, Sentence
 

@@ -27,10 +27,10 @@ from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.search import search
 from seqtool.parsing.parser.transitions import Labels
-from seqtool.treebank.conllu import Item, Sentence, SentenceBatch, sentences_of
+from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with

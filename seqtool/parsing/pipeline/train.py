@@ -64,9 +64,8 @@ from seqtool.parsing.train import (
     with_precision,
 )
 from seqtool.training import hardware
-from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.conllu import held_out, read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
-from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
@@ -115,7 +114,7 @@ def train_pipeline(
         on_event: called with every event of every run, and the name of the part.
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
-            given; see `seqtool.treebank.held_out.describe`.
+            given; see `seqtool.treebank.conllu.describe_held_out`.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         options: see `WordRecordOptions`. With several threads, as many parts are trained at once,

@@ -31,8 +31,7 @@ import numpy as np
 from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about

@@ -25,8 +25,7 @@ from seqtool.parsing.tagger.morphology import (
     lexical_table,
     padded,
 )
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 
 NO_SCRIPT = -1

@@ -22,8 +22,7 @@ from seqtool.parsing.parser.network import ParserNetwork
 from seqtool.parsing.parser.transitions import SYSTEMS, Configurations, Labels
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
-from seqtool.treebank.trees import find_fault
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence, find_fault
 
 CHEN = {
     "fields": ["form", "upos"],

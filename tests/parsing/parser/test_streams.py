@@ -22,7 +22,6 @@ from seqtool.parsing.parser.transitions import Labels
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
-    Sentence,
     SentenceBatch,
     read_batches,
     read_conllu,
@@ -33,6 +32,7 @@ from seqtool.treebank.conllu import (
 )
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.scanner import LabelTexts, Scanner, TextTable
+from seqtool.treebank.sentence import Sentence
 
 GOLDEN = Path(__file__).parents[2] / "treebank" / "golden" / "everything.conllu"
 
