@@ -209,7 +209,7 @@ def settings_page() -> str:
 
     from seqtool.lm.mixture.config import CacheConfig
     from seqtool.lm.neural.config import (
-        DynamicConfig,  # imports torch
+        DynamicConfig,
         NeuralLMConfig,
     )
     from seqtool.lm.ngram.config import NgramConfig
