@@ -53,7 +53,7 @@ bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 reference: $(INSTALLED)  ## write the manual's pages of commands and settings again
-	@$(BIN)/python -m seqtool.cli.reference
+	@$(BIN)/python -m seqtool.cli.help
 
 wikitext2: $(INSTALLED)  ## train, evaluate and sample on WikiText-2 (DATA=folder, RECIPE=name)
 	@$(MAKE) --no-print-directory pipeline NAME=wikitext-2 \

@@ -42,37 +42,28 @@ if TYPE_CHECKING:
     from seqtool.treebank.conllu import write_conllu as write_conllu
     from seqtool.treebank.evaluation import evaluate_parser as evaluate_parser
 
+_MODULES = {
+    "core.checkpoint": "load",
+    "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
+    "PromptError SeqtoolError TrainingError",
+    "core.vocabulary": "Vocabulary",
+    "lm.neural.config": "DataConfig ModelConfig NeuralLMConfig",
+    "lm.neural.train": "train_lm",
+    "lm.ngram.config": "NgramConfig",
+    "lm.ngram.train": "train_ngram",
+    "lm.protocol": "evaluate_lm",
+    "lm.sampling": "GenerateConfig generate",
+    "parsing.parser.config": "ParserConfig",
+    "parsing.parser.train": "train_parser",
+    "parsing.tagger.config": "TaggerConfig",
+    "parsing.tagger.train": "train_tagger",
+    "text.prepared": "PrepareConfig prepare",
+    "training.config": "TrainingConfig",
+    "treebank.conllu": "read_conllu write_conllu",
+    "treebank.evaluation": "evaluate_parser",
+}
 _PUBLIC = {
-    "ConfigError": "seqtool.core.errors",
-    "DataConfig": "seqtool.lm.neural.config",
-    "DataError": "seqtool.core.errors",
-    "DownloadError": "seqtool.core.errors",
-    "GenerateConfig": "seqtool.lm.sampling",
-    "Interrupted": "seqtool.core.errors",
-    "ModelConfig": "seqtool.lm.neural.config",
-    "ModelError": "seqtool.core.errors",
-    "NeuralLMConfig": "seqtool.lm.neural.config",
-    "NgramConfig": "seqtool.lm.ngram.config",
-    "OutputError": "seqtool.core.errors",
-    "ParserConfig": "seqtool.parsing.parser.config",
-    "PrepareConfig": "seqtool.text.prepared",
-    "PromptError": "seqtool.core.errors",
-    "SeqtoolError": "seqtool.core.errors",
-    "TaggerConfig": "seqtool.parsing.tagger.config",
-    "TrainingConfig": "seqtool.training.config",
-    "TrainingError": "seqtool.core.errors",
-    "Vocabulary": "seqtool.core.vocabulary",
-    "evaluate_lm": "seqtool.lm.protocol",
-    "evaluate_parser": "seqtool.treebank.evaluation",
-    "generate": "seqtool.lm.sampling",
-    "load": "seqtool.core.checkpoint",
-    "prepare": "seqtool.text.prepared",
-    "read_conllu": "seqtool.treebank.conllu",
-    "train_lm": "seqtool.lm.neural.train",
-    "train_ngram": "seqtool.lm.ngram.train",
-    "train_parser": "seqtool.parsing.parser.train",
-    "train_tagger": "seqtool.parsing.tagger.train",
-    "write_conllu": "seqtool.treebank.conllu",
+    name: f"seqtool.{module}" for module, names in _MODULES.items() for name in names.split()
 }
 
 __all__ = sorted(_PUBLIC)

@@ -23,16 +23,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seqtool"
 # a folder imports from those of lower floors, and from itself; of one floor, none knows the other
 FLOORS = (("core",), ("training", "text", "treebank"), ("lm", "parsing"), ("analysis",), ("cli",))
-KNOWN = {("parsing.encoding.lm_states", "lm.protocol")}  # within a floor
+KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
         ("arrays", "compiled", "errors", "storage", "units", "version"),
-        ("progress", "reading", "registry", "runtime", "vocabulary"),
-        ("checkpoint", "config"),
+        ("config", "progress", "reading", "runtime", "vocabulary"),
+        ("checkpoint",),
     ),
     "training": (
-        ("config", "hardware", "processes", "run", "task", "tensorboard"),
+        ("config", "hardware", "run", "task"),
         ("optimisers",),
         ("state",),
         ("loop",),

@@ -190,7 +190,7 @@ def test_pages_begin_with_a_heading_and_a_sentence() -> None:
 
 
 def test_reference_is_current() -> None:
-    from seqtool.cli.reference import PAGES as generated
+    from seqtool.cli.help import GENERATED_PAGES as generated
 
     for name, make in generated.items():
         current = (MANUAL / f"{name}.md").read_text(encoding="utf-8") == make()
@@ -229,7 +229,7 @@ def test_every_mark_gives_a_reason() -> None:
 
 def cut_sample(folder: Path) -> Path:
     """Copy the beginning of the sample's files to `folder`, and return it."""
-    from seqtool.text.sample import sample_directory
+    from seqtool.text.datasets import sample_directory
 
     source = sample_directory()
     for split, lines in (("train", 200), ("valid", 40), ("test", 40)):
@@ -302,7 +302,7 @@ def test_page_runs_as_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sample = cut_sample(tmp_path / "sample")
-    monkeypatch.setattr("seqtool.text.sample.sample_directory", lambda: sample)
+    monkeypatch.setattr("seqtool.text.datasets.sample_directory", lambda: sample)
     make_files(tmp_path, sample)
     monkeypatch.chdir(tmp_path)
     for path, command in BROUGHT.get(name, {}).items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.storage import atomic_file
@@ -48,7 +48,7 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
         DataError: no such file, a line that is no JSON, or no epoch that was completed.
     """
     path = Path(log_path)
-    epochs: list[_Epoch] = []
+    curve = LearningCurve([], [], {}, 0)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
@@ -60,31 +60,21 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
             event = json.loads(line)
             if event["event"] == "epoch":
                 scores = {name: _number(value) for name, value in event["scores"].items()}
-                if not scores or (epochs and scores.keys() != epochs[0].scores.keys()):
+                if not scores or (curve.epochs and scores.keys() != curve.scores.keys()):
                     raise KeyError("scores")
-                is_best = event.get("is_best", False)
-                epochs.append(_Epoch(event["epoch"], _number(event["loss"]), scores, is_best))
+                if event.get("is_best", False):
+                    curve = replace(curve, best=len(curve.epochs))
+                curve.epochs.append(event["epoch"])
+                curve.losses.append(_number(event["loss"]))
+                for name, value in scores.items():
+                    curve.scores.setdefault(name, []).append(value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
             ) from error
-    if not epochs:
+    if not curve.epochs:
         raise DataError("no epoch was completed", hint="train for longer", path=path)
-    return LearningCurve(
-        [epoch.number for epoch in epochs],
-        [epoch.loss for epoch in epochs],
-        {name: [epoch.scores[name] for epoch in epochs] for name in epochs[0].scores},
-        max((i for i, epoch in enumerate(epochs) if epoch.is_best), default=0),
-    )
-
-
-class _Epoch(NamedTuple):
-    """What one line of the log says of an epoch that was completed."""
-
-    number: int
-    loss: float
-    scores: dict[str, float]
-    is_best: bool
+    return curve
 
 
 def _number(value: float | None) -> float:
@@ -118,13 +108,8 @@ def _plot_perplexity(curve: LearningCurve, output: str | Path) -> None:
     axes.plot(curve.epochs, train, marker=".", label="training (with dropout)")
     axes.plot(curve.epochs, valid, marker=".", label="validation")
     best = min(range(len(valid)), key=valid.__getitem__)
-    axes.annotate(
-        f"{valid[best]:.1f}",
-        (curve.epochs[best], valid[best]),
-        textcoords="offset points",
-        xytext=(0, 8),
-        ha="right",
-    )
+    at = (curve.epochs[best], valid[best])
+    axes.annotate(f"{valid[best]:.1f}", at, textcoords="offset points", xytext=(0, 8), ha="right")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_formatter(ScalarFormatter())

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import Command
+from seqtool.cli.options import Command, note
 from seqtool.core import runtime
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -24,15 +24,15 @@ COMMANDS = {
     "ngram counts": "seqtool.cli.ngram:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "generate": "seqtool.cli.generate:generate",
-    "train-segmenter": "seqtool.cli.train_segmenter:train_segmenter",
-    "segment": "seqtool.cli.segment:segment",
-    "train-tagger": "seqtool.cli.train_tagger:train_tagger",
-    "tag": "seqtool.cli.tag:tag",
-    "train-parser": "seqtool.cli.train_parser:train_parser",
-    "parse": "seqtool.cli.parse:parse",
+    "train-segmenter": "seqtool.cli.training:train_segmenter",
+    "segment": "seqtool.cli.annotate:segment",
+    "train-tagger": "seqtool.cli.training:train_tagger",
+    "tag": "seqtool.cli.annotate:tag",
+    "train-parser": "seqtool.cli.training:train_parser",
+    "parse": "seqtool.cli.annotate:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "inspect": "seqtool.cli.inspect:inspect",
-    "fetch": "seqtool.cli.fetch:fetch",
+    "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
     "help": "seqtool.cli.help:show_manual",
 }
@@ -124,18 +124,18 @@ def _stand_in(help_text: str | None) -> Callable[[], None]:
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
-    if not runtime.speaks():
-        return
-    typer.echo(f"{word}: {message}", err=True)
-    if hint:
-        typer.echo(f"hint: {hint}", err=True)
+    if runtime.speaks():
+        note(f"{word}: {message}" + (f"\nhint: {hint}" if hint else ""))
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether PyTorch, which is not imported here, ran out of memory: a RuntimeError then."""
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError)
-        and ("can't allocate memory" in str(error) or "not enough memory" in str(error))
+    """Whether Python or PyTorch, which is not imported here, ran out of memory."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in text
+        or "not enough memory" in text
     )
 
 
@@ -153,36 +153,22 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    out_of_memory = "out of memory"
-    smaller = "use a smaller batch or model, or close other programs"
     try:
         with runtime.quiet_unless_first():
             typed = list(sys.argv[1:] if args is None else args)
             build_app(typed)(typed, prog_name="seqtool")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except Interrupted as error:
-        _report(str(error), error.hint, word="interrupted")
-        return error.exit_code
-    except SeqtoolError as error:
-        _report(str(error), error.hint)
-        return error.exit_code
-    except OSError as error:
-        return _report_os_error(error)
-    except MemoryError:
-        _report(out_of_memory, smaller)
-        return 1
-    except RuntimeError as error:
+    except (SeqtoolError, OSError) as error:
+        told = from_os_error(error) if isinstance(error, OSError) else error
+        word = "interrupted" if isinstance(told, Interrupted) else "error"
+        _report(str(told), told.hint, word)
+        return told.exit_code
+    except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        _report(out_of_memory, smaller)
+        _report("out of memory", "use a smaller batch or model, or close other programs")
         return 1
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def _report_os_error(error: OSError) -> int:
-    user_error = from_os_error(error)
-    _report(str(user_error), user_error.hint)
-    return user_error.exit_code

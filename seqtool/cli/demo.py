@@ -19,31 +19,25 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
+from seqtool.core.errors import SeqtoolError
 
 LANGUAGES = {"en": "English", "ko": "Korean"}
 LANES = 2  # commands that run side by side: one model of this size gains little from two cores
 METRICS = ("UAS", "LAS", "CLAS")
 
+Step = tuple[str, tuple[str, ...]]  # what a command does, and its words as a user types them
+
 
 @dataclass(frozen=True)
 class DemoModel:
-    """A model of the demo.
+    """A model of the demo."""
 
-    Attributes:
-        name: of its directory.
-        language: of the sample.
-        kind: as the table calls it.
-        title: what comes.
-        command: trains it; where it goes, and how many threads it takes, is added.
-        prompt: for a language model to go on from.
-    """
-
-    name: str
-    language: str
-    kind: str
-    title: str
-    command: str
-    prompt: str = ""
+    name: str  # of its directory
+    language: str  # of the sample
+    kind: str  # as the table calls it
+    title: str  # what comes
+    command: str  # trains it; where it goes, and how many threads it takes, is added
+    prompt: str = ""  # the option of `generate` that says what a language model goes on from
 
     @property
     def is_parser(self) -> bool:
@@ -54,41 +48,41 @@ class DemoModel:
 SMALL = "--hidden 160 --tied --dropout 0.2 --batch-size 16 --bptt 20 --epochs 5 --schedule cosine"
 RHN = f"train-lm {{corpus}} --cell rhn --depth 3 {SMALL} --lr 0.005"
 LSTM = f"train-lm {{corpus}} --cell lstm {SMALL} --lr 0.008"
+NGRAM = "ngram train {corpus} --order 5"
 PARSER = "train-parser {train} --dev {valid}"
+OLD = "--prompt 'the old'"
 
 # those that take long come first, so that none is left to run alone at the end
 MODELS = (
-    DemoModel("rhn", "en", "rhn", "Train a Recurrent Highway Network", RHN, "the old"),
-    DemoModel("lstm", "en", "lstm", "Train an LSTM", LSTM, "the old"),
+    DemoModel("rhn", "en", "rhn", "Train a Recurrent Highway Network", RHN, OLD),
+    DemoModel("lstm", "en", "lstm", "Train an LSTM", LSTM, OLD),
     DemoModel("parser-en", "en", "parser", "Train a parser", f"{PARSER} --epochs 1"),
     DemoModel("rhn-ko", "ko", "rhn", "Train a Recurrent Highway Network", RHN),
     DemoModel("parser-ko", "ko", "parser", "Train a parser", f"{PARSER} --epochs 2"),
-    DemoModel(
-        "ngram", "en", "5-gram", "Count n-grams", "ngram train {corpus} --order 5", "the old"
-    ),
+    DemoModel("ngram", "en", "5-gram", "Count n-grams", NGRAM, OLD),
 )
 MIXED = ("rhn", "lstm")
-MIXTURE = "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}"
 
-
-@dataclass(frozen=True)
-class Step:
-    """A command of the demo.
-
-    Attributes:
-        title: says what it does.
-        args: as a user types them.
-        as_json: run it with --json, for its figures.
-    """
-
-    title: str
-    args: tuple[str, ...]
-    as_json: bool = True
-
-    @property
-    def command(self) -> str:
-        """Return the name of the command."""
-        return " ".join(self.args[: 2 if self.args[0] == "ngram" else 1])
+# what is done first, with every model, and last
+PREPARING = (
+    "Prepare the {language} text: words to ids",
+    "prepare {train} --valid {valid} --test {test} -o {corpus} --force",
+)
+TRAINING = "{command} -o {model} --force --threads {threads}"
+STEPS = (
+    ("{title} on the {language} text", TRAINING),
+    ("Measure it on text that it has not seen", "eval-ppl {test} -m {model}"),
+    ("Let it write", "generate --num 3 --seed 1 -m {model} {prompt}"),
+)
+PARSER_STEPS = (
+    ("{title} on the {language} trees", TRAINING),
+    ("Measure it on trees that it has not seen", "eval-parser {test} -m {model}"),
+    ("Look at its trees", "parse {test} --format tree -m {model}"),
+)
+MIXING = (
+    "Mix both networks, by weights that suit the validation text",
+    "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}",
+)
 
 
 def demo(
@@ -116,32 +110,31 @@ def demo(
     note("The shipped sample is text that a grammar wrote; see data/README.md.")
     # processes of their own, begun anew: forking one that has run PyTorch's threads may hang it
     with ProcessPoolExecutor(min(LANES, os.cpu_count() or 1), get_context("spawn")) as lanes:
-        list(lanes.map(_run_steps, LANGUAGES, [[_preparing(name, output)] for name in LANGUAGES]))
-        steps = {model.name: _steps(model, output, threads) for model in MODELS}
-        running = {name: lanes.submit(_run_steps, name, steps[name]) for name in steps}
-        results = {name: future.result() for name, future in running.items()}
-        mixing = [
-            Step(
-                "Mix both networks, by weights that suit the validation text",
-                _words(MIXTURE, "en", output),
-            )
-        ]
+        preparing = [[_step(PREPARING, name, output)] for name in LANGUAGES]
+        list(lanes.map(_run_steps, LANGUAGES, preparing))
+        running = {
+            model: lanes.submit(_run_steps, model.name, _steps(model, output, threads))
+            for model in MODELS
+        }
+        results = {model: future.result() for model, future in running.items()}
+        mixing = [_step(MIXING, "en", output)]
         (mixture,) = lanes.submit(_run_steps, "mixture", mixing).result()
-    models = [_result(model, output, *results[model.name]) for model in MODELS]
+    models = [_result(model, output, *found) for model, found in results.items()]
+    parsers = [found for found in models if found["kind"] == "parser"]
+    models = [found for found in models if found["kind"] != "parser"]
+    mixed = [found for found in models if Path(found["model"]).name in MIXED]
     models.append(
         {
             "model": str(output / " + ".join(MIXED)),
             "language": "en",
             "kind": "mixture",
-            "parameters": sum(found["parameters"] for found in models if _name(found) in MIXED),
+            "parameters": sum(found["parameters"] for found in mixed),
             "test": mixture,
             "tokens_per_second": None,
             "seconds": mixture["seconds"],
             "samples": [],
         }
     )
-    parsers = [found for found in models if found["kind"] == "parser"]
-    models = [found for found in models if found["kind"] != "parser"]
     seconds = time.perf_counter() - begin
     if as_json:
         emit({"models": models, "parsers": parsers, "seconds": seconds})
@@ -149,22 +142,17 @@ def demo(
         _show_results(models, parsers, seconds)
 
 
-def _name(result: dict[str, Any]) -> str:
-    return Path(result["model"]).name
+def _step(template: tuple[str, str], language: str, output: Path, **names: str) -> Step:
+    """Return a step with the sample's files as a user in this directory types them."""
+    from seqtool.text.datasets import sample_text, sample_treebank
 
-
-def _words(command: str, language: str, output: Path) -> tuple[str, ...]:
-    """Return a command's words, with the sample's files as a user in this directory types them."""
-    from seqtool.text.sample import sample_text, sample_treebank
-
-    find = (
-        sample_treebank
-        if command.startswith(("train-parser", "eval-parser", "parse"))
-        else (sample_text)
-    )
-    names = {split: _short(find(language, split)) for split in ("train", "valid", "test")}
+    title, command = template
+    has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
+    find = sample_treebank if has_trees else sample_text
+    names |= {split: _short(find(language, split)) for split in ("train", "valid", "test")}
     names |= {"out": str(output), "corpus": str(output / f"corpus-{language}")}
-    return tuple(word.format(**names) for word in shlex.split(command))
+    words = tuple(word.format(**names) for word in shlex.split(command))
+    return title.format(language=LANGUAGES[language], **names), words
 
 
 def _short(path: Path) -> str:
@@ -172,59 +160,41 @@ def _short(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _preparing(language: str, output: Path) -> Step:
-    command = "prepare {train} --valid {valid} --test {test} -o {corpus} --force"
-    title = f"Prepare the {LANGUAGES[language]} text: words to ids"
-    return Step(title, _words(command, language, output))
-
-
 def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:
     """Return the commands that train a model, measure it and use it."""
-
-    def step(title: str, command: str, *more: str, as_json: bool = True) -> Step:
-        return Step(title, (*_words(command, model.language, output), *more), as_json)
-
-    path, language = str(output / model.name), LANGUAGES[model.language]
-    place = ("-o", path, "--force", "--threads", str(threads))
-    if model.is_parser:
-        return [
-            step(f"{model.title} on the {language} trees", model.command, *place),
-            step("Measure it on trees that it has not seen", "eval-parser {test}", "-m", path),
-            step("Look at its trees", "parse {test} --format tree", "-m", path, as_json=False),
-        ]
-    prompt = ("--prompt", model.prompt) if model.prompt else ()
-    return [
-        step(f"{model.title} on the {language} text", model.command, *place),
-        step("Measure it on text that it has not seen", "eval-ppl {test}", "-m", path),
-        step("Let it write", "generate --num 3 --seed 1", "-m", path, *prompt),
-    ]
+    names = {"title": model.title, "model": str(output / model.name), "threads": str(threads)}
+    own = {"{command}": model.command, "{prompt}": model.prompt}
+    steps = []
+    for title, command in PARSER_STEPS if model.is_parser else STEPS:
+        for name, words in own.items():
+            command = command.replace(name, words)
+        steps.append(_step((title, command), model.language, output, **names))
+    return steps
 
 
 def _run_steps(name: str, steps: list[Step]) -> list[Any]:
     """Run commands one after another, and return what each prints: an object, or a text.
 
-    Args:
-        name: stands before each line of stderr, as another process writes there too.
-        steps: the commands.
+    The name stands before each line of stderr, as another process writes there too.
 
     Raises:
         SeqtoolError: one of them failed; it has said why.
     """
     from seqtool.cli.app import main
-    from seqtool.core.errors import SeqtoolError
 
-    results = []
+    results: list[Any] = []
     with redirect_stderr(_NamedLines(name, sys.stderr)):
-        for step in steps:
-            note(f"\n{step.title}\n$ {shlex.join(['seqtool', *step.args])}")
-            sys.argv = ["seqtool", *step.args]  # what a model records of its command
+        for title, args in steps:
+            sys.argv = ["seqtool", *args]  # what a model records of its command
+            note(f"\n{title}\n$ {shlex.join(sys.argv)}")
+            is_text = args[0] == "parse"
             with redirect_stdout(io.StringIO()) as printed:
-                code = main([*step.args, *(["--json"] if step.as_json else [])])
+                code = main([*args, *([] if is_text else ["--json"])])
             if code:
                 raise SeqtoolError(f"the command failed: {shlex.join(sys.argv)}")
             text = printed.getvalue()
-            results.append(json.loads(text) if step.as_json else text)
-            note(SUMMARIES[step.command](results[-1]))
+            results.append(text if is_text else json.loads(text))
+            note(SUMMARIES[args[0]](results[-1]))
     return results
 
 
@@ -260,16 +230,15 @@ def _summary_of_training(found: dict[str, Any]) -> str:
 
 
 def _summary_of_perplexity(found: dict[str, Any]) -> str:
-    return (
-        f"perplexity {found['perplexity']:.2f}; of the grammar itself "
-        f"{found['true_perplexity'] or float('nan'):.2f}, and no model can be expected below that"
-    )
+    best = found["true_perplexity"] or float("nan")
+    perplexities = f"perplexity {found['perplexity']:.2f}; of the grammar itself {best:.2f}"
+    return f"{perplexities}, and no model can be expected below that"
 
 
 # what is said of the output of a command
 SUMMARIES: dict[str, Callable[[Any], str]] = {
     "prepare": _summary_of_corpus,
-    "ngram train": _summary_of_training,
+    "ngram": _summary_of_training,
     "train-lm": _summary_of_training,
     "train-parser": _summary_of_training,
     "eval-ppl": _summary_of_perplexity,
@@ -282,7 +251,7 @@ SUMMARIES: dict[str, Callable[[Any], str]] = {
 def _result(
     model: DemoModel, output: Path, trained: dict[str, Any], test: Any, used: Any
 ) -> dict[str, Any]:
-    """Return what `seqtool demo --json` prints of a model."""
+    """Return what --json prints of a model."""
     from seqtool.core import checkpoint
 
     path = output / model.name
@@ -308,41 +277,27 @@ def _result(
 def _show_results(
     models: list[dict[str, Any]], parsers: list[dict[str, Any]], seconds: float
 ) -> None:
-    columns = [
-        "model",
-        "text",
-        "kind",
-        "parameters",
-        "test perplexity",
-        "of the grammar",
-        "tokens/s",
-        "seconds",
-    ]
+    def row(found: dict[str, Any], kind: str, *figures: str) -> list[str]:
+        what = [found["model"], LANGUAGES[found["language"]], found[kind]]
+        return [*what, f"{found['parameters']:,}", *figures, f"{found['seconds']:.1f}"]
+
+    columns = ["model", "text", "kind", "parameters", "test perplexity", "of the grammar"]
     rows = [
-        [
-            found["model"],
-            LANGUAGES[found["language"]],
-            found["kind"],
-            f"{found['parameters']:,}",
+        row(
+            found,
+            "kind",
             f"{found['test']['perplexity']:.2f}",
             f"{found['test']['true_perplexity'] or float('nan'):.2f}",
             "" if found["tokens_per_second"] is None else f"{found['tokens_per_second']:,.0f}",
-            f"{found['seconds']:.1f}",
-        ]
+        )
         for found in models
     ]
     typer.echo(err=True)
-    show_table(f"What was trained, and how well ({seconds:.0f} seconds in all)", columns, rows)
+    title = f"What was trained, and how well ({seconds:.0f} seconds in all)"
+    show_table(title, [*columns, "tokens/s", "seconds"], rows)
     columns = ["parser", "trees", "system", "parameters", *(f"test {m}" for m in METRICS)]
     rows = [
-        [
-            found["model"],
-            LANGUAGES[found["language"]],
-            found["system"],
-            f"{found['parameters']:,}",
-            *(f"{found['test'][metric]['f1']:.2f}" for metric in METRICS),
-            f"{found['seconds']:.1f}",
-        ]
+        row(found, "system", *(f"{found['test'][metric]['f1']:.2f}" for metric in METRICS))
         for found in parsers
     ]
     show_table("", [*columns, "seconds"], rows)

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import JsonOption, SeedOption, emit, note, show_table
+from seqtool.cli.options import JsonOption, SeedOption, emit, sample, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from seqtool.parsing.parser.model import Parser
     from seqtool.treebank.alignment import Annotation
-    from seqtool.treebank.conllu import Sentence
-    from seqtool.treebank.evaluation import ParserEvaluation, Score
-    from seqtool.treebank.significance import Significance
+    from seqtool.treebank.evaluation import ParserEvaluation, Significance
+    from seqtool.treebank.sentence import Sentence
 
 COMMONEST = 20  # confusions that are shown
 
@@ -30,7 +28,6 @@ def eval_parser(
             metavar="GOLD",
             help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. The shipped "
             "sample's English test treebank if not given.",
-            show_default=False,
         ),
     ] = None,
     predicted: Annotated[
@@ -39,7 +36,6 @@ def eval_parser(
             metavar="PREDICTED",
             help="Annotations of the same text; several are compared with the first. GOLD's words "
             "parsed by -m, or by the default model, if not given.",
-            show_default=False,
         ),
     ] = None,
     model: Annotated[
@@ -49,7 +45,6 @@ def eval_parser(
             "-m",
             metavar="MODEL",
             help="Parse GOLD's words with this model, then score; repeatable.",
-            show_default=False,
         ),
     ] = None,
     beam: Annotated[
@@ -83,10 +78,9 @@ def eval_parser(
     subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
     sentences.
     """
-    from seqtool.treebank.evaluation import compare, compare_evaluations
-    from seqtool.treebank.significance import SEED
+    from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
 
-    gold = gold or _sample_treebank()
+    gold = gold or sample("GOLD", trees=True)
     files = list(predicted or [])
     if [gold, *files].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
@@ -108,33 +102,20 @@ def eval_parser(
         "confusions": COMMONEST if confusion else 0,
     }
     if as_json:
-        emit(_to_json(gold, names, results, leads, wanted))
-        return
+        return emit(_to_json(gold, names, results, leads, wanted))
     _show(gold, names, results, leads)
     for name, result in zip(names, results, strict=True):
         _show_tables(name if len(names) > 1 else "", result, wanted)
 
 
-def _sample_treebank() -> str:
-    from seqtool.text.sample import sample_treebank
-
-    path = sample_treebank("en", "test")
-    note(f"no GOLD given: using the shipped sample, {path}")
-    return str(path)
-
-
 def _annotations(
     gold: str, files: Sequence[str], models: Sequence[Path], beam: int
 ) -> tuple[Annotation, list[Annotation]]:
-    """Read GOLD and the files, and let each model parse GOLD's words.
-
-    Raises:
-        DataError: a file is broken.
-        ModelError: a model cannot be opened, or is no parser.
-    """
+    """Read GOLD and the files, and let each model parse GOLD's words."""
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.sentence import Sentence
 
     parsers = [open_model(path, "parser") for path in models]
     sentences: list[Sentence] = []
@@ -146,16 +127,10 @@ def _annotations(
             gold_annotation = read_annotation(gold, on_progress=on_progress)
     annotations = [read_annotation(path) for path in files]
     # a parser overwrites trees only, so that the next one finds the same words
-    annotations += [_parsed(parser, sentences, beam) for parser in parsers]
+    for parser in parsers:
+        parsed = parser.parse_stream(sentences, beam=beam)
+        annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations
-
-
-def _parsed(parser: Parser, sentences: Sequence[Sentence], beam: int) -> Annotation:
-    from seqtool.treebank.alignment import read_annotation
-    from seqtool.treebank.conllu import Sentence
-
-    parsed = parser.parse_stream(sentences, beam=beam)
-    return read_annotation(item for item in parsed if isinstance(item, Sentence))
 
 
 def _to_json(
@@ -200,26 +175,25 @@ def _show(
     typer.echo()
     if len(results) == 1:
         rows = [
-            [metric, *map(_figure, (score.precision, score.recall, score.f1)), _aligned(score)]
+            [
+                metric,
+                *("" if figure is None else f"{figure:.2f}" for figure in score.to_json().values()),
+            ]
             for metric, score in results[0].scores.items()
         ]
         show_table("", ["metric", "precision", "recall", "F1", "aligned accuracy"], rows)
         return
     rows = [
-        [metric, *(_figure(result[metric].f1) for result in results)]
+        [metric, *(f"{result[metric].f1:.2f}" for result in results)]
         for metric in results[0].scores
     ]
     show_table("F1", ["metric", *names], rows)
     for name, lead in zip(names[1:], leads, strict=True):
         typer.echo()
         rows = [
-            [
-                metric,
-                f"{found.difference:+.2f}",
-                f"{found.low:+.2f}",
-                f"{found.high:+.2f}",
-                f"{found.p_value:.4f}",
-            ]
+            [metric]
+            + [f"{points:+.2f}" for points in (found.difference, found.low, found.high)]
+            + [f"{found.p_value:.4f}"]
             for metric, found in lead.items()
         ]
         columns = ["metric", "difference", "95% from", "to", "p"]
@@ -236,7 +210,7 @@ def _show_tables(name: str, result: ParserEvaluation, wanted: dict[str, Any]) ->
         if is_wanted:
             rows = [
                 [key, score.gold, score.predicted, score.correct]
-                + [_figure(figure) for figure in (score.precision, score.recall, score.f1)]
+                + [f"{figure:.2f}" for figure in (score.precision, score.recall, score.f1)]
                 for key, score in table.items()
             ]
             columns = [title, "gold", "predicted", "correct", "precision", "recall", "F1"]
@@ -251,11 +225,3 @@ def _show_tables(name: str, result: ParserEvaluation, wanted: dict[str, Any]) ->
         rows = [[pair.gold, pair.predicted, pair.count, pair.right_head] for pair in found]
         columns = ["gold", "predicted", "words", "with the right head"]
         show_table(f"commonest confusions{where}", columns, rows)
-
-
-def _figure(percent: float) -> str:
-    return f"{percent:.2f}"
-
-
-def _aligned(score: Score) -> str:
-    return "" if score.aligned_accuracy is None else _figure(score.aligned_accuracy)

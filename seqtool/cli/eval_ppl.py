@@ -3,24 +3,154 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.adapting import AdaptingOptions, adaptation_rows
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
-from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, typed
-from seqtool.cli.settings import takes_options
+from seqtool.cli.options import (
+    DeviceOption,
+    JsonOption,
+    ThreadsOption,
+    emit,
+    note,
+    sample,
+    takes_options,
+    typed,
+)
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
+    from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic import DynamicConfig, DynamicTuning
+    from seqtool.lm.neural.dynamic import DynamicTuning
+    from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LMEvaluation
 
+CACHE_PANEL = "Cache: adapts to the text that is measured"
+DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
+
+
+def _cache(help: str, metavar: str = "X", min: float = 0, max: float | None = None) -> Any:
+    return typer.Option(help=help, metavar=metavar, min=min, max=max, rich_help_panel=CACHE_PANEL)
+
+
+def _dynamic(help: str, metavar: str = "X", min: float | None = None) -> Any:
+    return typer.Option(help=help, metavar=metavar, min=min, rich_help_panel=DYNAMIC_PANEL)
+
+
+@dataclass(frozen=True)
+class AdaptingOptions:
+    """Options of models that learn from the text they are measured on."""
+
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache",
+            rich_help_panel=CACHE_PANEL,
+            help="Mix in a cache: the words that the text itself used last, those in a like state "
+            "of the network above all.",
+        ),
+    ] = False
+    cache_window: Annotated[
+        int | None,
+        _cache("Tokens that it remembers; 2,000 if neither given nor tuned.", "N", min=1),
+    ] = None
+    cache_theta: Annotated[
+        float | None,
+        _cache("How much more a word counts whose state is alike; 0.4 if neither given nor tuned."),
+    ] = None
+    cache_decay: Annotated[
+        float | None,
+        _cache(
+            "A word fades by exp(-X) with each token after it; 0.004 if neither given nor tuned."
+        ),
+    ] = None
+    cache_lambda: Annotated[
+        float | None, _cache("Its share in the mixture; 0.15 if neither given nor tuned.", max=1)
+    ] = None
+    dynamic: Annotated[
+        bool,
+        typer.Option(
+            "--dynamic",
+            rich_help_panel=DYNAMIC_PANEL,
+            help="Let a neural model go on learning from the text, each piece after it was scored. "
+            "The model on disk stays as it is.",
+        ),
+    ] = False
+    dynamic_rate: Annotated[
+        float | None, _dynamic("Learning rate; 0.0001 if neither given nor tuned.")
+    ] = None
+    dynamic_decay: Annotated[
+        float | None,
+        _dynamic(
+            "How fast the weights go back to the trained ones; 0.008 if neither given nor tuned.",
+            min=0,
+        ),
+    ] = None
+    dynamic_segment: Annotated[
+        int | None, _dynamic("Tokens between two steps of learning; 20 if not given.", "N", min=1)
+    ] = None
+    dynamic_stats: Annotated[
+        str | None,
+        _dynamic(
+            "The training text, from which the size of gradients is taken; the corpus of the "
+            "training run if not given.",
+            "TEXT",
+        ),
+    ] = None
+    dynamic_stats_tokens: Annotated[
+        int | None,
+        _dynamic("How many of its first tokens are read; 200,000 if not given.", "N", min=1),
+    ] = None
+
+    def check(self, *, reset_state: bool) -> None:
+        """Refuse options of something that was not asked for, before a model is opened.
+
+        Raises:
+            ConfigError: there is such an option, or an impossible value.
+        """
+        for name, value in vars(self).items():
+            switch, _, option = name.partition("_")
+            if option and value is not None and not getattr(self, switch):
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is for --{switch}",
+                    hint=f"add --{switch}, or drop it",
+                )
+        for switch in ("cache", "dynamic"):
+            if getattr(self, switch) and reset_state:
+                raise ConfigError(
+                    f"--{switch} learns from the text, but --reset-state forgets it with each "
+                    "sentence",
+                    hint="drop one of the two",
+                )
+        rate = self.dynamic_rate
+        if rate is not None and not rate > 0:
+            raise ConfigError(f"--dynamic-rate is {rate:g}", hint="give a learning rate above 0")
+
+    @property
+    def cache_settings(self) -> FreeConfig | None:
+        """Return the settings of a cache, free where not given; None for no cache."""
+        from seqtool.lm.mixture.config import FreeConfig
+
+        if not self.cache:
+            return None
+        return FreeConfig(self.cache_window, self.cache_theta, self.cache_decay)
+
+    @property
+    def dynamic_settings(self) -> dict[str, Any]:
+        """Return the settings of dynamic evaluation that are given."""
+        settings = {
+            "statistics_tokens": self.dynamic_stats_tokens,
+            "rate": self.dynamic_rate,
+            "decay": self.dynamic_decay,
+            "segment": self.dynamic_segment,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 @takes_options()
@@ -31,7 +161,6 @@ def eval_ppl(
             metavar="TEXT",
             help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
             "stdin, or one prepared corpus. The shipped sample's English test text if not given.",
-            show_default=False,
         ),
     ] = None,
     model: ModelsOption = None,
@@ -94,18 +223,17 @@ def eval_ppl(
     after it was scored, and --tune then chooses their settings too.
     """
     from seqtool.core.progress import progress_bar
-    from seqtool.lm.mixture.model import MixedModel
-    from seqtool.lm.mixture.opening import mix, open_parts
+    from seqtool.lm.mixture.model import MixedModel, mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
+    from seqtool.lm.perplexity import check_targets
     from seqtool.lm.protocol import evaluate_lm
-    from seqtool.lm.score_tables import check_targets
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
         raise ConfigError(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
-    paths = [str(path) for path in text] if text else [_sample_text()]
+    paths = [str(path) for path in text] if text else [sample("TEXT")]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
@@ -114,7 +242,7 @@ def eval_ppl(
     parts = open_parts(models, device=device, threads=threads)
     dynamic_tunings: list[DynamicTuning] = []
     if adapting.dynamic:
-        from seqtool.lm.neural.adapting import make_dynamic
+        from seqtool.lm.neural.dynamic import make_dynamic
 
         parts, dynamic_tunings = make_dynamic(
             parts,
@@ -123,7 +251,9 @@ def eval_ppl(
             training_text=adapting.dynamic_stats,
             tune=tune,
             field=field,
-            on_trial=_note_trial,
+            on_trial=lambda tried, perplexity: note(
+                f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
+            ),
         )
     cache = adapting.cache_settings
     language_model = mix(parts, models, shares, cache=cache, cache_weight=adapting.cache_lambda)
@@ -139,13 +269,8 @@ def eval_ppl(
                 on_progress=on_progress,
             )
         language_model = tuning.model
-    options: dict[str, Any] = {
-        "reset_state": reset_state,
-        "split": split,
-        "per_token": per_token,
-        "per_sentence": per_sentence,
-        "field": field,
-    }
+    options: dict[str, Any] = {"reset_state": reset_state, "split": split, "field": field}
+    options |= {"per_token": per_token, "per_sentence": per_sentence}
     with progress_bar("scoring", is_bytes=True) as on_progress:
         if isinstance(language_model, MixedModel):
             mixture = evaluate_mixture(language_model, paths, on_progress=on_progress, **options)
@@ -163,24 +288,14 @@ def eval_ppl(
         emit(content)
     else:
         is_one = len(models) == 1 and not adapting.cache
-        name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
+        rows = [("model", f"{models[0]} ({language_model.kind})" if is_one else "mixture")]
+        if mixture is not None:
+            rows += _mixture_rows(mixture, tuning)
         num_tried = 0 if tuning is None else tuning.num_tried
-        rows = [
-            ("model", name),
-            *([] if mixture is None else _mixture_rows(mixture, tuning)),
-            *adaptation_rows(result.adaptations, dynamic_tunings, num_tried),
-        ]
+        rows += _adaptation_rows(result.adaptations, dynamic_tunings, num_tried)
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
-    for remark in [*_remarks(result), *_tuning_remarks(result, paths, tuning, dynamic_tunings)]:
+    for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
-
-
-def _sample_text() -> str:
-    from seqtool.text.sample import sample_text
-
-    path = sample_text("en", "test")
-    note(f"no TEXT given: using the shipped sample, {path}")
-    return str(path)
 
 
 def _check_mixing(
@@ -193,20 +308,17 @@ def _check_mixing(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Refuse options of mixing that do not go together, before any model is opened.
-
-    Raises:
-        ConfigError: options that exclude one another, or that are for a mixture only.
-        DataError: a text is not there, when there is one to tune on first.
-        OutputError: the mixture would replace something.
-    """
-    is_mixture = len(models) > 1 or adapting.cache
-    given = {
-        "--tune": tune is not None and not adapting.dynamic_is_free,
-        "--save-mixture": output is not None,
-    }
-    for name in (name for name, is_given in given.items() if is_given and not is_mixture):
-        raise ConfigError(f"{name} is for a mixture", hint="name another model with -m, or drop it")
+    """Refuse options of mixing that do not go together, before any model is opened."""
+    # --tune has something to choose without a mixture too
+    dynamic_is_free = adapting.dynamic and None in (adapting.dynamic_rate, adapting.dynamic_decay)
+    for name, is_given in (
+        ("--tune", tune is not None and not dynamic_is_free),
+        ("--save-mixture", output is not None),
+    ):
+        if is_given and len(models) == 1 and not adapting.cache:
+            raise ConfigError(
+                f"{name} is for a mixture", hint="name another model with -m, or drop it"
+            )
     for name, value in (("--weights", weights), ("--cache-lambda", adapting.cache_lambda)):
         if tune is not None and value is not None:
             raise ConfigError(
@@ -231,10 +343,6 @@ def _check_mixing(
     check_apart(output, models)
     hint = "replace it with --force, or choose another directory"
     checkpoint.check_output(output, force=force, hint=hint)
-
-
-def _note_trial(tried: DynamicConfig, perplexity: float) -> None:
-    note(f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}")
 
 
 def _save(
@@ -270,48 +378,27 @@ def _show(
     words = result.tokens - result.sentences
     sentences = counted(result.sentences, "sentence")
     text = text if result.split is None else f"{text} ({result.split})"
+    unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
+    figures: list[tuple[str, float | None, str]] = [
+        ("perplexity", result.perplexity, ",.2f"),
+        ("  without unknown", result.perplexity_without_oov if result.oov else None, ",.2f"),
+        ("  of the grammar", result.true_perplexity, ",.2f"),
+        ("bits per token", result.bits_per_token, ".4f"),
+        ("bits per byte", result.bits_per_byte, ".4f"),
+        ("  of the grammar", result.true_bits_per_byte, ".4f"),
+        ("log10 probability", result.log10_probability, ",.2f"),
+        ("seconds", result.seconds, ".1f"),
+    ]
     rows = [
         ("text", f"{text}: {sentences}, {result.tokens:,} tokens with </s>"),
         *model,
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
+        *([] if result.unit == "byte" else [(f"unknown {symbols}", unknown)]),  # no byte is unknown
+        *((label, format(value, form)) for label, value, form in figures if value is not None),
     ]
-    if result.unit != "byte":  # where nothing can be unknown
-        rows.append((f"unknown {symbols}", f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"))
-    rows.append(("perplexity", f"{result.perplexity:,.2f}"))
-    if result.oov and result.perplexity_without_oov is not None:
-        rows.append(("  without unknown", f"{result.perplexity_without_oov:,.2f}"))
-    if result.true_perplexity is not None:
-        rows.append(("  of the grammar", f"{result.true_perplexity:,.2f}"))
-    rows.append(("bits per token", f"{result.bits_per_token:.4f}"))
-    if result.bits_per_byte is not None:
-        rows.append(("bits per byte", f"{result.bits_per_byte:.4f}"))
-    if result.true_bits_per_byte is not None:
-        rows.append(("  of the grammar", f"{result.true_bits_per_byte:.4f}"))
-    rows.append(("log10 probability", f"{result.log10_probability:,.2f}"))
-    rows.append(("seconds", f"{result.seconds:.1f}"))
     width = 2 + max(len(label) for label, _ in rows)
     for label, value in rows:
         typer.secho(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
-
-
-def _remarks(result: LMEvaluation) -> list[str]:
-    remarks = []
-    if result.impossible:
-        remarks.append(
-            f"{result.impossible:,} tokens have no probability at all under this model, so the "
-            "perplexity is infinite (null in JSON)"
-        )
-    if result.true_perplexity is not None:
-        if result.oov:
-            remarks.append(
-                "the grammar's figures are for the words themselves; this model reads some as "
-                "<unk>, which is easier, so the two do not compare"
-            )
-        elif result.perplexity < result.true_perplexity:
-            remarks.append(
-                "better than the grammar that wrote the text: the model has seen this text before"
-            )
-    return remarks
 
 
 def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
@@ -336,35 +423,66 @@ def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tup
             worth = f"{name} ({kind}): perplexity {perplexity:,.2f} alone"
         rows.append((f"  weight {weight:.4f}", worth))
     if tuning is not None:
-        rows.append(
-            (
-                "  tuned on",
-                f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}",
-            )
-        )
+        text = f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}"
+        rows.append(("  tuned on", text))
     return rows
 
 
-def _tuning_remarks(
+def _adaptation_rows(
+    adaptations: Sequence[Adaptation], tunings: Sequence[DynamicTuning], num_caches_tried: int
+) -> list[tuple[str, str]]:
+    """Return a row that says that the models adapt, and one for each with its settings."""
+    if not adaptations:
+        return []
+    chosen = {tuning.model.name: tuning for tuning in tunings}
+    rows = [("adapting", "to this very text, as it is read; fixed models do not compare")]
+    for found in adaptations:
+        settings = ", ".join(
+            f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name} {value:g}"
+            for name, value in found.settings.items()
+        )
+        how = ""
+        if found.kind == "cache" and num_caches_tried:
+            how = f"; the best of {num_caches_tried:,} settings"
+        if found.kind == "dynamic" and found.model in chosen:
+            tuning = chosen[found.model]
+            how = (
+                f"; the best of {len(tuning.tried)} settings on the first {tuning.tokens:,} "
+                f"tokens of {tuning.text}, perplexity {tuning.perplexity:,.2f}"
+            )
+        rows.append((f"  {found.kind}", f"{found.model}: {settings}{how}"))
+    return rows
+
+
+def _remarks(
     result: LMEvaluation,
     texts: Sequence[str],
     tuning: Tuning | None,
-    dynamic: Sequence[DynamicTuning] = (),
-) -> list[str]:
-    """Return what to say when something was fitted on what is measured, or on too little."""
-    fitted_on = [(tuning.text, tuning.split)] if tuning is not None else []
-    fitted_on += [(found.text, found.split) for found in dynamic]
-    measured = [Path(text).resolve() for text in texts]
-    remarks = []
-    if any(Path(text).resolve() in measured and split == result.split for text, split in fitted_on):
+    dynamic: Sequence[DynamicTuning],
+) -> Iterator[str]:
+    """Give what to say of figures that do not compare, or that something was fitted to get."""
+    if result.impossible:
+        yield (
+            f"{result.impossible:,} tokens have no probability at all under this model, so the "
+            "perplexity is infinite (null in JSON)"
+        )
+    if result.true_perplexity is not None and result.oov:
+        yield (
+            "the grammar's figures are for the words themselves; this model reads some as "
+            "<unk>, which is easier, so the two do not compare"
+        )
+    elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
+        yield "better than the grammar that wrote the text: the model has seen this text before"
+    measured = [(Path(text).resolve(), result.split) for text in texts]
+    fitted: list[Any] = [*([] if tuning is None else [tuning]), *dynamic]
+    if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
         what = "weights were" if tuning is not None and not tuning.num_tried else "settings were"
-        remarks.append(
+        yield (
             f"the {what} fitted on the very text that is measured, so the perplexity is a "
             "little too good"
         )
     if tuning is not None and tuning.fitted.impossible:
-        remarks.append(
+        yield (
             f"{tuning.fitted.impossible:,} tokens of the tuning text have no probability under any "
             "of the models; the weights were fitted on the others"
         )
-    return remarks

@@ -18,8 +18,9 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    offer,
+    takes_options,
 )
-from seqtool.cli.settings import offer, takes_options
 
 if TYPE_CHECKING:
     from seqtool.lm.sampling import Piece
@@ -76,7 +77,7 @@ def generate(
     them if they hold several sentences; a beam gives its N best texts, the best first.
     """
     from seqtool.lm import sampling
-    from seqtool.lm.mixture.opening import open_mixture
+    from seqtool.lm.mixture.model import open_mixture
 
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")
@@ -97,8 +98,7 @@ def generate(
         return
     samples = sampling.collect(pieces, language_model.tokenizer.vocabulary)
     if as_json:
-        emit({"prompt": prompt, "samples": [dataclasses.asdict(sample) for sample in samples]})
-        return
+        return emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
     texts = [sample.text for sample in samples]
     blank = "\n\n" if any("\n" in text for text in texts) else "\n"
     typer.echo(blank.join(texts))

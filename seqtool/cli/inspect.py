@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, emit, show_table
+from seqtool.cli.options import JsonOption, emit, flattened, show_table
+from seqtool.core.errors import ModelError
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
@@ -26,7 +28,6 @@ def inspect(
             metavar="MODEL",
             help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
             "of a training command if not given.",
-            show_default=False,
         ),
     ] = None,
     plot: Annotated[
@@ -75,17 +76,13 @@ def _plot(path: Path, output: Path) -> None:
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
     from seqtool.core.checkpoint import WEIGHTS
-    from seqtool.core.errors import ModelError
     from seqtool.lm.ngram.table import array_sizes, order_sizes
 
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
     except (ValueError, OSError) as error:
-        raise ModelError(
-            f"damaged weights: {error}",
-            hint="copy the model again, or train it again",
-            path=directory,
-        ) from error
+        hint = "copy the model again, or train it again"
+        raise ModelError(f"damaged weights: {error}", hint=hint, path=directory) from error
 
 
 def _sizes_of_file(path: Path) -> list[OrderSize]:
@@ -102,16 +99,8 @@ def _inspect_file(path: Path, as_json: bool) -> None:
     vocabulary_size = sizes[0].ngrams - 1  # without <s>
     size = path.stat().st_size
     if as_json:
-        emit(
-            {
-                "path": str(path),
-                "kind": "ARPA file",
-                "vocabulary_size": vocabulary_size,
-                "bytes": size,
-                "orders": sizes,
-            }
-        )
-        return
+        numbers = {"vocabulary_size": vocabulary_size, "bytes": size, "orders": sizes}
+        return emit({"path": str(path), "kind": "ARPA file", **numbers})
     typer.echo(path)
     _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
     _show_sizes(sizes)
@@ -146,13 +135,10 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     file_sizes = _file_sizes(directory, header)
     size = sum(file_sizes.values())
     if as_json:
-        import dataclasses
-
-        content = dataclasses.asdict(header)
+        content = asdict(header)
         del content["statistics"]  # `orders` says it, and what it means for the size
         orders = {"orders": sizes} if sizes else {}
-        emit({"path": str(directory), **content, "bytes": size, **orders})
-        return
+        return emit({"path": str(directory), **content, "bytes": size, **orders})
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     typer.echo(directory)
     _show_pairs(
@@ -206,8 +192,7 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
 
     corpus = PreparedCorpus.open(path)
     if as_json:
-        emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
-        return
+        return emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     typer.echo(path)
     _show_pairs("", {"kind": "prepared corpus", "size": _megabytes(size)})
@@ -219,7 +204,8 @@ def _show_data(data: Mapping[str, Any]) -> None:
     rest = dict(data)
     splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
     if splits:
-        names = [name for name, value in next(iter(splits.values())).items() if _is_count(value)]
+        first = next(iter(splits.values()))
+        names = [name for name, value in first.items() if type(value) in (int, float)]
         rows = [
             [split, *(_text(counts.get(name, "")) for name in names)]
             for split, counts in splits.items()
@@ -228,24 +214,16 @@ def _show_data(data: Mapping[str, Any]) -> None:
         show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
     if sources:
         columns = list(sources[0])
+        rows = [[_text(source.get(column, "")) for column in columns] for source in sources]
         typer.echo()
-        show_table(
-            "Sources",
-            columns,
-            [[_text(source.get(column, "")) for column in columns] for source in sources],
-        )
+        show_table("Sources", columns, rows)
     _show_pairs("About the data", rest)
-    if config:
-        _show_pairs("How it was prepared", config)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    _show_pairs("How it was prepared", config or {})
 
 
 def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
     """Show names and values in two columns; sections become dotted names."""
-    pairs = [(name, _text(value)) for name, value in _leaves(values)]
+    pairs = [(name, _text(value)) for name, value in flattened(values)]
     if not pairs:
         return
     width = max(len(name) for name, _ in pairs)
@@ -253,14 +231,6 @@ def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
         typer.echo(f"\n{title}")
     for name, text in pairs:
         typer.echo(f"  {name:<{width}}  {text}".rstrip())
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _text(value: object) -> str:

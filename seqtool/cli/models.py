@@ -11,22 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import note
+from seqtool.core.errors import ConfigError, ModelError
 
-# what `-m` means when it is not given: kind -> (directory, the command that makes it)
-DEFAULT_MODELS = {
-    "lm": ("runs/lm", "seqtool train-lm"),
-    "ngram": ("runs/ngram", "seqtool ngram train"),
-    "parser": ("runs/parser", "seqtool train-parser"),
-    "segmenter": ("runs/segmenter", "seqtool train-segmenter"),
-    "tagger": ("runs/tagger", "seqtool train-tagger"),
+# kind -> the command that makes one, in runs/KIND where nothing else is said
+COMMANDS = {
+    "lm": "train-lm",
+    "ngram": "ngram train",
+    "parser": "train-parser",
+    "segmenter": "train-segmenter",
+    "tagger": "train-tagger",
 }
-
-# kind -> what only a model of that kind can do, and the command that makes one
-ABILITIES = {
-    "parser": ("parse_stream", "train-parser"),
-    "tagger": ("tag_stream", "train-tagger"),
-    "segmenter": ("segment", "train-segmenter"),
-}
+# kind -> what only a model of that kind can do
+ABILITIES = {"parser": "parse_stream", "tagger": "tag_stream", "segmenter": "segment"}
 
 ModelsOption = Annotated[
     list[Path] | None,
@@ -36,7 +32,6 @@ ModelsOption = Annotated[
         metavar="MODEL",
         help="A language model, or an ARPA file; several (-m A -m B) are mixed. "
         "runs/lm by default, else runs/ngram.",
-        show_default=False,
     ),
 ]
 WeightsOption = Annotated[
@@ -51,23 +46,19 @@ WeightsOption = Annotated[
 def default_model(*kinds: str) -> Path:
     """Return the default model of the first of these kinds that has one, and say so on stderr.
 
-    Args:
-        kinds: names of `DEFAULT_MODELS`, the preferred one first.
-
     Raises:
         ModelError: there is none; the hint names the command that makes one, and models at hand.
     """
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
 
     for kind in kinds:
-        path = Path(DEFAULT_MODELS[kind][0])
+        path = Path("runs", kind)
         with suppress(ModelError):
             checkpoint.find(path)  # also one in training, or that is being replaced
             note(f"no model given: using {path}")
             return path
-    directories = " or ".join(DEFAULT_MODELS[kind][0] for kind in kinds)
-    commands = " or ".join(f"`{DEFAULT_MODELS[kind][1]}`" for kind in kinds)
+    directories = " or ".join(f"runs/{kind}" for kind in kinds)
+    commands = " or ".join(f"`seqtool {COMMANDS[kind]}`" for kind in kinds)
     others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
     choose = f", or choose one: {', '.join(others[:8])}" if others else ""
     raise ModelError(
@@ -89,7 +80,6 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     """
     if text is None:
         return None
-    from seqtool.core.errors import ConfigError
     from seqtool.lm.mixture.model import check_weights
 
     if num_models < 2:
@@ -112,14 +102,11 @@ def open_model(path: Path, kind: str) -> Any:
         ModelError: there is no model, it is damaged, or it is of another kind.
     """
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
 
-    ability, command = ABILITIES[kind]
     model = checkpoint.load(path)
-    if not hasattr(model, ability):
-        raise ModelError(
-            f"is no {kind}", hint=f"choose one that {command} made, with -m", path=path
-        )
+    if not hasattr(model, ABILITIES[kind]):
+        hint = f"choose one that {COMMANDS[kind]} made, with -m"
+        raise ModelError(f"is no {kind}", hint=hint, path=path)
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     return model

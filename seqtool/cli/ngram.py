@@ -15,19 +15,19 @@ from seqtool.cli.options import (
     FIELD_HELP,
     ForceOption,
     JsonOption,
+    Offer,
     OutputOption,
     ThreadsOption,
     emit,
     note,
+    offer,
     show_table,
+    takes_options,
     typed,
 )
-from seqtool.cli.settings import Offer, offer, takes_options
-from seqtool.core.errors import counted
+from seqtool.core.errors import ModelError, counted
 
 if TYPE_CHECKING:
-    from seqtool.core.vocabulary import Vocabulary
-    from seqtool.lm.ngram.counts import Listing
     from seqtool.lm.ngram.train import NgramTraining
 
 CONFIG = "seqtool.lm.ngram.config:NgramConfig"
@@ -48,23 +48,14 @@ InputsArgument = Annotated[
         metavar="CORPUS",
         help="A prepared corpus, or text: files (.gz, .zst and .jsonl too), directories, or - for "
         "stdin; the shipped English sample if not given.",
-        show_default=False,
     ),
 ]
-FieldOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=FIELD_HELP,
-        show_default=False,
-    ),
-]
+FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
 MemoryOption = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
         help="Memory that it may take, such as 8G; what the machine has free if not given.",
-        show_default=False,
     ),
 ]
 
@@ -107,10 +98,7 @@ def train(
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
     arpa: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the model as ARPA too (.gz: packed).", show_default=False
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Write the model as ARPA too (.gz: packed).")
     ] = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
@@ -148,37 +136,33 @@ def train(
         )
     for warning in trained.warnings:
         note(f"warning: {warning}")
-    if as_json:
-        emit(_to_json(trained))
-    else:
+    if not as_json:
         _show_training(trained)
-
-
-def _to_json(trained: NgramTraining) -> dict[str, Any]:
-    return {
-        "model": str(trained.path),
-        "arpa": None if trained.arpa is None else str(trained.arpa),
-        "seconds": trained.total_seconds,
-        "stages": trained.seconds,
-        "tokens": trained.num_tokens,
-        "sentences": trained.num_sentences,
-        "unknown": trained.num_unknown,
-        "vocabulary_size": trained.vocabulary_size,
-        "ngrams": trained.num_ngrams,
-        "orders": trained.statistics,
-        "warnings": trained.warnings,
-        **trained.scores,
-    }
+        return
+    emit(
+        {
+            "model": trained.path,
+            "arpa": trained.arpa,
+            "seconds": trained.total_seconds,
+            "stages": trained.seconds,
+            "tokens": trained.num_tokens,
+            "sentences": trained.num_sentences,
+            "unknown": trained.num_unknown,
+            "vocabulary_size": trained.vocabulary_size,
+            "ngrams": trained.num_ngrams,
+            "orders": trained.statistics,
+            "warnings": trained.warnings,
+            **trained.scores,
+        }
+    )
 
 
 def _show_training(trained: NgramTraining) -> None:
     columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     rows = [
         [
-            str(row["order"]),
-            f"{row['counted']:,}",
-            f"{row['ngrams']:,}",
-            f"{row['singletons']:,}",
+            row["order"],
+            *(f"{row[name]:,}" for name in ("counted", "ngrams", "singletons")),
             "  ".join(f"{discount:.4f}" for discount in row["discounts"])
             + (" (fallback)" if row["fallback"] else ""),
         ]
@@ -205,9 +189,7 @@ def _show_training(trained: NgramTraining) -> None:
 
 
 def export(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An n-gram model.", show_default=False)
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
     target: Annotated[
         str,
         typer.Argument(
@@ -218,7 +200,6 @@ def export(
 ) -> None:
     """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read."""
     from seqtool.core import checkpoint
-    from seqtool.core.errors import ModelError
     from seqtool.core.progress import progress_bar
     from seqtool.lm.ngram.arpa import arpa_pieces, write_arpa
     from seqtool.lm.ngram.model import NgramModel
@@ -251,7 +232,6 @@ def import_(
         typer.Argument(
             metavar="FILE",
             help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
-            show_default=False,
         ),
     ],
     output: OutputOption = OUTPUT,
@@ -280,17 +260,8 @@ def import_(
     sizes = [len(level) for level in table.levels]
     seconds = time.perf_counter() - start
     if as_json:
-        emit(
-            {
-                "model": str(output),
-                "order": table.order,
-                "ngrams": sizes,
-                "vocabulary_size": table.vocabulary_size,
-                "notes": notes,
-                "seconds": seconds,
-            }
-        )
-        return
+        about = {"order": table.order, "ngrams": sizes, "vocabulary_size": table.vocabulary_size}
+        return emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
     shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
     note(f"{shown} in {seconds:.1f} s")
     typer.echo(output)
@@ -309,7 +280,6 @@ def counts(
             min=0,
             metavar="N",
             help=f"How many, the most frequent; 0 is all. {LISTED}, or all with -o.",
-            show_default=False,
         ),
     ] = None,
     min_count: Annotated[
@@ -324,17 +294,13 @@ def counts(
             "--filter",
             metavar="WORD",
             help="Only n-grams with this word; repeatable, then with all of them.",
-            show_default=False,
         ),
     ] = None,
     boundaries: Annotated[
         bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
     ] = False,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write them there as TSV.", show_default=False
-        ),
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write them there as TSV.")
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,
@@ -375,37 +341,27 @@ def counts(
         filters=filters or (),
         boundaries=boundaries,
     )
+
+    def ngrams() -> Iterator[tuple[list[str], int]]:
+        words = map(vocabulary.decode, listing.words.tolist())
+        return zip(words, listing.counts.tolist(), strict=True)
+
     if output is not None or not as_json:
-        _show_listing(listing, vocabulary, output)
+        _show_listing(ngrams(), listing.total, output)
     if as_json:
-        emit(_listing_to_json(listing, vocabulary, config.order))
-        return
+        content = [{"ngram": words, "count": count} for words, count in ngrams()]
+        sizes = {"distinct": listing.distinct, "total": listing.total}
+        return emit({"order": config.order, **sizes, "ngrams": content})
     note(f"{len(listing.counts):,} of {listing.distinct:,} n-grams of order {config.order}")
 
 
-def _listing_to_json(listing: Listing, vocabulary: Vocabulary, order: int) -> dict[str, Any]:
-    ngrams = [
-        {"ngram": vocabulary.decode(words), "count": count}
-        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
-    ]
-    return {
-        "order": order,
-        "distinct": listing.distinct,
-        "total": listing.total,
-        "ngrams": ngrams,
-    }
-
-
-def _show_listing(listing: Listing, vocabulary: Vocabulary, output: str | None) -> None:
+def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV."""
-    from seqtool.lm.score_tables import open_table
+    from seqtool.lm.perplexity import open_table
 
     columns = ("count", "per million", "n-gram")
-    rate = 1e6 / max(1, listing.total)
-    rows = (
-        (str(count), f"{count * rate:.1f}", " ".join(vocabulary.decode(words)))
-        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
-    )
+    rate = 1e6 / max(1, total)
+    rows = ((str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams)
     if output is None and sys.stdout.isatty():
         show_table("", columns, list(rows))
         return
@@ -419,7 +375,7 @@ def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
     """Return the inputs, or the shipped sample, and say so."""
     if inputs:
         return inputs
-    from seqtool.text.sample import sample_text
+    from seqtool.text.datasets import sample_text
 
     note(f"no CORPUS given: {doing} the shipped English sample")
     return [str(sample_text("en", "train").parent)]

@@ -1,4 +1,4 @@
-"""`seqtool prepare`: text to a prepared corpus."""
+"""`seqtool fetch`: a data set to text files; `seqtool prepare`: text to a prepared corpus."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from seqtool.cli.options import (
     SeedOption,
     emit,
     note,
+    offer,
+    takes_options,
 )
-from seqtool.cli.settings import offer, takes_options
+from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus
@@ -57,23 +59,16 @@ def prepare(
             help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
             "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
             "files gives the splits. Treebanks (.conllu) are checked and summarised.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = DEFAULT_OUTPUT,
-    valid: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The validation text.", show_default=False),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The test text.", show_default=False)
-    ] = None,
+    valid: Annotated[Path | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
         typer.Option(
             metavar="PERCENTAGES",
             help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -95,14 +90,14 @@ def prepare(
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
     from seqtool.text import prepared
-    from seqtool.text.splits import parse_shares
+    from seqtool.text.preparation import parse_shares
 
     if split is not None:
         settings["split"] = parse_shares(split)
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
-        from seqtool.text.sample import sample_text
+        from seqtool.text.datasets import sample_text
 
         note("no INPUT given: using the shipped English sample")
         sources = [sample_text("en", "train")]
@@ -116,8 +111,7 @@ def prepare(
         )
     seconds = time.perf_counter() - start
     if as_json:
-        emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
-        return
+        return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus, seconds)
     typer.echo(corpus.path)
 
@@ -160,8 +154,6 @@ def _are_treebanks(inputs: list[str]) -> bool:
 
     treebanks = [name for name in inputs if is_treebank(name)]
     if treebanks and len(treebanks) < len(inputs):
-        from seqtool.core.errors import DataError
-
         text = next(name for name in inputs if not is_treebank(name))
         raise DataError(
             f"is a treebank, but {text} is not", hint="prepare them apart", path=treebanks[0]
@@ -175,8 +167,6 @@ def _refuse_other_options(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
         if given and name not in ("inputs", "as_json"):
-            from seqtool.core.errors import ConfigError
-
             raise ConfigError(
                 f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
                 hint=f"leave {parameter.opts[0]} out",
@@ -185,7 +175,6 @@ def _refuse_other_options(context: typer.Context) -> None:
 
 def check_treebanks(inputs: list[str], as_json: bool) -> None:
     """Print what treebanks hold; broken sentences are an error, the first ones listed."""
-    from seqtool.core.errors import DataError, counted
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.summary import describe_treebank, summary_rows
 
@@ -208,3 +197,55 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
             f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
             hint="mend them, or leave them out with --skip-invalid where a treebank is read",
         )
+
+
+def fetch(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The data set: wikitext-2 or ptb; without it, all are listed."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The folder to make; NAME by default."),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take the texts from this folder or zip file, no network."),
+    ] = None,
+    force: ForceOption = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch a public data set, checked by its SHA-256, to a folder of train, valid and test text.
+
+    The folder's path is printed.
+    """
+    from seqtool.core.progress import progress_bar
+    from seqtool.text import datasets
+
+    if list_all or name is None:
+        known = datasets.DATASETS.items()
+        if as_json:
+            return emit({"datasets": [{"name": each, **vars(data)} for each, data in known]})
+        for each, data in known:
+            typer.echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
+        return
+    with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
+        folder = datasets.fetch(
+            name,
+            Path(name) if output is None else output,
+            source=source,
+            force=force,
+            on_progress=on_progress,
+            on_message=note,
+        )
+    description = datasets.describe(folder)
+    if as_json:
+        return emit({"folder": str(folder), **description})
+    for split, entry in description["splits"].items():
+        remark = "" if entry["as_published"] else ", not the published file byte for byte"
+        note(f"{split}: {entry['file']}, {entry['bytes']:,} bytes{remark}")
+    if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
+        note(f"not in the source: {', '.join(sorted(missing))}")
+    note(f"licence: {description['licence']}")
+    typer.echo(str(folder))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import OutputOption, note, print_settings
-from seqtool.cli.settings import offer, takes_options
+from seqtool.cli.options import OutputOption, note, offer, print_settings, takes_options
 from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training
+from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
     from seqtool.core.progress import Event
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         **SETTINGS,
         "--precision": "training.precision",
     },
-    panel=PANEL,
 )
 def train_lm(
     corpus: Annotated[
@@ -55,7 +54,6 @@ def train_lm(
             metavar="CORPUS",
             help="A prepared corpus, a text file, or a folder with train, valid and test files; "
             "without it, the shipped English sample.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = Path("runs/lm"),
@@ -79,23 +77,20 @@ def train_lm(
     if options.list_settings:
         from seqtool.lm.neural.config import NeuralLMConfig
 
-        print_settings(NeuralLMConfig)
-        return
-    from seqtool.lm.neural.recipes import resolve
+        return print_settings(NeuralLMConfig)
+    from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
     if corpus is None and not options.resume:
-        from seqtool.text.sample import sample_text
+        from seqtool.text.datasets import sample_text
 
         corpus = str(sample_text("en", "train").parent)
         note("no corpus given: training on the shipped English sample")
-    from seqtool.core.errors import counted
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
-    from seqtool.training.tensorboard import TensorBoard
+    from seqtool.training.run import TensorBoard
 
-    with ExitStack() as stack:
-        board = stack.enter_context(TensorBoard(output / "tensorboard")) if tensorboard else None
+    with TensorBoard(output / "tensorboard") if tensorboard else nullcontext() as board:
 
         def on_event(event: Event) -> None:
             if isinstance(event, RunStarted) and not options.resume:
@@ -106,14 +101,10 @@ def train_lm(
         trained = run_training(train, corpus, output, chosen, options, on_event=on_event)
     report(
         trained,
-        [
-            f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
-            f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-            f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
-        ],
-        as_json=options.json,
-        epochs=trained.epochs,
-        parameters=trained.num_parameters,
+        options.json,
+        f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
+        f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
     )
 
 
@@ -122,7 +113,6 @@ def _note_preparation(path: Path) -> None:
     if not (path / "corpus.json").is_file():
         return
     from seqtool.cli.prepare import describe_draw
-    from seqtool.core.errors import counted
     from seqtool.text.prepared import PreparedCorpus
 
     info = PreparedCorpus.open(path).info

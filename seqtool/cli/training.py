@@ -1,10 +1,10 @@
-"""What the commands `train-*` share: their options, their course, and what they say at the end."""
+"""`seqtool train-segmenter`, `train-tagger` and `train-parser`, and what every `train-*` shares."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,21 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import (
+    MAX_SHOWN,
     DeviceOption,
     ForceOption,
     JsonOption,
+    OutputOption,
     SeedOption,
     ThreadsOption,
     emit,
     note,
+    offer,
+    print_settings,
+    takes_options,
     typed,
 )
+from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.core.progress import Event
 
 PANEL = "Settings"
-MAX_SHOWN = 5  # broken sentences named on stderr
 
 # options of every training on a treebank
 SETTINGS = {
@@ -35,33 +40,36 @@ SETTINGS = {
     "--patience": "training.patience",
 }
 
+
+def _train(what: str) -> Any:
+    sample = "without any, the English treebank of the shipped sample."
+    return typer.Argument(metavar="TRAIN", help=f"CoNLL-U files {what}; {sample}")
+
+
+def _dev(scores: str) -> Any:
+    chosen = f"CoNLL-U by whose {scores} the best epoch is chosen"
+    help = f"{chosen}; without it, every tenth sentence of TRAIN."
+    return typer.Option(metavar="FILE", help=help)
+
+
+def _setting(help: str, metavar: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
+
+
 PresetFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A YAML file of settings, over the preset's.",
-        metavar="FILE",
-        rich_help_panel=PANEL,
-        show_default=False,
-    ),
+    Path | None, _setting("A YAML file of settings, over the preset's.", "FILE")
 ]
 EmbeddingsOption = Annotated[
     Path | None,
-    typer.Option(
-        help="A file of word vectors (word2vec, also its .bin; GloVe; fastText).",
-        metavar="FILE",
-        rich_help_panel=PANEL,
-        show_default=False,
-    ),
+    _setting("A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"),
 ]
 LanguageModelOption = Annotated[
     Path | None,
-    typer.Option(
-        "--lm",
-        help="A model of train-lm whose state after each word is read too; it is copied into the "
+    _setting(
+        "A model of train-lm whose state after each word is read too; it is copied into the "
         "output. A parser has to have an encoder for it (--preset accurate).",
-        metavar="DIR",
-        rich_help_panel=PANEL,
-        show_default=False,
+        "DIR",
+        "--lm",
     ),
 ]
 
@@ -72,12 +80,8 @@ class TrainingOptions:
 
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any setting, such as training.weight_decay=0.01; repeatable.",
-            rich_help_panel=PANEL,
-            show_default=False,
+        _setting(
+            "Any setting, such as training.weight_decay=0.01; repeatable.", "KEY=VALUE", "--set"
         ),
     ] = None
     list_settings: Annotated[
@@ -100,19 +104,12 @@ class TrainingOptions:
     json: JsonOption = False
 
     def resolve(
-        self,
-        combine: Callable[..., Any],
-        *base: Any,
-        settings: dict[str, Any],
-        output: Path,
+        self, combine: Callable[..., Any], *base: Any, settings: dict[str, Any], output: Path
     ) -> Any:
         """Return the configuration: `base` is a preset or a file, under options and --set.
 
-        Args:
-            combine: the function `resolve` of what is trained.
-            base: what it takes before the settings.
-            settings: those with options of their own; the seed is added.
-            output: the directory of the run, whose settings are the base of --resume.
+        `combine` is the function `resolve` of what is trained; `settings` are those with options
+        of their own. With --resume those of the run in `output` are the base.
 
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.
@@ -121,8 +118,7 @@ class TrainingOptions:
             raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
         if self.seed is not None:
             settings["training.seed"] = self.seed
-        run = output if self.resume else None
-        return combine(*base, settings, self.set_ or [], run=run)
+        return combine(*base, settings, self.set_ or [], run=output if self.resume else None)
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ class TreebankOptions(TrainingOptions):
         """
         if treebank or self.resume:
             return treebank or None, dev
-        from seqtool.text.sample import sample_treebank
+        from seqtool.text.datasets import sample_treebank
 
         files = [sample_treebank("en", "train")], dev or sample_treebank("en", "valid")
         note("no treebank given: training on the shipped English sample")
@@ -162,22 +158,15 @@ def run_training(
 ) -> Any:
     """Call a training function of the library, and show how it goes on.
 
-    Args:
-        train: the function.
-        data: its first argument: what is trained on.
-        output: the directory of the run.
-        config: the settings.
-        options: of the command.
-        has_parts: it trains several models, and each is announced.
-        on_event: is shown each event before the display is.
-        more: arguments of this function alone.
+    With `has_parts` it trains several models, and each is announced. `on_event` is shown each event
+    before the display is. `more` are arguments of this function alone.
     """
     from seqtool.core.progress import Display
 
     # the clock starts here: reading the data counts too
-    should_stop = _stop_after(options.max_minutes)
-    with ExitStack() as stack:
-        display = stack.enter_context(Display())
+    minutes = math.inf if options.max_minutes is None else options.max_minutes
+    end = time.monotonic() + 60.0 * minutes
+    with Display() as display:
 
         def show(event: Event, part: str = "") -> None:
             if on_event is not None:
@@ -185,10 +174,10 @@ def run_training(
             display.show(event, part)
 
         if has_parts:
-            from seqtool.treebank.held_out import describe
+            from seqtool.treebank.conllu import describe_held_out
 
             more["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
-            more["on_held_out"] = lambda *numbers: display.note(describe(*numbers))
+            more["on_held_out"] = lambda *numbers: display.note(describe_held_out(*numbers))
         if isinstance(options, TreebankOptions):
             more["skip_invalid"] = options.skip_invalid
         return train(
@@ -200,39 +189,262 @@ def run_training(
             device=options.device,
             threads=options.threads,
             on_event=show,
-            should_stop=should_stop,
+            should_stop=lambda step: time.monotonic() >= end,
             command=typed(),
             **more,
         )
 
 
-def _stop_after(minutes: float | None) -> Callable[[int], bool]:
-    """Return what says before each step whether to stop: once so many minutes are over."""
-    end = None if minutes is None else time.monotonic() + 60.0 * minutes
-    return lambda step: end is not None and time.monotonic() >= end
-
-
-def report(trained: Any, notes: Iterable[str], *, as_json: bool, **numbers: Any) -> None:
-    """Say what came of a training.
-
-    Args:
-        trained: what the training function returned.
-        notes: lines for people.
-        as_json: print an object in place of them.
-        numbers: what it has beside path, seconds and scores.
-    """
+def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
+    """Say what came of a training: lines for people, or an object with path, scores and more."""
     if as_json:
-        path = str(trained.path)
-        emit({"model": path, "seconds": trained.seconds, **numbers, **trained.scores})
-        return
+        content = {"model": trained.path, "seconds": trained.seconds}
+        if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
+            content["epochs"] = trained.epochs
+        return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
     print(trained.path)
 
 
-def note_held_out(summary: Mapping[str, Any]) -> None:
-    """Say what of a treebank is held out, if no validation part was given."""
-    from seqtool.treebank.held_out import describe
+def _note_data(summary: dict[str, Any], text: str) -> None:
+    """Say what is trained on, and what of it is held out, if no validation part was given."""
+    from seqtool.treebank.conllu import describe_held_out
 
     if summary["dev_held_out"]:
-        note(describe(summary["sentences"], summary["dev_sentences"]))
+        note(describe_held_out(summary["sentences"], summary["dev_sentences"]))
+    note(text)
+
+
+@takes_options("seqtool.parsing.segmenter.config:SegmenterConfig", SETTINGS)
+def train_segmenter(
+    treebank: Annotated[
+        list[Path] | None,
+        _train("(also .gz, .zst), with SpaceAfter=No where no space follows"),
+    ] = None,
+    dev: Annotated[Path | None, _dev("words and sentences")] = None,
+    output: OutputOption = Path("runs/segmenter"),
+    config: Annotated[Path | None, _setting("A YAML file of settings.", "FILE")] = None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+) -> None:
+    """Train what splits raw text into sentences, tokens and words, on a treebank.
+
+    The raw text is made from words, multiword tokens, SpaceAfter=No, newpar and newdoc. UPOS and
+    DEPREL, where there are any, help to tell which tokens are split.
+    """
+    from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
+
+    if options.list_settings:
+        return print_settings(SegmenterConfig)
+    chosen = options.resolve(resolve, None, config, settings=settings, output=output)
+    treebank, dev = options.treebanks(treebank, dev)
+    from seqtool.parsing.segmenter.train import train_segmenter as train
+
+    def on_data(data: Any) -> None:
+        summary = data.summary
+        _note_data(
+            summary,
+            f"{counted(summary['sentences'], 'sentence')} in "
+            f"{counted(summary['paragraphs'], 'paragraph')}, "
+            f"{counted(summary['tokens'], 'token')}, {summary['multiword_tokens']:,} of them of "
+            f"several words; validation: {counted(summary['dev_sentences'], 'sentence')}",
+        )
+
+    trained = run_training(train, treebank, output, chosen, options, dev=dev, on_data=on_data)
+    report(
+        trained,
+        options.json,
+        f"dev words F1 {trained.scores['dev_words']:.2f}, "
+        f"sentences F1 {trained.scores['dev_sentences']:.2f}; model in {trained.path}",
+        f"next: seqtool segment FILE.txt -m {trained.path}",
+    )
+
+
+@takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS)
+def train_tagger(
+    treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
+    dev: Annotated[Path | None, _dev("tags")] = None,
+    output: OutputOption = Path("runs/tagger"),
+    preset: Annotated[
+        str | None, _setting("Settings by name (default accurate).", "accurate|fast")
+    ] = None,
+    config: PresetFileOption = None,
+    embeddings: EmbeddingsOption = None,
+    lm: LanguageModelOption = None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+) -> None:
+    """Train a tagger and lemmatizer on a treebank.
+
+    It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
+    """
+    from seqtool.parsing.tagger.config import TaggerConfig, resolve
+
+    if options.list_settings:
+        return print_settings(TaggerConfig)
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    treebank, dev = options.treebanks(treebank, dev)
+    from seqtool.parsing.tagger.train import train_tagger as train
+
+    def on_data(data: Any) -> None:
+        summary = data.summary
+        _note_data(
+            summary,
+            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
+            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
+            f"{counted(summary['bundles'], 'bundle')} of tags, "
+            f"{counted(summary['edit_scripts'], 'edit script')}",
+        )
+
+    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
+    scores = trained.scores
+    report(
+        trained,
+        options.json,
+        f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
+        f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
+        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        f"next: seqtool tag FILE.conllu -m {trained.path}",
+    )
+
+
+@takes_options(
+    "seqtool.parsing.parser.config:ParserConfig",
+    {
+        "--system": offer(
+            "model.system",
+            help="auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or "
+            "swap.",
+            metavar="NAME",
+        ),
+        "--encoder": offer(
+            "model.encoder", help="What reads words in their sentence (default none)."
+        ),
+        "--hidden": "model.hidden_size",
+        **SETTINGS,
+    },
+)
+def train_parser(
+    treebank: Annotated[list[Path] | None, _train("with trees (also .gz, .zst)")] = None,
+    dev: Annotated[Path | None, _dev("LAS")] = None,
+    output: OutputOption = Path("runs/parser"),
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
+            "lemmatizer, and parsers that are used to their tags. Parts that are trained at once, "
+            "each in a process of its own, share the threads; --threads 1 trains one after "
+            "another.",
+        ),
+    ] = False,
+    preset: Annotated[
+        str | None,
+        _setting(
+            "Settings by name (default fast; accurate with --raw).", "fast|accurate|chen-manning"
+        ),
+    ] = None,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast",
+            help="The same as --preset fast, also with --raw.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = False,
+    config: PresetFileOption = None,
+    fields: Annotated[
+        str | None,
+        _setting(
+            "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).", "LIST"
+        ),
+    ] = None,
+    embeddings: EmbeddingsOption = None,
+    lm: LanguageModelOption = None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+) -> None:
+    """Train a dependency parser on a treebank.
+
+    The trees are those of columns HEAD and DEPREL; the parser reads the other columns, so train it
+    with --fields that will be there when it parses.
+    """
+    raw = raw or (options.resume and _is_pipeline(output))
+    from seqtool.parsing.parser import config as parsers
+    from seqtool.parsing.pipeline import config as pipelines
+
+    if options.list_settings:
+        return print_settings(pipelines.PipelineConfig if raw else parsers.ParserConfig)
+    if fast and preset not in (None, "fast"):
+        raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
+    if fields is not None:
+        settings["model.fields"] = parsers.parse_fields(fields)
+    resolve = pipelines.resolve if raw else parsers.resolve
+    preset = "fast" if fast else preset
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    treebank, dev = options.treebanks(treebank, dev)
+    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    if raw:
+        from seqtool.parsing.pipeline.train import train_pipeline
+
+        trained = run_training(
+            train_pipeline, treebank, output, chosen, options, has_parts=True, **sources
+        )
+        shown = ", ".join(
+            f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"
+            for name, value in trained.scores.items()
+        )
+        report(
+            trained,
+            options.json,
+            f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
+            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+            f"next: seqtool parse FILE.txt -m {trained.path}",
+        )
+        return
+    from seqtool.parsing.parser.train import train_parser as train
+
+    trained = run_training(
+        train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
+    )
+    report(
+        trained,
+        options.json,
+        f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
+        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        f"next: seqtool parse FILE.conllu -m {trained.path}",
+        system=trained.system,
+    )
+
+
+def _is_pipeline(output: Path) -> bool:
+    """Whether a directory holds a run of --raw."""
+    from seqtool.core import checkpoint, storage
+
+    try:
+        return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
+    except (OSError, ValueError):
+        return False
+
+
+def _note_parser_data(data: Any) -> None:
+    """Say what is left out, what is trained on, and by which system."""
+    for error in data.skipped[:MAX_SHOWN]:
+        note(f"left out: {error}")
+    if len(data.skipped) > MAX_SHOWN:
+        note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
+    summary = data.summary
+    num_non_projective = summary["non_projective_sentences"]
+    _note_data(
+        summary,
+        f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
+        f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
+        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
+        f"{counted(summary['labels'], 'label')}; system {data.config.model.system}",
+    )

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import storage
+from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
-from seqtool.core.registry import Registry
 from seqtool.core.version import __version__
 
 FORMAT_VERSION = 1
@@ -35,14 +35,11 @@ CARD = "README.md"
 RUN = "run.json"
 
 # what a run directory may hold, and --force may therefore remove
-_OURS = frozenset(
-    {
-        *(HEADER, WEIGHTS, CARD, RUN),
-        *("vocabulary.json", "tokenizer.model", "log.jsonl"),
-        *("last", "best", "corpus", "tensorboard"),
-        *("segmenter", "multiword", "tagger", "parser", "jackknife", "treebank", "lm"),
-    }
-)
+_OURS = {
+    *(HEADER, WEIGHTS, CARD, RUN, "vocabulary.json", "tokenizer.model", "log.jsonl"),
+    *("last", "best", "corpus", "tensorboard"),
+    *("segmenter", "multiword", "tagger", "parser", "jackknife", "treebank", "lm"),
+}
 
 _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser)-[0-9]+")  # of several of a kind
 
@@ -75,44 +72,28 @@ _TRAINERS = {
 # from this size on, SHA-256 would be what opening a model waits for
 QUICK_SUM_BYTES = 1 << 26
 
+_AGAIN = "copy the model again, or train it again"
 _SUMS = {"sha256": storage.sum_of, "quick_sum": storage.quick_sum_of}
 
 
 @dataclass(frozen=True)
 class Header:
-    """What `model.json` holds.
+    """What `model.json` holds."""
 
-    Attributes:
-        kind: which loader reads the model ("neural-lm", "ngram").
-        config: the resolved configuration.
-        tokenizer: what `load_tokenizer` needs beside the files (unit, lowercase).
-        scores: what was measured ("valid_perplexity", ...).
-        data: where the training text came from and how large it was.
-        command: the command that made the model.
-        num_parameters: trained numbers, tied ones counted once.
-        versions: seqtool, and the libraries that matter for the numbers.
-        files: name -> {"bytes", "sha256"} of every other file that the model needs; a large file
-            has a "quick_sum" instead.
-        statistics: what was counted for the model, by names of its kind.
-    """
-
-    kind: str
-    config: dict[str, Any]
-    tokenizer: dict[str, Any]
-    scores: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    command: str = ""
-    num_parameters: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
+    kind: str  # which loader reads the model: "neural-lm", "ngram"
+    config: dict[str, Any]  # resolved
+    tokenizer: dict[str, Any]  # what `load_tokenizer` needs beside the files: unit, lowercase
+    scores: dict[str, Any] = field(default_factory=dict)  # what was measured: "valid_perplexity"
+    data: dict[str, Any] = field(default_factory=dict)  # where the text came from, and its size
+    command: str = ""  # that made the model
+    num_parameters: int = 0  # trained numbers, tied ones counted once
+    versions: dict[str, str] = field(default_factory=dict)  # of seqtool and what decides numbers
+    # name -> {"bytes", "sha256"} of every other file that the model needs; "quick_sum" if large
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    statistics: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)  # counts, by names of its kind
 
     def __post_init__(self) -> None:
-        """Check every type: headers are read from files.
-
-        Raises:
-            TypeError: a field is of another type.
-        """
+        """Check every type, as headers are read from files; a TypeError tells of another."""
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             kind = {"str": str, "int": int}.get(str(item.type), dict)
@@ -122,12 +103,10 @@ class Header:
             if not isinstance(version, str):
                 raise TypeError(f"version {version!r} of {name}")
         for name, entry in self.files.items():
-            if Path(name).name != name or not isinstance(entry, dict):
-                raise TypeError(f"file {name!r}: {entry!r}")
-            sums = [entry[key] for key in _SUMS if key in entry]
-            if not isinstance(entry.get("bytes"), int) or len(sums) != 1:
-                raise TypeError(f"file {name!r}: {entry!r}")
-            if not isinstance(sums[0], str):
+            is_named = Path(name).name == name and isinstance(entry, dict)
+            sums = [entry[key] for key in _SUMS if key in entry] if is_named else []
+            is_summed = len(sums) == 1 and isinstance(sums[0], str)
+            if not is_summed or not isinstance(entry.get("bytes"), int):
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
@@ -139,13 +118,7 @@ def check_output(
 ) -> None:
     """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
 
-    Args:
-        path: the directory.
-        force: replace what is there.
-        hint: what to do about a model that is there.
-
-    Raises:
-        OutputError: it exists and may not be replaced.
+    The hint of the OutputError says what to do about a model that is there.
     """
     path = storage.present(Path(path))
     if not path.exists():
@@ -161,11 +134,8 @@ def check_output(
     proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((folder / proof).is_file() for folder in held for proof in proofs):
         holds = f"holds {foreign[0]}, which is not of a model" if foreign else "is no model"
-        raise OutputError(
-            f"exists and {holds}, so it will not be replaced",
-            hint="choose another output with -o",
-            path=path,
-        )
+        what = f"exists and {holds}, so it will not be replaced"
+        raise OutputError(what, hint="choose another output with -o", path=path)
     if not force:
         raise OutputError("exists already", hint=hint, path=path)
 
@@ -178,26 +148,21 @@ def _names(path: Path) -> set[str]:
 
 
 def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], None]) -> None:
-    """Write a model directory.
+    """Write a model directory, replacing what is there.
 
-    Args:
-        path: the directory, replaced if it is there.
-        header: all of `model.json` but the sums of the files and seqtool's version.
-        card: the text of README.md.
-        fill: writes every other file of the model into the directory it is given.
+    The header is all of `model.json` but the sums of the files and seqtool's version. `fill` writes
+    every other file of the model but the card into the directory it is given.
     """
     with storage.atomic_directory(path) as directory:
         fill(directory)
-        files = {file.name: _describe_file(file) for file in sorted(directory.iterdir())}
+        files = {}
+        for file in sorted(directory.iterdir()):
+            size = file.stat().st_size
+            kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
+            files[file.name] = {"bytes": size, kind: _SUMS[kind](file)}
         (directory / CARD).write_text(card, encoding="utf-8")
         content = _header_content(dataclasses.replace(header, files=files))
         storage.write_json(directory / HEADER, content)
-
-
-def _describe_file(file: Path) -> dict[str, Any]:
-    size = file.stat().st_size
-    kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
-    return {"bytes": size, kind: _SUMS[kind](file)}
 
 
 def amend(path: str | Path, header: Header, card: str) -> None:
@@ -228,11 +193,7 @@ def promote(source: Path, destination: Path) -> None:
 
 
 def copy(source: str | Path, destination: Path) -> None:
-    """Copy a model without what its training left: its files, its header and its card.
-
-    Raises:
-        ModelError: there is no model in `source`.
-    """
+    """Copy a model without what its training left: its files, its header and its card."""
     source = find(source)
     with storage.atomic_directory(destination) as directory:
         for name in (*read_header(source).files, HEADER, CARD):
@@ -243,31 +204,22 @@ def copy(source: str | Path, destination: Path) -> None:
 def find(path: str | Path) -> Path:
     """Return the directory that holds the model: `path`, or `path/best` while it is in training.
 
-    Until a run that replaces a model has one of its own, it is where that was set aside.
-
-    Raises:
-        ModelError: there is no model; the hint says what to do.
+    Until a run that replaces a model has one of its own, it is where that was set aside. Where
+    there is none, the hint of a ModelError says what to do.
     """
     path = storage.present(Path(path))
-    if not path.exists():
-        raise ModelError("no such model", hint=_known_models(path), path=path)
     if not path.is_dir():
-        raise ModelError(
-            "neither a model directory nor an ARPA file", hint=_known_models(path), path=path
-        )
+        what = "neither a model directory nor an ARPA file" if path.exists() else "no such model"
+        raise ModelError(what, hint=_known_models(path), path=path)
     for content in storage.versions(path):
         for directory in (storage.present(content / "best"), content):
             if (directory / HEADER).is_file():
                 return directory
+    what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
     if (path / "last").is_dir() or (path / RUN).is_file():
-        raise ModelError(
-            "training has not reached its first validation, so there is no model yet",
-            hint=f"continue with: seqtool {_trainer(path)} --resume -o {path}",
-            path=path,
-        )
-    raise ModelError(
-        f"not a model directory: it has no {HEADER}", hint=_known_models(path), path=path
-    )
+        what = "training has not reached its first validation, so there is no model yet"
+        hint = f"continue with: seqtool {_trainer(path)} --resume -o {path}"
+    raise ModelError(what, hint=hint, path=path)
 
 
 def _trainer(path: Path) -> str:
@@ -286,22 +238,15 @@ def _known_models(path: Path) -> str:
         for pattern in (f"*/{HEADER}", f"runs/*/{HEADER}")
         for header in folder.glob(pattern)
     }
-    known = sorted(str(model) for model in found if model != path)
-    if known:
+    if known := sorted(str(model) for model in found if model != path):
         return f"models found there: {', '.join(known[:5])}"
     return "train one, for example with: seqtool train-lm"
 
 
 def read_header(path: str | Path) -> Header:
-    """Read `model.json` of a model directory.
-
-    Raises:
-        ModelError: no model, a damaged header, or a newer format version.
-    """
+    """Read `model.json`; a ModelError if it is missing, damaged or of a newer version."""
     header_path = find(path) / HEADER
-    damaged = ModelError(
-        "damaged model header", hint="copy the model again, or train it again", path=header_path
-    )
+    damaged = ModelError("damaged model header", hint=_AGAIN, path=header_path)
     try:
         content = storage.read_object(header_path)
     except ValueError as error:
@@ -312,12 +257,9 @@ def read_header(path: str | Path) -> Header:
     if version > FORMAT_VERSION:
         versions = content.get("versions")
         made_by = versions.get("seqtool") if isinstance(versions, dict) else None
-        raise ModelError(
-            f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
-            f"it was made by seqtool {made_by or 'of a later version'}",
-            hint="pip install --upgrade seqtool",
-            path=header_path,
-        )
+        what = f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
+        what += f"it was made by seqtool {made_by or 'of a later version'}"
+        raise ModelError(what, hint="pip install --upgrade seqtool", path=header_path)
     try:
         if storage.SEAL in content:  # a header written by other means has none
             content = storage.unseal(content)
@@ -328,25 +270,17 @@ def read_header(path: str | Path) -> Header:
 
 
 def verify(directory: Path, header: Header) -> None:
-    """Check every file of the model against the size and the sum that the header records.
-
-    Raises:
-        ModelError: a file is missing, cut off or changed.
-    """
-    hint = "copy the model again, or train it again"
+    """Check every file of the model against the size and the sum that the header records."""
     for name, recorded in header.files.items():
         path = directory / name
         if not path.is_file():
-            raise ModelError("this file of the model is missing", hint=hint, path=path)
-        size = path.stat().st_size
-        if size != recorded["bytes"]:
-            raise ModelError(
-                f"damaged: {size:,} bytes instead of {recorded['bytes']:,}", hint=hint, path=path
-            )
+            raise ModelError("this file of the model is missing", hint=_AGAIN, path=path)
+        if (size := path.stat().st_size) != recorded["bytes"]:
+            what = f"damaged: {size:,} bytes instead of {recorded['bytes']:,}"
+            raise ModelError(what, hint=_AGAIN, path=path)
         if any(recorded[key] != sum_of(path) for key, sum_of in _SUMS.items() if key in recorded):
-            raise ModelError(
-                f"damaged: its content does not match the sum in {HEADER}", hint=hint, path=path
-            )
+            what = f"damaged: its content does not match the sum in {HEADER}"
+            raise ModelError(what, hint=_AGAIN, path=path)
 
 
 def load(path: str | Path, *, device: str = "cpu") -> Any:
@@ -361,37 +295,23 @@ def load(path: str | Path, *, device: str = "cpu") -> Any:
     """
     if Path(path).is_file():
         for kind in FILE_LOADERS:
-            model = FILE_LOADERS[kind](Path(path))
-            if model is not None:
+            if (model := FILE_LOADERS[kind](Path(path))) is not None:
                 return model
     directory = find(path)
     header = read_header(directory)
     if header.kind not in LOADERS:
-        raise ModelError(
-            f"a model of kind {header.kind!r} is unknown to this seqtool",
-            hint="pip install --upgrade seqtool",
-            path=path,
-        )
+        what = f"a model of kind {header.kind!r} is unknown to this seqtool"
+        raise ModelError(what, hint="pip install --upgrade seqtool", path=path)
     return LOADERS[header.kind](directory, header, device=device)
 
 
 def compose(
-    header: Header,
-    title: str,
-    about: str,
-    *sections: str,
-    maker: str,
-    use: Sequence[str] = (),
+    header: Header, title: str, about: str, *sections: str, maker: str, use: Sequence[str] = ()
 ) -> str:
-    """Return the text of a model card.
+    """Return the text of a model card: a heading, what the model is, tables and notes.
 
-    Args:
-        header: of the model.
-        title: its heading.
-        about: what the model is, in sentences.
-        sections: tables and notes; empty ones are left out.
-        maker: what made the model, if no command did.
-        use: commands that use it.
+    Empty sections are left out. `maker` is what made the model, if no command did, and `use` the
+    commands that use it.
     """
     parts = [
         f"# {title}",
@@ -407,12 +327,12 @@ def compose(
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown; nothing if it has no rows."""
-    lines = [_row(columns), "| --- " * len(columns) + "|", *map(_row, rows)]
+
+    def row(cells: Sequence[str]) -> str:
+        return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+    lines = [row(columns), "| --- " * len(columns) + "|", *map(row, rows)]
     return "\n".join(lines) if len(lines) > 2 else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
 def scores_table(header: Header) -> str:

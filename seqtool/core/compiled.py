@@ -20,17 +20,8 @@ from numba.extending import intrinsic
 
 # what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
 _DAMAGED = (
-    UnpicklingError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    IndexError,
-    KeyError,
-    MemoryError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
+    *(UnpicklingError, AttributeError, EOFError, ImportError, IndexError, KeyError, MemoryError),
+    *(OverflowError, RecursionError, TypeError, ValueError),
 )
 # a full disk, a folder that cannot be read; no folder at all that can be written to
 _NO_CACHE = (OSError, RuntimeError)
@@ -45,29 +36,24 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
     Numba compiles anew when the file of the function changes; here, also when the file of another
     compiled function that it calls does, or a number that it imports; see `_with_sources`.
 
-    Args:
-        signature: the types of result and arguments, as in `types.int64(types.float64[::1])`, or
-            a list of such signatures.
-        options: other options of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
+    The signature is that of the types of result and arguments, or a list of several; the options
+    are others of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         function, sources = _with_sources(function)
-        made = make(function)
-        made.sources = sources
-        return made
-
-    def make(function: Callable[..., Any]) -> Any:
         cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
         try:
             try:
-                return cached(function)
+                made = cached(function)
             except _DAMAGED:
                 # with nothing compiled yet, all that this does is to empty the cache
                 numba.njit(cache=True)(function).recompile()
-                return cached(function)
+                made = cached(function)
         except _NO_CACHE:
-            return numba.njit(signature, nogil=True, **options)(function)
+            made = numba.njit(signature, nogil=True, **options)(function)
+        made.sources = sources
+        return made
 
     return decorate
 
@@ -191,20 +177,14 @@ bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 class Strings(NamedTuple):
-    """The arrays of a `StringTable`, S slots and room for N = S / 2 strings.
+    """The arrays of a `StringTable`, S slots and room for N = S / 2 strings."""
 
-    Attributes:
-        slots: uint64 [2 S]; slot i is 0 where it is empty, else the high half of the string's hash
-            and its number plus one; then the first 8 bytes of the string and the LF that ends it.
-        hashes: uint64 [N], the whole hash of each string, to fill new slots when they are too few.
-        starts: int64 [N + 1], string n is text[starts[n]:starts[n + 1]].
-        text: uint8, the bytes of all strings, one after another.
-    """
-
+    # [2 S]: slot i is 0 where it is empty, else the high half of the string's hash and its number
+    # plus one; then the first 8 bytes of the string and the LF that ends it
     slots: npt.NDArray[np.uint64]
-    hashes: npt.NDArray[np.uint64]
-    starts: npt.NDArray[np.int64]
-    text: npt.NDArray[np.uint8]
+    hashes: npt.NDArray[np.uint64]  # [N], the whole ones, to fill new slots when they are too few
+    starts: npt.NDArray[np.int64]  # [N + 1], string n is text[starts[n]:starts[n + 1]]
+    text: npt.NDArray[np.uint8]  # the bytes of all strings, one after another
 
 
 strings = types.NamedTuple(  # type: ignore[no-untyped-call]
@@ -338,16 +318,10 @@ class StringTable:
     Open addressing with linear probing, in flat arrays that compiled code reads and grows: it calls
     `string_hash`, `find` and `enter`. At most half of the slots are taken. Two strings of one hash
     are never taken for one another: the bytes are compared; those of up to 7 bytes in the slot.
-
-    Args:
-        texts: the strings to begin with.
-
-    Attributes:
-        arrays: what compiled code works on.
     """
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
-        self.arrays = Strings(
+        self.arrays = Strings(  # what compiled code works on
             np.zeros(1 << 13, np.uint64),
             np.empty(1 << 11, np.uint64),
             np.zeros((1 << 11) + 1, np.int64),

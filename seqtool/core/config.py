@@ -2,25 +2,28 @@
 
 A configuration is a frozen dataclass whose fields are made by `setting`. Building one checks every
 type and bound; an unknown key or an impossible value is a `ConfigError` that names the field as the
-user typed it.
+user typed it. Plug points (cells, smoothings, tokenizers) are registries: names and what they stand
+for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import operator
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 def setting(
@@ -32,23 +35,13 @@ def setting(
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """Declare a configuration field with its help text and bounds.
+    """Declare a configuration field with its default, bounds, and help: one line for people.
 
-    Args:
-        default: the default value; a dataclass type stands for its own defaults.
-        help: one line for people, shown by `--help` and in messages.
-        minimum: smallest value allowed.
-        maximum: largest value allowed.
-        above: the value must be larger than this.
-        below: the value must be smaller than this.
+    A dataclass type as the default stands for its own defaults. The value must be larger than
+    `above` and smaller than `below`.
     """
-    metadata = {
-        "help": help,
-        "minimum": minimum,
-        "maximum": maximum,
-        "above": above,
-        "below": below,
-    }
+    bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
+    metadata = {"help": help, **bounds}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -83,9 +76,8 @@ def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
     for key, holds, words in tests:
         bound = bounds.get(key)
         if bound is not None and not holds(value, bound):
-            raise ConfigError(
-                f"{name} is {value}, but must be {words} {bound:g}", hint=f"change {name}"
-            )
+            what = f"{name} is {value}, but must be {words} {bound:g}"
+            raise ConfigError(what, hint=f"change {name}")
 
 
 def _type_name(kind: Any) -> str:
@@ -101,63 +93,40 @@ def _type_name(kind: Any) -> str:
 
 def _coerce(value: Any, kind: Any, name: str) -> Any:
     """Return `value` as `kind`, accepting only what cannot be a mistake (an int for a float)."""
-    refusal = ConfigError(
-        f"{name} is {value!r}, but must be {_type_name(kind)}", hint=f"change {name}"
-    )
-    origin = get_origin(kind)
+    origin, parts = get_origin(kind), get_args(kind)
+    hint = f"change {name}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if origin in (Union, types.UnionType):
-        parts = get_args(kind)
         if value is None and type(None) in parts:
             return None
-        # bool before int: True is an int to Python, but not to a user
         for part in (part for part in parts if part is not type(None)):
-            try:
+            with contextlib.suppress(ConfigError):
                 return _coerce(value, part, name)
-            except ConfigError:
-                continue
-        raise refusal
-    if origin is Literal:
-        if value in get_args(kind) and not isinstance(value, bool):
+    elif origin is Literal:
+        if value in parts and not isinstance(value, bool):
             return value
-        choices = [str(choice) for choice in get_args(kind)]
-        raise ConfigError(
-            f"{name} is {value!r}, but must be {_type_name(kind)}",
-            hint=did_you_mean(str(value), choices),
-        )
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise refusal
-        return tuple(_coerce(item, get_args(kind)[0], name) for item in value)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        if isinstance(value, kind):
+        hint = did_you_mean(str(value), map(str, parts))
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(_coerce(item, parts[0], name) for item in value)
+    elif dataclasses.is_dataclass(kind):
+        if isinstance(value, kind):  # type: ignore[arg-type]
             return value
-        if not isinstance(value, Mapping):
-            raise refusal
-        return from_dict(kind, value, prefix=f"{name}.")
-    if kind is float:
-        if isinstance(value, str):  # YAML 1.1 reads 1e-3 as a text
-            try:
+        if isinstance(value, Mapping):
+            return from_dict(kind, value, prefix=f"{name}.")  # type: ignore[arg-type]
+    elif kind is float:
+        # YAML 1.1 reads 1e-3 as a text
+        with contextlib.suppress(ValueError):
+            if is_number or isinstance(value, str):
                 return float(value)
-            except ValueError:
-                raise refusal from None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        raise refusal
-    if kind is int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise refusal
+    # True is an int to Python, but not to a user
+    elif isinstance(value, kind) and (kind is not int or is_number):
         return value
-    if not isinstance(value, kind):
-        raise refusal
-    return value
+    raise ConfigError(f"{name} is {value!r}, but must be {_type_name(kind)}", hint=hint)
 
 
 def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
-    """Build the configuration `kind` from a dictionary.
-
-    Raises:
-        ConfigError: an unknown key (with near names), a wrong type or an impossible value.
-    """
+    """Build the configuration `kind` from a dictionary; a ConfigError names a wrong key."""
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{prefix.rstrip('.') or 'the configuration'} must be a section of settings, "
@@ -186,16 +155,11 @@ def to_dict(config: Any) -> dict[str, Any]:
             return {key: plain(item) for key, item in value.items()}
         return value
 
-    result: dict[str, Any] = plain(dataclasses.asdict(config))
-    return result
+    return {key: plain(value) for key, value in dataclasses.asdict(config).items()}
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML file of settings.
-
-    Raises:
-        ConfigError: no such file, not UTF-8, not YAML (with the line), or not a mapping.
-    """
+    """Read a YAML file of settings; a ConfigError tells what is wrong with it, and where."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -204,16 +168,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     except IsADirectoryError as error:
         raise ConfigError("is a directory", hint="name a YAML file", path=path) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"not UTF-8 at byte {error.start}", hint="save the file as UTF-8", path=path
-        ) from error
+        what = f"not UTF-8 at byte {error.start}"
+        raise ConfigError(what, hint="save the file as UTF-8", path=path) from error
     try:
         values = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ConfigError(
-            f"not valid YAML: {error.problem}", hint="mend that line", path=path, line=line
-        ) from error
+        what = f"not valid YAML: {error.problem}"
+        raise ConfigError(what, hint="mend that line", path=path, line=line) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"not valid YAML: {error}", hint="mend the file", path=path) from error
     if values is None:
@@ -234,24 +196,15 @@ def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses
 
 
 def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) -> str:
-    """Set one setting in a nested dictionary, by its dotted name or by an unambiguous last part.
-
-    Returns:
-        The dotted name.
-
-    Raises:
-        ConfigError: no setting has that name, or several have.
-    """
+    """Set a setting, by its dotted name or an unambiguous last part; return the dotted name."""
     names = [dotted for dotted, _ in leaves(kind)]
     matches = [dotted for dotted in names if dotted == name or dotted.endswith(f".{name}")]
     if name in matches:
         matches = [name]
     if not matches:
         short = {dotted.rpartition(".")[2] for dotted in names}
-        raise ConfigError(
-            f"unknown setting {name}",
-            hint=did_you_mean(name, {*names, *short}, otherwise="see --list-settings"),
-        )
+        hint = did_you_mean(name, {*names, *short}, otherwise="see --list-settings")
+        raise ConfigError(f"unknown setting {name}", hint=hint)
     if len(matches) > 1:
         raise ConfigError(f"{name} could mean several settings", hint=f"use {' or '.join(matches)}")
     *sections, last = matches[0].split(".")
@@ -277,3 +230,24 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
+
+
+class Registry(Generic[T]):
+    """A table of what a `noun` can be: names and `"module:object"`, imported on first use."""
+
+    def __init__(self, noun: str, table: Mapping[str, str]) -> None:
+        self.noun = noun
+        self._table = dict(table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object called `name`; a ConfigError gives near names."""
+        if name not in self._table:
+            raise ConfigError(f"no {self.noun} is called {name!r}", hint=did_you_mean(name, self))
+        module, _, attribute = self._table[name].partition(":")
+        return cast(T, getattr(import_module(module), attribute))

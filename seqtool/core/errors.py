@@ -15,7 +15,10 @@ Errors of this tree are the user's to mend; anything else that escapes is a bug 
 
 from __future__ import annotations
 
+import difflib
 import errno
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 
@@ -46,19 +49,14 @@ class SeqtoolError(Exception):
         self.line = line
 
     def __str__(self) -> str:
-        where = "" if self.path is None else f"{self.path}: "
-        if self.path is not None and self.line is not None:
-            where = f"{self.path}:{self.line}: "
-        return f"{where}{self.message}"
+        if self.path is None:
+            return self.message
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.path}{line}: {self.message}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint, self.path, self.line))
-
-
-def _rebuild(
-    kind: type[SeqtoolError], message: str, hint: str, path: str | None, line: int | None
-) -> SeqtoolError:
-    return kind(message, hint=hint, path=path, line=line)
+        kind = partial(type(self), hint=self.hint, path=self.path, line=self.line)
+        return (kind, (self.message,))
 
 
 class ConfigError(SeqtoolError):
@@ -96,14 +94,18 @@ class Interrupted(SeqtoolError):
 
 
 def counted(num: int | str, noun: str) -> str:
-    """Return a number with its noun, as messages say it: 1 step, 2,000 steps.
-
-    Args:
-        num: how many; a text that is not "1" is taken for several.
-        noun: in the singular; its plural ends in s.
-    """
+    """Return a number with its noun, as messages say it: 1 step, 2,000 steps, "?" threads."""
     amount = f"{num:,}" if isinstance(num, int) else num
     return f"{amount} {noun}" if amount == "1" else f"{amount} {noun}s"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return a hint: the nearest known names; `otherwise`, or all names, when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return otherwise or f"choose one of: {', '.join(names)}"
 
 
 _NEXT_STEP = {

@@ -115,11 +115,9 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 class EventLog:
-    """`log.jsonl`: one event a line, flushed at once.
+    """`log.jsonl`: one event a line, flushed at once; none where another process writes it.
 
-    Args:
-        path: the file, which is appended to; None where another process writes it.
-        keep_bytes: cut the file to this size first: what came after a saved state is run again.
+    What is there is cut to `keep_bytes` first: what came after a saved state is run again.
     """
 
     def __init__(self, path: Path | None, *, keep_bytes: int | None = None) -> None:
@@ -193,9 +191,9 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             )
         case EpochDone():
             best = "  (best so far)" if event.is_best else ""
-            is_text = event.items == TOKENS
-            loss = f"perplexity {perplexity_of(event.loss):,.1f}" if is_text else ""
-            loss = loss or f"loss {event.loss:.3f}"
+            loss = f"loss {event.loss:.3f}"
+            if event.items == TOKENS:
+                loss = f"perplexity {perplexity_of(event.loss):,.1f}"
             return (
                 f"epoch {event.epoch}/{epochs}  train {loss}  {format_scores(event.scores)}  "
                 f"{event.items_per_second:,.0f} {event.items}/s  lr {event.learning_rate:.4g}  "
@@ -246,26 +244,27 @@ class Display(Listener):
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
         run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
-        if isinstance(event, RunStarted):
-            run.total_steps, run.epochs = event.total_steps, event.epochs
-            self._line(run, event)
-            if self._console.is_terminal:
-                self._start_bar(run, event)
-        elif isinstance(event, StepDone):
-            self._step(run, event)
-        else:
-            if isinstance(event, RunFinished):
+        match event:
+            case RunStarted():
+                run.total_steps, run.epochs = event.total_steps, event.epochs
+                self._line(run, event)
+                if self._console.is_terminal:
+                    self._start_bar(run, event)
+            case StepDone():
+                self._step(run, event)
+            case EpochDone():
+                self._line(run, event)
+            case RunFinished():
                 self._stop_bar(run)
-            if not (isinstance(event, RunFinished) and event.reason == "interrupted"):
-                self._line(run, event)  # of an interruption the error tells more
+                if event.reason != "interrupted":  # of an interruption the error tells more
+                    self._line(run, event)
 
     def note(self, text: str) -> None:
         """Show a line, above the bars; printed in another way, it would be overwritten by them."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
-        text = describe(event, total_steps=run.total_steps, epochs=run.epochs)
-        self.note(run.prefix + text)
+        self.note(run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs))
         run.last_line = time.monotonic()
 
     def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
@@ -297,33 +296,23 @@ class Display(Listener):
 
     def _step(self, run: _ShownRun, event: StepDone) -> None:
         if self._progress is not None and run.task is not None:
-            self._progress.update(
-                run.task,
-                completed=event.step,
-                epoch=f"{event.epoch}/{run.epochs}",
-                state=f"{_describe_step(event, short=self._is_narrow)}  "
-                f"{format_seconds(event.seconds_left)} left",
-            )
+            left = f"{format_seconds(event.seconds_left)} left"
+            state = f"{_describe_step(event, short=self._is_narrow)}  {left}"
+            epoch = f"{event.epoch}/{run.epochs}"
+            self._progress.update(run.task, completed=event.step, epoch=epoch, state=state)
         elif time.monotonic() - run.last_line >= PLAIN_LINE_SECONDS:
             self._line(run, event)
 
 
 @dataclass
 class _ShownRun:
-    """What a display knows of a run.
+    """What a display knows of a run."""
 
-    Attributes:
-        prefix: of its lines.
-        total_steps, epochs: of the run.
-        task: its bar, if there is one.
-        last_line: when a line of it was shown, in seconds of the monotonic clock.
-    """
-
-    prefix: str
+    prefix: str  # of its lines
     total_steps: int = 0
     epochs: int = 0
-    task: TaskID | None = None
-    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())
+    task: TaskID | None = None  # its bar, if there is one
+    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
 
 
 @contextmanager
@@ -335,9 +324,9 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    amounts: list[ProgressColumn] = (
-        [DownloadColumn(), TransferSpeedColumn()] if is_bytes else [MofNCompleteColumn()]
-    )
+    amounts: list[ProgressColumn] = [MofNCompleteColumn()]
+    if is_bytes:
+        amounts = [DownloadColumn(), TransferSpeedColumn()]
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),

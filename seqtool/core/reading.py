@@ -13,9 +13,11 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -44,17 +46,10 @@ def is_treebank(path: str | Path) -> bool:
 
 
 def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
-    """Return the files that inputs stand for: a directory gives all its files, sorted.
+    """Return the files that inputs stand for; a DataError tells what cannot be read.
 
-    Hidden files are left out; `-` stays as it is.
-
-    Args:
-        inputs: files, directories and `-`.
-        treebanks: look for treebanks, which are all that a directory gives then, not for text.
-
-    Raises:
-        DataError: no such file, a directory without files, a treebank where text is looked for, or
-            stdin named twice.
+    A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
+    `treebanks`, they are all that a directory gives; else a treebank is refused, as it is no text.
     """
     files: list[str] = []
     for item in inputs:
@@ -65,11 +60,9 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
             files.append(STDIN)
         elif path.is_dir():
             if (path / "corpus.json").is_file():
-                raise DataError(
-                    f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}",
-                    hint="name it where a CORPUS is asked for, or give its source text",
-                    path=path,
-                )
+                what = f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}"
+                hint = "name it where a CORPUS is asked for, or give its source text"
+                raise DataError(what, hint=hint, path=path)
             inside = sorted(
                 str(entry)
                 for entry in path.rglob("*")
@@ -88,11 +81,8 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
         if is_treebank(name) and not treebanks:
-            raise DataError(
-                "is a treebank, not text",
-                hint="give a text file: a treebank is no text for a language model",
-                path=name,
-            )
+            hint = "give a text file: a treebank is no text for a language model"
+            raise DataError("is a treebank, not text", hint=hint, path=name)
     return files
 
 
@@ -133,31 +123,23 @@ def read_blocks(
         DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
             offset), a damaged packed file, or a bad line of JSON.
     """
-    if isinstance(inputs, str | Path):
-        inputs = [inputs]
+    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return BlockReader(inputs, field, lowercase, treebanks, block_size, on_progress, digests)
 
 
+@dataclass(eq=False)
 class BlockReader(Iterator[bytes]):
     """The iterator that `read_blocks` returns; it knows where the block came from."""
 
-    def __init__(
-        self,
-        inputs: Sequence[str | Path],
-        field: str | None,
-        lowercase: bool,
-        treebanks: bool,
-        block_size: int,
-        on_progress: Progress | None,
-        digests: dict[str, str] | None,
-    ) -> None:
-        self._inputs = list(inputs)
-        self._field = field
-        self._lowercase = lowercase
-        self._treebanks = treebanks
-        self._block_size = block_size
-        self._on_progress = on_progress
-        self._digests = digests
+    inputs: Sequence[str | Path]
+    field: str | None
+    lowercase: bool
+    treebanks: bool
+    block_size: int
+    on_progress: Progress | None
+    digests: dict[str, str] | None
+
+    def __post_init__(self) -> None:
         self._bytes_read = 0
         self._total: int | None = None
         self._path = ""
@@ -180,50 +162,42 @@ class BlockReader(Iterator[bytes]):
         return DataError(error.message, hint=error.hint, path=path, line=source_line)
 
     def _read(self) -> Iterator[bytes]:
-        files = find_files(self._inputs, treebanks=self._treebanks)
-        self._total = total_size(files, treebanks=self._treebanks)
+        files = find_files(self.inputs, treebanks=self.treebanks)
+        self._total = total_size(files, treebanks=self.treebanks)
         nothing = True
         for name in files:
             self._path = "<stdin>" if name == STDIN else name
             for block in self._read_file(name):
                 nothing = False
-                yield block.decode().lower().encode() if self._lowercase else block
+                yield block.decode().lower().encode() if self.lowercase else block
         if nothing:
-            one = len(files) == 1
-            raise DataError(
-                "the file is empty" if one else "all the files are empty",
-                hint=f"give a file that holds {'trees' if self._treebanks else 'text'}",
-                path=self._path if one else str(self._inputs[0]),
-            )
+            what, path = "the file is empty", self._path
+            if len(files) > 1:
+                what, path = "all the files are empty", str(self.inputs[0])
+            hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
+            raise DataError(what, hint=hint, path=path)
 
     def _read_file(self, name: str) -> Iterator[bytes]:
-        is_json = self._field is not None or unpacked_name(name).endswith((".jsonl", ".ndjson"))
+        is_json = self.field is not None or unpacked_name(name).endswith((".jsonl", ".ndjson"))
         try:
-            with ExitStack() as stack:
-                file: IO[bytes] = (
-                    sys.stdin.buffer
-                    if name == STDIN
-                    else stack.enter_context(open(name, "rb", buffering=0))
-                )
+            with nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb", 0) as file:
                 lines = self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
                 yield from self._json_texts(lines) if is_json else lines
         except OSError as error:
-            raise DataError(
-                f"cannot be read: {error.strerror or error}",
-                hint="check the path and its permissions",
-                path=self._path,
-            ) from error
+            what = f"cannot be read: {error.strerror or error}"
+            hint = "check the path and its permissions"
+            raise DataError(what, hint=hint, path=self._path) from error
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         digest = hashlib.sha256()
-        while chunk := file.read(self._block_size):
+        while chunk := file.read(self.block_size):
             digest.update(chunk)
             self._bytes_read += len(chunk)
-            if self._on_progress is not None:
-                self._on_progress(self._bytes_read, self._total)
+            if self.on_progress is not None:
+                self.on_progress(self._bytes_read, self._total)
             yield chunk
-        if self._digests is not None:
-            self._digests[self._path] = digest.hexdigest()
+        if self.digests is not None:
+            self.digests[self._path] = digest.hexdigest()
 
     def _unpack(self, name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         start = b""
@@ -231,56 +205,51 @@ class BlockReader(Iterator[bytes]):
             start += chunk
             if len(start) >= len(_ZSTD_MAGIC):
                 break
-        chunks = _chain(start, chunks)
+        chunks = chain(filter(None, [start]), chunks)
         suffix = Path(name).suffix.lower()
         if start.startswith(_GZIP_MAGIC):
-            return self._gunzip(chunks)
+            return self._unpacked("gzip", chunks)
         if start.startswith(_ZSTD_MAGIC):
-            return self._unzstd(chunks)
+            return self._unpacked("Zstandard", chunks)
         if start and suffix in (".gz", ".zst"):
             kind = "gzip" if suffix == ".gz" else "Zstandard"
-            raise DataError(
-                f"is not a {kind} file", hint="rename it, or pack it again", path=self._path
-            )
+            hint = "rename it, or pack it again"
+            raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
         return chunks
 
-    def _gunzip(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            for chunk in chunks:
-                while chunk:
-                    if unpacker.eof:  # the next member of several packed one after another
-                        chunk = chunk.lstrip(b"\0")  # padding is allowed after a member
-                        if not chunk:
-                            break
-                        unpacker = zlib.decompressobj(wbits=31)
-                    yield unpacker.decompress(chunk, max(self._block_size, 1))
-                    chunk = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-        except zlib.error as error:
-            raise self._damaged("gzip", str(error)) from error
-        if not unpacker.eof:
-            raise self._damaged("gzip", "it ends too early")
+    def _unpacked(self, kind: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Unpack members, of which several may follow one another."""
+        is_gzip = kind == "gzip"
+        # zlib gives what it is asked for and keeps the rest
+        limits = [max(self.block_size, 1)] if is_gzip else []
 
-    def _unzstd(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
+        def begin() -> Any:
+            if is_gzip:
+                return zlib.decompressobj(wbits=31)
+            return zstandard.ZstdDecompressor().decompressobj()
+
+        unpacker = begin()
         try:
             for chunk in chunks:
-                for start in range(0, len(chunk), _ZSTD_FEED):
-                    piece = chunk[start : start + _ZSTD_FEED]
+                feed = len(chunk) if is_gzip else _ZSTD_FEED
+                for start in range(0, len(chunk), feed):
+                    piece = chunk[start : start + feed]
                     while piece:
                         if unpacker.eof:
-                            unpacker = zstandard.ZstdDecompressor().decompressobj()
-                        yield unpacker.decompress(piece)
-                        piece = unpacker.unused_data if unpacker.eof else b""
-        except zstandard.ZstdError as error:
-            raise self._damaged("Zstandard", str(error)) from error
+                            piece = piece.lstrip(b"\0") if is_gzip else piece  # padding is allowed
+                            if not piece:
+                                break
+                            unpacker = begin()
+                        yield unpacker.decompress(piece, *limits)
+                        piece = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise self._damaged(kind, str(error)) from error
         if not unpacker.eof:
-            raise self._damaged("Zstandard", "it ends too early")
+            raise self._damaged(kind, "it ends too early")
 
     def _damaged(self, kind: str, reason: str) -> DataError:
-        return DataError(
-            f"the {kind} file is damaged: {reason}", hint="fetch or pack it again", path=self._path
-        )
+        what = f"the {kind} file is damaged: {reason}"
+        return DataError(what, hint="fetch or pack it again", path=self._path)
 
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""
@@ -288,7 +257,7 @@ class BlockReader(Iterator[bytes]):
         size = 0
         for chunk in chunks:
             size += len(chunk)
-            cut = chunk.rfind(b"\n") + 1 if size >= self._block_size else 0
+            cut = chunk.rfind(b"\n") + 1 if size >= self.block_size else 0
             if cut:
                 yield b"".join((*pending, chunk[:cut]))
                 pending, size = [chunk[cut:]], len(chunk) - cut
@@ -317,8 +286,8 @@ class BlockReader(Iterator[bytes]):
             self._first_line += text.count(b"\n")
 
     def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
-        packed = _PACKED.search(self._path) is not None
-        where = f"byte {offset + start}" + (" of the unpacked text" if packed else "")
+        packed = " of the unpacked text" if _PACKED.search(self._path) else ""
+        where = f"byte {offset + start}{packed}"
         hint = "convert it: iconv -f LATIN1 -t UTF-8, or whichever encoding it has"
         if offset == 0 and block.startswith((b"\xff\xfe", b"\xfe\xff")):
             hint = "convert it: iconv -f UTF-16 -t UTF-8"
@@ -326,12 +295,11 @@ class BlockReader(Iterator[bytes]):
         return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
 
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        field = self._field or DEFAULT_FIELD
+        field = self.field or DEFAULT_FIELD
         for block in blocks:
-            first = self._first_line
             texts: list[bytes] = []
             source_lines: list[int] = []
-            for number, line in enumerate(block.split(b"\n")[:-1], start=first):
+            for number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
                 if not line.strip():
                     continue
                 text = self._json_text(line, number, field)
@@ -342,43 +310,22 @@ class BlockReader(Iterator[bytes]):
                 yield b"".join(texts)
 
     def _json_text(self, line: bytes, number: int, field: str) -> bytes:
+        def bad(what: str, hint: str) -> DataError:
+            return DataError(what, hint=hint, path=self._path, line=number)
+
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"not JSON: {error}",
-                hint="each line must be one JSON object",
-                path=self._path,
-                line=number,
-            ) from error
+            raise bad(f"not JSON: {error}", "each line must be one JSON object") from error
         if not isinstance(record, dict) or field not in record:
             names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
-            raise DataError(
-                f"no field {field!r} in this line",
-                hint=f"choose with --field one of: {names}" if names else "name it with --field",
-                path=self._path,
-                line=number,
-            )
-        text = record[field]
-        if not isinstance(text, str):
-            raise DataError(
-                f"the field {field!r} is not a text",
-                hint="name a field that holds text with --field",
-                path=self._path,
-                line=number,
-            )
+            hint = f"choose with --field one of: {names}" if names else "name it with --field"
+            raise bad(f"no field {field!r} in this line", hint)
+        if not isinstance(text := record[field], str):
+            hint = "name a field that holds text with --field"
+            raise bad(f"the field {field!r} is not a text", hint)
         try:
             return text.replace("\r\n", "\n").encode()
         except UnicodeEncodeError as error:
-            raise DataError(
-                f"the field {field!r} holds half a surrogate pair",
-                hint="write the character whole",
-                path=self._path,
-                line=number,
-            ) from error
-
-
-def _chain(start: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if start:
-        yield start
-    yield from rest
+            what = f"the field {field!r} holds half a surrogate pair"
+            raise bad(what, "write the character whole") from error

@@ -22,27 +22,16 @@ from seqtool.core.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class Place:
-    """One process among those of a run.
+    """One process among those of a run."""
 
-    Attributes:
-        rank: its number, from 0.
-        size: how many there are.
-        local_rank: its number among those of this machine.
-        local_size: how many there are on this machine.
-    """
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
+    rank: int = 0  # its number
+    size: int = 1  # how many there are
+    local_rank: int = 0  # its number among those of this machine
+    local_size: int = 1  # how many there are on this machine
 
 
 def place() -> Place:
-    """Return the place of this process; without torchrun it is the only one.
-
-    Raises:
-        ConfigError: the environment contradicts itself.
-    """
+    """Return the place of this process; without torchrun it is the only one."""
     # a launcher sets them together; a stray one of another program means nothing
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Place()
@@ -51,14 +40,11 @@ def place() -> Place:
         local_rank = int(os.environ.get("LOCAL_RANK", rank))
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     except ValueError as error:
-        raise ConfigError(
-            "RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number", hint=_UNSET
-        ) from error
+        what = "RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number"
+        raise ConfigError(what, hint=_UNSET) from error
     if not (0 <= local_rank < local_size <= size and local_rank <= rank < size):
-        raise ConfigError(
-            f"process {rank} of {size}, {local_rank} of {local_size} on this machine, cannot be",
-            hint=_UNSET,
-        )
+        what = f"process {rank} of {size}, {local_rank} of {local_size} on this machine, cannot be"
+        raise ConfigError(what, hint=_UNSET)
     return Place(rank, size, local_rank, local_size)
 
 
@@ -76,16 +62,10 @@ def program() -> str:
 
 
 def refuse_several(command: str) -> None:
-    """Refuse a command that would do its work once in every process.
-
-    Raises:
-        ConfigError: there are several processes.
-    """
+    """Refuse a command that would do its work once in every process, if there are several."""
     if (here := place()).size > 1:
-        raise ConfigError(
-            f"{command} runs in one process, but torchrun started {here.size}",
-            hint=f"start it without torchrun: seqtool {command}",
-        )
+        what = f"{command} runs in one process, but torchrun started {here.size}"
+        raise ConfigError(what, hint=f"start it without torchrun: seqtool {command}")
 
 
 @contextmanager
@@ -99,24 +79,19 @@ def quiet_unless_first() -> Iterator[None]:
         yield
 
 
-# what the kernel calls the instructions that multiply bfloat16
-_BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 CPU_INFO = Path("/proc/cpuinfo")
 
 
 @cache
 def has_bf16_products() -> bool:
-    """Return whether the processor has instructions for products of bfloat16.
-
-    Linux names them; elsewhere this is False. Without them, torch's products of bfloat16 are slower
-    than those of float32.
-    """
+    """Whether Linux says that the processor has instructions for products of bfloat16."""
     try:
         lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
     flags = next((line for line in lines if line.startswith("flags")), "")
-    return not _BF16_FLAGS.isdisjoint(flags.split())
+    # without them, torch's products of bfloat16 are slower than those of float32
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags.split())
 
 
 _speaks: bool | None = None
@@ -173,8 +148,7 @@ _CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before 
 def memory_available(limit: int | None = None) -> int | None:
     """Return how many bytes this process can still have; None where the system does not tell.
 
-    Args:
-        limit: how many it may take in all, whatever the system says.
+    With a limit, that is how many it may take in all, whatever the system says.
     """
     if limit is not None:
         held = _figures(_STATUS).get("RssAnon", 0) * 1024  # mapped files do not count
@@ -183,25 +157,17 @@ def memory_available(limit: int | None = None) -> int | None:
 
 
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
-    """Refuse what would not fit into memory.
+    """Refuse what takes more memory than there is.
 
-    Args:
-        num_bytes: about what it takes.
-        purpose: what takes it, as the subject of "need".
-        hint: what to do, beside telling a limit.
-        limit: as for `memory_available`.
-
-    Raises:
-        DataError: it needs more than is available.
+    The `purpose` is the subject of "need", the `hint` what to do beside telling a limit, which is
+    as for `memory_available`.
     """
     available = memory_available(limit)
     if available is not None and num_bytes > available:
         more = "raise" if limit is not None else "if there is more, say how much with"
-        raise DataError(
-            f"{purpose} need about {_size(num_bytes)} of memory, "
-            f"but {_size(available)} are available",
-            hint=f"{hint}; {more} --memory",
-        )
+        what = f"{purpose} need about {_size(num_bytes)} of memory"
+        what = f"{what}, but {_size(available)} are available"
+        raise DataError(what, hint=f"{hint}; {more} --memory")
 
 
 def _size(num_bytes: int) -> str:
@@ -210,11 +176,7 @@ def _size(num_bytes: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes that a text such as 8G, 500M or 1.5GB stands for.
-
-    Raises:
-        ConfigError: it stands for none.
-    """
+    """Return the bytes that 8G, 500M or 1.5GB stands for; a ConfigError if it is no size."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMGT]?)B?", text.strip().upper())
     if found is None or float(found[1]) == 0:
         raise ConfigError(f"{text!r} is no size of memory", hint="give one like 8G or 500M")
@@ -235,9 +197,8 @@ def _free_memory() -> Iterator[int]:
         if limit.isdecimal():  # not "max"
             statistics = _figures(folder / "memory.stat")
             # pages of files that were read are counted as used, but given back when asked for
-            cached = sum(
-                statistics.get(f"{prefix}{state}_file", 0) for state in ("active", "inactive")
-            )
+            names = (f"{prefix}active_file", f"{prefix}inactive_file")
+            cached = sum(statistics.get(name, 0) for name in names)
             yield max(int(limit) - max(used - cached, 0), 0)
 
 

@@ -40,10 +40,7 @@ _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes its name, replacing what is there, only when it is whole.
 
-    A link is followed. A pipe or a device is written to directly.
-
-    Raises:
-        OSError: it cannot be written (a full disk, no permission); names `path`.
+    A link is followed. A pipe or a device is written to directly. An OSError names `path`.
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
@@ -52,19 +49,17 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
         return
     path = Path(os.path.realpath(shown))
     temporary = _temporary(path)
-    try:
-        _sweep(path)
-        with temporary.open("wb") as stream:
-            yield stream
-        flush(temporary)
-        temporary.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        located = _locate(error, temporary, shown)
-        if located is error:
+    with _naming(shown, temporary):
+        try:
+            _sweep(path)
+            with temporary.open("wb") as stream:
+                yield stream
+            flush(temporary)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
             raise
-        raise located from error
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -97,33 +92,29 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
 
     A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
-    is removed and what was there stays; what a killed process left is removed the next time.
-
-    Raises:
-        OSError: it cannot be written (a full disk, no permission); names `path`.
+    is removed and what was there stays; what a killed process left is removed the next time. An
+    OSError (a full disk, no permission) names `path`.
     """
     shown, path = Path(path), _absolute(path)
     temporary = _temporary(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        temporary.mkdir()
-        yield temporary
-        _flush_tree(temporary)
-        if path.exists():
-            # rename cannot replace a directory that is not empty: step aside first
+    with _naming(shown, temporary):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(path)
+            temporary.mkdir()
+            yield temporary
+            _flush_tree(temporary)
+            if path.exists():
+                # rename cannot replace a directory that is not empty: step aside first
+                _remove(_aside(path))
+                path.rename(_aside(path))
+            temporary.rename(path)
+            flush(path.parent)
             _remove(_aside(path))
-            path.rename(_aside(path))
-        temporary.rename(path)
-        flush(path.parent)
-        _remove(_aside(path))
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        recover(path)
-        located = _locate(error, temporary, shown)
-        if located is error:
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            recover(path)
             raise
-        raise located from error
 
 
 def present(path: Path) -> Path:
@@ -165,7 +156,10 @@ def replacing(path: str | Path) -> Iterator[None]:
     undo, temporary = path / _UNDO, _temporary(path / _UNDO)
     try:
         # files get a second name there, so that all of them are in one place at any moment
-        _link_tree([item for item in path.iterdir() if not _is_temporary(item.name)], temporary)
+        items = [item for item in path.iterdir() if not _is_temporary(item.name)]
+        temporary.mkdir()
+        for item in items:
+            _link_tree(item, temporary / item.name)
         temporary.rename(undo)
         _clear(path)
         yield
@@ -190,7 +184,7 @@ def restore(path: Path) -> None:
     if (path / _UNDO).is_dir():
         _clear(path)
         for item in (path / _UNDO).iterdir():
-            _link_tree_item(item, path / item.name)
+            _link_tree(item, path / item.name)
         discard(path / _UNDO)
 
 
@@ -221,11 +215,7 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `sealed` was given.
-
-    Raises:
-        ValueError: the content is not what the sum was taken of.
-    """
+    """Return what `sealed` was given; a ValueError if the sum was taken of something else."""
     plain = {key: value for key, value in content.items() if key != SEAL}
     if content.get(SEAL) != _seal(plain):
         raise ValueError("its content does not match its sum")
@@ -233,12 +223,7 @@ def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return the dictionary whose `sealed` form `write_json` wrote to a file.
-
-    Raises:
-        ValueError: a byte is not as it was written.
-        OSError: it cannot be read.
-    """
+    """Return the content of a file that was `sealed`; a ValueError if a byte is not as it was."""
     content = read_object(path)
     if path.read_bytes() != to_json(content).encode("utf-8"):  # blanks and line ends too
         raise ValueError("it is not as it was written")
@@ -246,12 +231,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object that a JSON file holds.
-
-    Raises:
-        ValueError: it is no JSON, or no object.
-        OSError: it cannot be read.
-    """
+    """Return the object that a JSON file holds; a ValueError if it is no JSON, or no object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
@@ -322,18 +302,14 @@ def _clear(path: Path) -> None:
             _remove(item)
 
 
-def _link_tree(items: list[Path], target: Path) -> None:
-    """Make the directory `target` of the same files and directories, by second names."""
-    target.mkdir()
-    for item in items:
-        _link_tree_item(item, target / item.name)
-
-
-def _link_tree_item(item: Path, target: Path) -> None:
-    if item.is_dir() and not item.is_symlink():
-        _link_tree(list(item.iterdir()), target)
+def _link_tree(source: Path, target: Path) -> None:
+    """Give a file, or all files of a directory, a second name."""
+    if source.is_dir() and not source.is_symlink():
+        target.mkdir()
+        for item in source.iterdir():
+            _link_tree(item, target / item.name)
     else:
-        _link_or_copy(item, target)
+        _link_or_copy(source, target)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -356,14 +332,13 @@ def _sweep(path: Path) -> None:
 def _is_running(number: str) -> bool:
     if not number.isdecimal() or int(number) == os.getpid():
         return False
-    if os.name == "nt":  # there, signal 0 is Ctrl-C
-        return True
     try:
-        os.kill(int(number), 0)
+        if os.name != "nt":  # there, signal 0 is Ctrl-C
+            os.kill(int(number), 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 
@@ -388,16 +363,19 @@ def _flush_tree(directory: Path) -> None:
     flush(directory)
 
 
-def _locate(error: BaseException, temporary: Path, path: Path) -> BaseException:
-    """Return a failed write as an OSError that names `path`; any other error as it is."""
-    if isinstance(error, SafetensorError):
+@contextmanager
+def _naming(path: Path, temporary: Path) -> Iterator[None]:
+    """Let an error of writing, within the block, name `path`."""
+    try:
+        yield
+    except SafetensorError as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
         if number is None:
-            return error
-        return OSError(int(number[1]), os.strerror(int(number[1])), str(path))
-    if not isinstance(error, OSError) or error.errno is None:
-        return error
-    # a write names no file, and the temporary one tells a user nothing
-    if error.filename is None or str(error.filename).startswith(str(temporary)):
-        return OSError(error.errno, error.strerror, str(path))
-    return error
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+    except OSError as error:
+        # a write names no file, and the temporary one tells a user nothing
+        is_known = error.filename and not str(error.filename).startswith(str(temporary))
+        if error.errno is None or is_known:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -24,43 +24,39 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 
 UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
+BLANKS = " \t\r\n"  # what separates words; a no-break space, for example, belongs to its word
 
+SpecialTokens = Literal["refuse", "unknown", "skip"]  # what `<s>` and `</s>` as words become
 Entry = str | tuple[str | int, ...]
 
 
 def rank_symbols(
     counts: npt.NDArray[np.int64], *, max_size: int | None = None, min_count: int = 1
 ) -> npt.NDArray[np.int64]:
-    """Return which symbols a vocabulary keeps, the most frequent first.
+    """Return which symbols a vocabulary keeps, the most frequent first; a ConfigError if none.
 
-    Args:
-        counts: how often each symbol occurred, in order of first occurrence, which decides ties.
-        max_size: the size of the vocabulary, its two specials included.
-        min_count: symbols rarer than this are left out.
-
-    Raises:
-        ConfigError: no room for any symbol beside the specials.
+    The counts are in order of first occurrence, which decides ties. The size is that of the
+    vocabulary, its two specials included.
     """
     if max_size is not None and max_size <= NUM_SPECIALS:
-        raise ConfigError(
-            f"vocab-size is {max_size}, but the two special symbols need room",
-            hint=f"give at least {NUM_SPECIALS + 1}",
-        )
+        what = f"vocab-size is {max_size}, but the two special symbols need room"
+        raise ConfigError(what, hint=f"give at least {NUM_SPECIALS + 1}")
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count]
     return order if max_size is None else order[: max_size - NUM_SPECIALS]
@@ -91,16 +87,13 @@ class Vocabulary:
         self.tables = {name: tuple(entries) for name, entries in (tables or {}).items()}
         self.extra = dict(extra or {})
         if tuple(symbols[:NUM_SPECIALS]) != (UNK, EOS) and (symbols or not tables):
-            raise ConfigError(
-                f"a vocabulary begins with {UNK} and {EOS}", hint="build it with from_counts"
-            )
+            what = f"a vocabulary begins with {UNK} and {EOS}"
+            raise ConfigError(what, hint="build it with from_counts")
         self.symbols = list(symbols)
         self.counts = [0] * len(self.symbols) if counts is None else list(map(int, counts))
         if len(self.counts) != len(self.symbols):
-            raise ConfigError(
-                f"{len(self.symbols)} symbols, but {len(self.counts)} counts",
-                hint="give one count per symbol",
-            )
+            what = f"{len(self.symbols)} symbols, but {len(self.counts)} counts"
+            raise ConfigError(what, hint="give one count per symbol")
         if not from_file:
             self._ids  # noqa: B018 - looks for what occurs twice
 
@@ -145,10 +138,9 @@ class Vocabulary:
         return symbol in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and (self.symbols, self.tables, self.extra) == (
-            other.symbols,
-            other.tables,
-            other.extra,
+        names = ("symbols", "tables", "extra")
+        return isinstance(other, Vocabulary) and all(
+            getattr(self, name) == getattr(other, name) for name in names
         )
 
     def __hash__(self) -> int:
@@ -189,9 +181,8 @@ class Vocabulary:
             content |= {"tables": self.tables, "extra": self.extra}
         else:
             content |= {"symbols": self.symbols, "counts": self.counts}
-        Path(path).write_text(
-            json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
-        )
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        Path(path).write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
@@ -200,28 +191,16 @@ class Vocabulary:
         Raises:
             ModelError: the file is missing, damaged or of a newer format version.
         """
-        path = Path(path)
-        damaged = ModelError(
-            "not a vocabulary of seqtool", hint="prepare or train it again", path=path
-        )
+        path, hint = Path(path), "prepare or train it again"
+        damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if "format_version" not in content:
                 content |= _older_tables(content)
             version = content["format_version"]
-        except FileNotFoundError as error:
-            raise ModelError(
-                "the vocabulary is missing", hint="prepare or train it again", path=path
-            ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged from error
-        if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise ModelError(
-                f"vocabulary format {version} is newer than this seqtool reads ({FORMAT_VERSION})",
-                hint="upgrade seqtool",
-                path=path,
-            )
-        try:
+            if not isinstance(version, int) or version > FORMAT_VERSION:
+                what = f"vocabulary format {version} is newer than this seqtool reads"
+                raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
                 return cls(tables=tables, extra=content["extra"], from_file=True)
@@ -229,16 +208,14 @@ class Vocabulary:
             if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
                 raise damaged
             return cls(symbols, counts, from_file=True)
-        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except FileNotFoundError as error:
+            raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
 
 
 def _entries(table: Any) -> list[Entry]:
-    """Return what JSON holds for a table as its entries.
-
-    Raises:
-        TypeError: it is not that.
-    """
+    """Return what JSON holds for a table as its entries; a TypeError if it is not that."""
     if not isinstance(table, list):
         raise TypeError("a table must be a list")
     if set(map(type, table)) <= {str}:
@@ -250,11 +227,7 @@ def _entries(table: Any) -> list[Entry]:
 
 
 def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an older file of a segmenter, tagger or parser with tables that have names.
-
-    Raises:
-        KeyError, TypeError, AttributeError: it is not that.
-    """
+    """Return an older file of a segmenter, tagger or parser with tables that have names."""
     tables: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for fields in ("lexical", "tags"):  # of a parser; a tagger has the first of them
@@ -262,9 +235,8 @@ def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
             extra["columns"] = content[fields]["columns"]
             for group, symbols in content[fields]["groups"].items():
                 tables[f"{fields}.{group}"] = symbols
-    for name in ("arc_labels", "root_labels", "bundles"):
-        if name in content:
-            tables[name] = content[name]
+    names = ("arc_labels", "root_labels", "bundles")
+    tables |= {name: content[name] for name in names if name in content}
     if "lemmas" in content:  # of a tagger
         tables["characters"] = list(content["characters"])
         tables["edit_scripts"] = content["lemmas"]["scripts"]
@@ -284,3 +256,21 @@ def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
     if not tables:
         raise KeyError("tables")
     return {"format_version": FORMAT_VERSION, "tables": tables, "extra": extra}
+
+
+def refuse_special_words(block: bytes, *symbols: str) -> None:
+    """Refuse whole lines that hold one of these symbols (`<s>` and `</s>` if none) as a word."""
+    names = [symbol.encode() for symbol in symbols or (BOS, EOS)]
+    if not any(name in block for name in names):  # far faster than the pattern
+        return
+    wanted, blanks = b"|".join(map(re.escape, names)), BLANKS.encode()
+    found = re.search(rb"(?<![^%b])(?:%b)(?![^%b])" % (blanks, wanted, blanks), block)
+    if found is not None:
+        raise special_word(found[0].decode(), block.count(b"\n", 0, found.start()) + 1)
+
+
+def special_word(symbol: str, line: int | None = None) -> DataError:
+    """Return the error that refuses a special symbol as a word, in a line of a block."""
+    hint = "remove it, or prepare or train with --special-tokens unknown or skip"
+    what = f"the text contains the special symbol {symbol} as a word"
+    return DataError(what, hint=hint, line=line)

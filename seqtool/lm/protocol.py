@@ -25,9 +25,15 @@ from seqtool.core.arrays import Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import BlockReader, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.perplexity import Adaptation
+from seqtool.lm.perplexity import (
+    Adaptation,
+    Target,
+    check_targets,
+    open_table,
+    write_sentences,
+    write_tokens,
+)
 from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
-from seqtool.lm.score_tables import Target, check_targets, open_table, write_sentences, write_tokens
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -351,7 +357,7 @@ def _cut_sentences(
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:
     """Sum what the sample's grammar gives the texts; None unless all of them are the sample's."""
-    from seqtool.text.sample import true_perplexity
+    from seqtool.text.datasets import true_perplexity
 
     truths = [true_perplexity(digest) for digest in digests]
     known = [truth.log10_probability for truth in truths if truth is not None]

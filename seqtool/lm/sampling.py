@@ -1,6 +1,6 @@
 """Text from any language model, by chance or by search.
 
-Shapes: N samples and V symbols. Log-probabilities are nats.
+Shapes: N samples, or live hypotheses of a beam, and V symbols. Log-probabilities are nats.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.protocol import LanguageModel, State
-from seqtool.lm.search import beam_search, largest, only_unk
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
@@ -162,7 +161,7 @@ def generate(
     if beam is None:
         steps = _draw(model, prompt_ids, config, seed)
     else:
-        steps = _search(model, prompt_ids, config, beam)
+        steps = _search(model, prompt_ids, config)
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
 
 
@@ -243,6 +242,24 @@ def _begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     for token in prompt_ids:
         state = model.advance(state, np.array([token], dtype=np.int32))
     return model.select(state, np.zeros(num, dtype=np.intp))
+
+
+def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
+    """Return the indices of the `num` largest values, falling; ties by the lower index."""
+    if num < len(values_V):
+        threshold = np.partition(values_V, len(values_V) - num)[len(values_V) - num]
+        candidates = np.flatnonzero(values_V >= threshold)
+    else:
+        candidates = np.arange(len(values_V))
+    order = np.argsort(-values_V[candidates], kind="stable")
+    return candidates[order][:num]
+
+
+def only_unk() -> ModelError:
+    """Return the error of a model that leaves nothing to generate."""
+    return ModelError(
+        "the model offers nothing but <unk> as the next token", hint="allow it with --generate-unk"
+    )
 
 
 def next_distribution(
@@ -327,20 +344,75 @@ def _draw(
             state = model.advance(state, tokens)
 
 
+class Hypothesis(NamedTuple):
+    """A continuation: its tokens, the log-probability of each, and their sum."""
+
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    total: float
+
+    def rank(self, length_penalty: float) -> float:
+        """Return what hypotheses are ranked by: total / length ** length_penalty."""
+        return self.total / math.pow(len(self.tokens), length_penalty)
+
+
+def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
+    """Return the `num` best continuations that the search finds, the best first.
+
+    Each step keeps the `beam` best one-token extensions of all live hypotheses; those that end
+    their sentence leave the beam. The search is over when no live hypothesis can overtake the `num`
+    best finished ones, or at `max_tokens`, where unfinished ones count too. A beam of one is the
+    greedy choice, one of V ** max_tokens is exhaustive.
+
+    Args:
+        model: any language model.
+        state: one hypothesis of the model, which has read the prompt.
+        config: settings, with a beam.
+
+    Raises:
+        ModelError: there is no continuation but `<unk>`.
+    """
+    assert config.beam is not None
+    max_tokens, penalty = config.max_tokens, config.length_penalty
+    live = [Hypothesis((), (), 0.0)]
+    finished: list[Hypothesis] = []
+    for step in range(max_tokens):
+        log_probs_NV = np.array(model.next_log_probs(state), dtype=np.float64)
+        if not config.generate_unk:
+            log_probs_NV[:, UNK_ID] = -np.inf
+        totals = (np.array([h.total for h in live])[:, None] + log_probs_NV).ravel()
+        best = largest(totals, config.beam)
+        best = best[totals[best] > -np.inf]
+        grown, rows = [], []
+        for row, token in zip(*divmod(best, log_probs_NV.shape[1]), strict=True):
+            log_prob = float(log_probs_NV[row, token])
+            tokens, log_probs, total = live[row]
+            hypothesis = Hypothesis((*tokens, int(token)), (*log_probs, log_prob), total + log_prob)
+            if token == EOS_ID and config.stop_at_sentence_end:
+                finished.append(hypothesis)
+            else:
+                grown.append(hypothesis)
+                rows.append(row)
+        live = grown
+        if not live or step + 1 == max_tokens:
+            break
+        # a total only falls, and is divided by at most max_tokens ** length_penalty
+        bound = max(h.total for h in live) / math.pow(max_tokens, penalty)
+        if sum(h.rank(penalty) >= bound for h in finished) >= config.num:
+            live = []
+            break
+        state = model.select(state, np.array(rows, dtype=np.intp))
+        state = model.advance(state, np.array([h.tokens[-1] for h in live], dtype=np.int32))
+    if not finished and not live:
+        raise only_unk()
+    return sorted(finished + live, key=lambda h: -h.rank(penalty))[: config.num]
+
+
 def _search(
-    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig, beam: int
+    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
-    hypotheses = beam_search(
-        model,
-        _begin(model, prompt_ids, 1),
-        beam=beam,
-        num=config.num,
-        max_tokens=config.max_tokens,
-        length_penalty=config.length_penalty,
-        stop_at_sentence_end=config.stop_at_sentence_end,
-        generate_unk=config.generate_unk,
-    )
+    hypotheses = beam_search(model, _begin(model, prompt_ids, 1), config)
     for place, hypothesis in enumerate(hypotheses):
         for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
             yield place, token, log_prob

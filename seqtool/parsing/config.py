@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from seqtool.core.config import (
-    Config,
-    apply_overrides,
-    from_dict,
-    load_yaml,
-    set_value,
-    to_dict,
-)
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.config import Config, apply_overrides, from_dict, load_yaml, set_value, to_dict
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.run import read_settings
 
 C = TypeVar("C", bound=Config)
@@ -60,9 +52,9 @@ class Presets(Generic[C]):
             raise ConfigError(f"no preset is called {name!r}", hint=did_you_mean(name, self.table))
         return copy.deepcopy(dict(self.table[name]))
 
-    def configuration(self, name: str | None = None) -> C:
-        """Return the settings of a preset, checked."""
-        return from_dict(self.config, self.settings(name))
+    def configuration(self) -> C:
+        """Return the settings of the default preset, checked."""
+        return from_dict(self.config, self.settings())
 
     def resolve(
         self,
@@ -73,14 +65,10 @@ class Presets(Generic[C]):
         *,
         run: Path | None = None,
     ) -> C:
-        """Combine a preset (or the settings of a resumed run), a file, options and overrides.
+        """Combine a preset, a YAML file, options of the command and overrides, which win.
 
-        Args:
-            name: of the preset; None for the default one.
-            file: a YAML file of settings.
-            values: dotted setting -> value, from the options of the command.
-            overrides: `name=value` texts, which win.
-            run: the directory of the run to resume, whose settings are the base.
+        Without a preset's name, the settings of the `run` that is resumed are the base, or else the
+        default preset. Options are dotted settings with values, overrides are texts, `name=value`.
 
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.

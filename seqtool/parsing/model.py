@@ -26,7 +26,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.lm_states import WordStates, open_own
+from seqtool.parsing.encoding.pretrained import WordStates, open_own
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import Sentence
 
@@ -82,13 +82,7 @@ class TreebankModel(ABC, Generic[C]):
         word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Self:
-        """Return the model that was saved.
-
-        Args:
-            config: all settings.
-            vocabulary: what `vocabulary` gave.
-            word_states: the language model that it reads, if any.
-            read_weights: reads arrays of these shapes.
+        """Return the model that was saved; `read_weights` reads arrays of such shapes.
 
         Raises:
             KeyError, TypeError, ValueError: these do not fit each other.
@@ -131,15 +125,7 @@ class TreebankModel(ABC, Generic[C]):
         command: str = "",
         versions: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the model directory.
-
-        Args:
-            directory: to be made.
-            scores: of the model.
-            data: what it was trained on.
-            command: what made it.
-            versions: of libraries.
-        """
+        """Write the model directory: what the header tells, vocabulary, weights and card."""
         header = Header(
             kind=self.kind,
             config=to_dict(self.config),
@@ -182,11 +168,7 @@ class TreebankModel(ABC, Generic[C]):
 
 
 def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
-    """Return the arrays of a model.
-
-    Raises:
-        ValueError, SafetensorError: they are damaged, or not those of the shapes.
-    """
+    """Return the arrays of a model, or raise ValueError or SafetensorError where they differ."""
     weights = load_file(directory / checkpoint.WEIGHTS)
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
@@ -195,10 +177,10 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
 
 def average(scores: Sequence[Floats]) -> Floats:
     """Return the average of arrays; the first one is changed."""
-    total, *others = scores
-    for more in others:
+    total = scores[0]
+    for more in scores[1:]:
         total += more
-    if others:
+    if len(scores) > 1:
         total /= len(scores)
     return total
 
@@ -206,13 +188,7 @@ def average(scores: Sequence[Floats]) -> Floats:
 def in_chunks(
     items: Iterable[Sentence | Broken], num_words: int, work: Callable[[list[Sentence]], None]
 ) -> Iterator[Sentence | Broken]:
-    """Do work on chunks of sentences, and yield them; broken ones pass through in their places.
-
-    Args:
-        items: sentences and broken ones.
-        num_words: of a chunk, about.
-        work: changes the sentences of a chunk.
-    """
+    """Do work on chunks of sentences, of about `num_words`, and yield them in their places."""
     chunk: list[Sentence | Broken] = []
     size = 0
     for item in items:

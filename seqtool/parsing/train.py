@@ -1,16 +1,22 @@
 """The scaffold of `train_segmenter`, `train_tagger` and `train_parser`: a run from start to end.
 
-What differs between them is a `Kind`: presets, how a treebank is read, and the task that is learnt.
+What differs between them is a `Kind`: presets, how a treebank is read, and the `TreebankTask` that
+is learnt.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
@@ -18,13 +24,93 @@ from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
 from seqtool.parsing.config import Presets
-from seqtool.parsing.encoding.lm_states import WordStates, open_for_run
-from seqtool.parsing.task import TrainingData
+from seqtool.parsing.encoding.encoder import dropout_mask
+from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
+from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import train
 from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
+
+
+class TreebankConfig(Protocol):
+    """The settings of a segmenter, tagger or parser, as far as they are alike."""
+
+    @property
+    def training(self) -> TrainingConfig:
+        """The training loop."""
+
+
+class TrainingData(Protocol):
+    """What a kind of model is trained on."""
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Numbers that tell these data from others."""
+
+
+T = TypeVar("T", bound=TreebankConfig)
+D = TypeVar("D", bound=TrainingData)
+
+
+class TreebankTask(ABC, Generic[T, D]):
+    """A task of `seqtool.training.loop.train` on a treebank.
+
+    Args:
+        config: all settings.
+        data: what is learnt from.
+        device: torch device of the network.
+        command: what the user typed, for the model card.
+    """
+
+    larger_is_better = True
+
+    def __init__(self, config: T, data: D, *, device: str = "cpu", command: str = "") -> None:
+        self.config, self._data, self._device, self._command = config, data, device, command
+        self._epoch = 0
+        hardware.seed_everything(config.training.seed)
+
+    @abstractmethod
+    def model(self) -> TreebankModel[Any]:
+        """Return the model of the weights as they are."""
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Numbers that tell its data from others."""
+        return self._data.summary
+
+    def rate_factor(self, index: int) -> float:
+        """Return 1: every batch counts alike."""
+        return 1.0
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return what is carried from batch to batch: nothing."""
+        return {}
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+
+    def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
+        """Write the model as a model directory."""
+        self.model().save(
+            directory,
+            scores=scores,
+            data=self.summary,
+            command=self._command,
+            versions={"torch": torch.__version__},
+        )
+
+    def _begin_step(self, index: int) -> None:
+        """Begin to draw random numbers anew, so that a resumed run draws the same ones."""
+        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+
+    def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
+        return dropout_mask(values, dropout, self._random)
+
+    def _drawn(self, chances: Tensor) -> Tensor:
+        return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
+
 
 C = TypeVar("C", bound=Config)
 
@@ -87,34 +173,78 @@ class Kind(Generic[C]):
     bf16_on_cpu: bool = True
 
 
+class RecordOptions(TypedDict, total=False):
+    """What every function that trains on a treebank may be given, and the record keeps.
+
+    Attributes:
+        dev: CoNLL-U by which the best epoch is chosen; without it, every tenth sentence of the
+            treebank is kept for that.
+        resume: continue the run in `output` where it was saved.
+        force: replace a run that is there.
+        skip_invalid: leave out broken sentences.
+        threads: CPU threads; None leaves the choice to torch.
+        command: what the user typed, for the model card.
+    """
+
+    dev: str | Path | None
+    resume: bool
+    force: bool
+    skip_invalid: bool
+    threads: int | None
+    command: str
+
+
+class WordRecordOptions(RecordOptions, total=False):
+    """The same of what reads words.
+
+    Attributes:
+        embeddings: a file of word vectors that forms begin with.
+        lm: a neural language model whose states after words are read too; it is copied into the
+            model directory.
+    """
+
+    embeddings: str | Path | None
+    lm: str | Path | None
+
+
+class RunOptions(RecordOptions, total=False):
+    """The options of training a segmenter.
+
+    Attributes:
+        device: auto (the default), cpu, cuda or mps.
+        on_event: called with every event of the run.
+        on_data: called with the data once they are read.
+        should_stop: asked with the step number before each step; True saves and interrupts.
+    """
+
+    device: str
+    on_event: Callable[[Event], None]
+    on_data: Callable[[Any], None]
+    should_stop: Callable[[int], bool] | None
+
+
+class WordOptions(RunOptions, WordRecordOptions, total=False):
+    """The options of training a tagger or parser."""
+
+
 def train_on_treebank(
     kind: Kind[C],
     train_files: Sequence[str | Path] | str | Path | None,
     output: str | Path,
     config: C | None,
     *,
-    resume: bool,
-    device: str,
-    threads: int | None,
-    on_event: Callable[[Event], None],
-    on_data: Callable[[Any], None],
-    should_stop: Callable[[int], bool] | None,
+    resume: bool = False,
+    device: str = "auto",
+    on_event: Callable[[Event], None] = lambda event: None,
+    on_data: Callable[[Any], None] = lambda data: None,
+    should_stop: Callable[[int], bool] | None = None,
     **given: Any,
 ) -> TrainedModel:
     """Train a model on a treebank, or go on with a run, to the finished model directory.
 
-    Args:
-        kind: of the model.
-        train_files: CoNLL-U; None for those of the run that is resumed.
-        output: the model directory.
-        config: all settings; None for those of the default preset, or of the run.
-        resume: go on where the run was saved.
-        device: as it is asked for.
-        threads: as they are asked for.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-        given: the other arguments of `open_record`.
+    What is None of `train_files` and `config` is that of the run that is resumed; a new one has the
+    settings of the default preset. For the options see `WordOptions`; `open_record` takes what is
+    `given` beside.
 
     Raises:
         Interrupted: it was stopped; the state is saved.
@@ -122,14 +252,7 @@ def train_on_treebank(
     """
     output = Path(output)
     record = open_record(
-        kind.presets,
-        output,
-        config,
-        train_files,
-        wanted=kind.treebank,
-        resume=resume,
-        threads=threads,
-        **given,
+        kind.presets, output, config, train_files, wanted=kind.treebank, resume=resume, **given
     )
     device = hardware.choose_device(device)
     hardware.set_threads(record.threads)
@@ -182,21 +305,8 @@ def open_record(
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    Args:
-        presets: of the kind of model.
-        output: the run's directory.
-        config: settings, if any are given.
-        train_files: its treebank.
-        wanted: what that has to be, for a hint.
-        dev: its validation part.
-        embeddings: a file of word vectors; a run that is resumed has read its own.
-        lm: the directory of a language model; a run that is resumed has a copy of its own.
-        gold_tags: a file of the sentences of `train_files` with gold tags.
-        resume: take up the record that is there.
-        force: replace a run that is there.
-        skip_invalid: whether broken sentences are left out.
-        threads: as they are asked for.
-        command: what was typed.
+    A run that is resumed has read its own `embeddings`, and has a copy of its `lm`. A hint names
+    what the treebank has to be, `wanted`. For the others see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.
@@ -231,11 +341,7 @@ def open_record(
 
 
 def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
-    """Return paths that stay right when the run is resumed elsewhere.
-
-    Raises:
-        ConfigError: one is `-`, which cannot be read twice.
-    """
+    """Return paths that stay right when the run is resumed elsewhere; `-` cannot be read twice."""
     if isinstance(paths, str | Path):
         paths = [paths]
     if paths and "-" in map(str, paths):
@@ -266,12 +372,7 @@ def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
 
 
 def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a resumed run must share with its beginning.
-
-    Args:
-        config: settings of sections `model`, `learning` and `training`.
-        summary: numbers that tell its data from others.
-    """
+    """Return what a resumed run must share with its beginning; the summary is that of its data."""
     settings = to_dict(config)
     return {
         "model": settings["model"],

@@ -1,4 +1,4 @@
-"""Public data sets by name, fetched to a folder of `train.txt`, `valid.txt` and `test.txt`.
+"""Data sets: the shipped sample, and public ones by name, fetched to a folder.
 
     FOLDER/
       train.txt  valid.txt  test.txt   the splits that the source has
@@ -18,15 +18,21 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from seqtool.core import storage
-from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError, from_os_error
+from seqtool.core.errors import (
+    ConfigError,
+    DataError,
+    DownloadError,
+    OutputError,
+    did_you_mean,
+    from_os_error,
+)
 from seqtool.core.reading import Progress
-from seqtool.core.registry import did_you_mean
 from seqtool.core.version import __version__
 
 DESCRIPTION_NAME = "dataset.json"
@@ -41,25 +47,15 @@ Texts = dict[str, Callable[[], Any]]  # split -> opens its text
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public data set.
-
-    Attributes:
-        description, licence: for people.
-        file_name: what its splits are called elsewhere, with `{}` for the split.
-        size: bytes of all splits together.
-        splits: split -> SHA-256 of its text as it was published.
-        sources: addresses in the order in which they are tried: of a zip file, or, with `{}` for
-            the split, of texts.
-        archive: SHA-256 of the zip file, the same at all of its addresses.
-    """
+    """A public data set."""
 
     description: str
     licence: str
-    file_name: str
-    size: int
-    splits: Mapping[str, str]
-    sources: tuple[str, ...]
-    archive: str = ""
+    file_name: str  # what its splits are called elsewhere, with `{}` for the split
+    size: int  # bytes of all splits together
+    splits: Mapping[str, str]  # split -> SHA-256 of its text as it was published
+    sources: tuple[str, ...]  # tried in this order: of a zip file, or of texts, `{}` for the split
+    archive: str = ""  # SHA-256 of the zip file, the same at all of its addresses
 
 
 DATASETS: Mapping[str, Dataset] = {
@@ -108,16 +104,11 @@ def fetch(
 ) -> Path:
     """Put the data set `name` into the folder `destination` and return that folder.
 
-    The folder appears only when it is complete. One that holds the same data is left as it is.
-
-    Args:
-        name: a key of `DATASETS`.
-        destination: the folder to make.
-        source: a local folder or zip file to take the splits from; it may lack all but the training
-            text. `dataset.json` tells whether they equal the published ones.
-        force: replace another data set in `destination`.
-        on_progress: called with (bytes downloaded of a file, its size).
-        on_message: called with a line to show when one source failed and the next is tried.
+    The folder appears only when it is complete. One that holds the same data is left as it is, one
+    with another data set is replaced only with `force`. The splits may be taken from a `source`, a
+    local folder or zip file, which may lack all but the training text; `dataset.json` tells whether
+    they equal the published ones. Progress is (bytes downloaded of a file, its size), a message a
+    line to show when one source failed and the next is tried.
 
     Raises:
         ConfigError: no data set has this name.
@@ -126,9 +117,7 @@ def fetch(
         OutputError: `destination` exists with other contents, or cannot be written.
     """
     if name not in DATASETS:
-        raise ConfigError(
-            f"no data set is called {name!r}", hint=did_you_mean(name, list(DATASETS))
-        )
+        raise ConfigError(f"no data set is called {name!r}", hint=did_you_mean(name, DATASETS))
     dataset, target = DATASETS[name], Path(destination)
     try:
         texts = None if source is None else _texts_at(Path(source), dataset)
@@ -141,24 +130,23 @@ def fetch(
             else:
                 origin = [str(Path(str(source)).resolve())]
                 _copy(texts, folder)
-            splits = {path.stem: path for path in sorted(folder.iterdir())}
-            sums = {split: storage.sum_of(path) for split, path in splits.items()}
+            splits = {}
+            for split, sha256 in dataset.splits.items():
+                if (path := folder / f"{split}.txt").exists():
+                    found = storage.sum_of(path)
+                    splits[split] = {
+                        "file": path.name,
+                        "bytes": path.stat().st_size,
+                        "sha256": found,
+                        "as_published": found == sha256,
+                    }
             description = {
                 "format_version": FORMAT_VERSION,
                 "name": name,
                 "description": dataset.description,
                 "licence": dataset.licence,
                 "origin": origin,
-                "splits": {
-                    split: {
-                        "file": splits[split].name,
-                        "bytes": splits[split].stat().st_size,
-                        "sha256": sums[split],
-                        "as_published": sums[split] == sha256,
-                    }
-                    for split, sha256 in dataset.splits.items()
-                    if split in splits
-                },
+                "splits": splits,
             }
             storage.write_json(folder / DESCRIPTION_NAME, description)
     except OSError as error:
@@ -167,11 +155,7 @@ def fetch(
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """Return what `dataset.json` of a fetched folder says: name, licence, origin, splits.
-
-    Raises:
-        DataError: the folder was not made by `fetch`.
-    """
+    """Return what `dataset.json` of a folder says; a DataError if `fetch` did not make it."""
     path = Path(folder) / DESCRIPTION_NAME
     try:
         description = storage.read_object(path)
@@ -188,12 +172,10 @@ def _is_there(name: str, target: Path, texts: Texts | None) -> bool:
         description = describe(target)
     except DataError:
         return False
-    wanted = dict(DATASETS[name].splits)
-    if texts is not None:
-        wanted = {}
-        for split, open_text in texts.items():
-            with _telling_damage(), open_text() as text:
-                wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
+    wanted = dict(DATASETS[name].splits) if texts is None else {}
+    for split, open_text in (texts or {}).items():
+        with _telling_damage(), open_text() as text:
+            wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
     files = {split: target / f"{split}.txt" for split in description["splits"]}
     sums = {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
     return description.get("name") == name and sums == wanted
@@ -212,17 +194,12 @@ def _check_replaceable(target: Path, source: str | Path | None, force: bool) -> 
     if names - splits - {DESCRIPTION_NAME}:
         raise OutputError("the folder holds other files", hint="choose another -o", path=target)
     if names and not force:
-        raise OutputError(
-            "the folder holds other data", hint="replace it with --force", path=target
-        )
+        hint = "replace it with --force"
+        raise OutputError("the folder holds other data", hint=hint, path=target)
 
 
 def _texts_at(source: Path, dataset: Dataset) -> Texts:
-    """Return how to open the texts of a folder or a zip file; nothing else of the latter is read.
-
-    Raises:
-        DataError: it has no training text, or is damaged.
-    """
+    """Return how to open the texts of a folder or a zip file; nothing else of it is read."""
     if source.is_dir():
         files: Texts = {path.name: partial(path.open, "rb") for path in source.iterdir()}
     elif source.is_file():
@@ -268,38 +245,32 @@ def _download(
     name: str, folder: Path, on_progress: Progress, on_message: Callable[[str], None]
 ) -> list[str]:
     """Download the texts from the first source that works, and return its addresses."""
-    sources = DATASETS[name].sources
+    dataset = DATASETS[name]
     failures: list[DownloadError] = []
-    for source in sources:
+    for source in dataset.sources:
         try:
-            return _download_from(source, DATASETS[name], folder, on_progress)
+            if "{}" in source:
+                for split, sha256 in dataset.splits.items():
+                    path = folder / f"{split}.txt"
+                    _retrieve(source.format(split), path, sha256, dataset.size, on_progress)
+                return [source.format(split) for split in dataset.splits]
+            archive = folder / "archive.zip"
+            _retrieve(source, archive, dataset.archive, dataset.size, on_progress)
+            _copy(_texts_at(archive, dataset), folder)
+            archive.unlink()
+            return [source]
         except DownloadError as error:
             failures.append(error)
-            if len(failures) < len(sources):
+            if len(failures) < len(dataset.sources):
                 on_message(f"{error}; trying the next source")
     if len(failures) == 1:
         raise failures[0]
     reasons = (f"{urlsplit(error.path or '').hostname}: {error.message}" for error in failures)
-    raise DownloadError(
-        f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})",
-        hint=_HINT,
-    )
+    what = f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})"
+    raise DownloadError(what, hint=_HINT)
 
 
-def _download_from(source: str, dataset: Dataset, folder: Path, on_progress: Progress) -> list[str]:
-    retrieve = partial(_retrieve, most_bytes=dataset.size, on_progress=on_progress)
-    if "{}" in source:
-        for split, sha256 in dataset.splits.items():
-            retrieve(source.format(split), folder / f"{split}.txt", sha256)
-        return [source.format(split) for split in dataset.splits]
-    archive = folder / "archive.zip"
-    retrieve(source, archive, dataset.archive)
-    _copy(_texts_at(archive, dataset), folder)
-    archive.unlink()
-    return [source]
-
-
-def _retrieve(url: str, path: Path, sha256: str, *, most_bytes: int, on_progress: Progress) -> None:
+def _retrieve(url: str, path: Path, sha256: str, most_bytes: int, on_progress: Progress) -> None:
     """Download a file, unless it is there, and check its SHA-256."""
     import pooch
     import requests
@@ -335,11 +306,96 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, exceptions.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code}"
-    reasons = {
-        exceptions.Timeout: "the server was silent for too long",
-        exceptions.SSLError: "the certificate of the server is not valid",
-        exceptions.ProxyError: "no connection to the proxy",
-        exceptions.ConnectionError: "no connection",
+    for kind, reason in (
+        (exceptions.Timeout, "the server was silent for too long"),
+        (exceptions.SSLError, "the certificate of the server is not valid"),
+        (exceptions.ProxyError, "no connection to the proxy"),
+        (exceptions.ConnectionError, "no connection"),
+    ):
+        if isinstance(error, kind):
+            return reason
+    return "the connection broke"
+
+
+# --- the shipped sample ---
+
+Split = Literal["train", "valid", "test"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_RECORD = "sample.json"
+_REINSTALL = "reinstall seqtool, or run python data/make_sample.py in its source folder"
+
+
+@dataclass(frozen=True)
+class TruePerplexity:
+    """What the grammar that drew a text knows of it; no honest model does better on average."""
+
+    perplexity: float  # exp of the mean negative log-probability over tokens and `</s>`
+    log10_probability: float  # of the whole text, each sentence with its end
+    tokens: int  # `</s>` included
+    sentences: int
+
+
+def sample_directory() -> Path:
+    """Return `data/` of a checkout, or its copy in an installed package; a DataError if neither."""
+    for directory in (_PACKAGE / "sample_data", _PACKAGE.parent / "data"):
+        if (directory / _RECORD).is_file():
+            return directory
+    raise DataError("the sample corpus is missing from this installation", hint=_REINSTALL)
+
+
+def sample_text(language: str = "en", split: Split = "train") -> Path:
+    """Return a text of the sample: one sentence a line, words between single spaces."""
+    return _file(language, split, (".txt",))
+
+
+def sample_treebank(language: str = "en", split: Split = "train") -> Path:
+    """Return a treebank of the sample: CoNLL-U, gzipped for the train split."""
+    return _file(language, split, (".conllu", ".conllu.gz"))
+
+
+def true_perplexity(sha256: str) -> TruePerplexity | None:
+    """Return the true perplexity of a text of the sample, by its sum; None for any other text."""
+    try:
+        return _known_texts().get(sha256)
+    except DataError:
+        return None
+
+
+@cache
+def _known_texts() -> dict[str, TruePerplexity]:
+    """Return SHA-256 -> the text's true perplexity."""
+    return {
+        record["sha256"]: TruePerplexity(
+            record["perplexity"],
+            record["log10_probability"],
+            record["tokens_with_end"],
+            record["sentences"],
+        )
+        for splits in _record().values()
+        for record in splits.values()
     }
-    kinds = (reason for kind, reason in reasons.items() if isinstance(error, kind))
-    return next(kinds, "the connection broke")
+
+
+def _record() -> dict[str, dict[str, dict[str, Any]]]:
+    path = sample_directory() / _RECORD
+    try:
+        return storage.read_object(path)
+    except ValueError as error:
+        raise DataError("the sample's record is damaged", hint=_REINSTALL, path=path) from error
+
+
+def _file(language: str, split: str, endings: tuple[str, ...]) -> Path:
+    directory, record = sample_directory(), _record()
+    for kind, name, known in (
+        ("language", language, record),
+        ("split", split, record.get(language, {})),
+    ):
+        if name not in known:
+            hint = f"choose one of: {', '.join(known)}"
+            raise DataError(f"the sample has no {kind} {name!r}", hint=hint)
+    for ending in endings:
+        path = directory / language / f"{split}{ending}"
+        if path.is_file():
+            return path
+    raise DataError("a file of the sample is missing", hint=_REINSTALL, path=path)

@@ -1,41 +1,54 @@
-"""Preparation: from text to the files of a prepared corpus.
+"""Preparation: how text becomes tokens of which split; the settings, the splits, the tokenizer.
 
-Each text is read once. The vocabulary is known only at the end of the training text, so that text
-waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
-drawn for other splits. Memory holds a block of lines and the counts of the symbols.
+Splits are given (files of their own, or a directory with train.*, valid.* and test.* files), or
+each line is drawn for one of them at random. A tokenizer is trained in one pass over the training
+text, which gives the text's ids too: words and characters are numbered as they come and written
+down so, and once they are counted, the numbers are exchanged for the final ids. Subwords are learnt
+from a sample, and the text, kept unpacked, is encoded after that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from seqtool.core.arrays import Ids
-from seqtool.core.config import Config, setting, to_dict
+from seqtool.core.arrays import Ids, Longs
+from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import Progress, read_blocks, total_size
-from seqtool.core.storage import write_json
-from seqtool.core.version import __version__
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
-from seqtool.text.special_words import refuse_special_words
-from seqtool.text.splits import SPLITS, SplitPlan, check_shares, draw_splits
-from seqtool.text.tokenizer_training import (
-    CharTrainer,
-    ClosedVocabularyTrainer,
-    SubwordTrainer,
-    TokenizerTrainer,
-    WordTrainer,
+from seqtool.core.reading import BLOCK_SIZE, find_files, is_treebank, read_blocks
+from seqtool.core.vocabulary import (
+    BOS,
+    EOS,
+    EOS_ID,
+    NUM_SPECIALS,
+    UNK,
+    UNK_ID,
+    Vocabulary,
+    rank_symbols,
 )
-from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
+from seqtool.text.tokenizers import (
+    NUM_CODE_POINTS,
+    ByteTokenizer,
+    CharTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    code_points,
+)
 
-FORMAT_VERSION = 1
-INFO_FILE = "corpus.json"
-_MAX_16_BIT = 1 << 16
+if TYPE_CHECKING:
+    from seqtool.text.words import WordTable
+
+SPLITS = ("train", "valid", "test")
+DEFAULT_SHARES = (90.0, 5.0, 5.0)
+SHARES_HINT = "give percentages of train, valid and test, as in --split 90,5,5"
+_SPLIT_OF = {name: name for name in SPLITS}  # a part of a file's name -> the split it tells
+_SPLIT_OF |= {"training": "train", "validation": "valid", "dev": "valid"}
+_DROPPED = -1
 _BLANKS = " \t\r"
 
 
@@ -77,14 +90,11 @@ class PrepareConfig(Config):
             ("character-coverage", self.character_coverage, 0.9),
         ):
             if value is not None and value < least:
-                raise ConfigError(
-                    f"{name} is {value}, but must be at least {least}", hint=f"change --{name}"
-                )
+                what = f"{name} is {value}, but must be at least {least}"
+                raise ConfigError(what, hint=f"change --{name}")
         if self.character_coverage > 1:
-            raise ConfigError(
-                f"character-coverage is {self.character_coverage}, but must be at most 1",
-                hint="change --character-coverage",
-            )
+            what = f"character-coverage is {self.character_coverage}, but must be at most 1"
+            raise ConfigError(what, hint="change --character-coverage")
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
         is_subword = self.unit in ("bpe", "unigram")
@@ -96,273 +106,338 @@ class PrepareConfig(Config):
             ("character-coverage", self.character_coverage < 1, is_subword),
         ):
             if is_set and not allowed:
-                raise ConfigError(
-                    f"{name} means nothing for the unit {self.unit}", hint=f"leave --{name} out"
-                )
+                what = f"{name} means nothing for the unit {self.unit}"
+                raise ConfigError(what, hint=f"leave --{name} out")
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
-            raise ConfigError(
-                "vocab gives all words, so vocab-size and min-count have nothing to choose",
-                hint="leave --vocab-size and --min-count out",
-            )
+            what = "vocab gives all words, so vocab-size and min-count have nothing to choose"
+            raise ConfigError(what, hint="leave --vocab-size and --min-count out")
 
 
-@dataclass
-class SplitCounts:
-    """Counts of one split.
+@dataclass(frozen=True)
+class SplitPlan:
+    """The files of each split, or the shares by which lines are drawn."""
 
-    Attributes:
-        tokens: ids, one `</s>` per sentence included.
-        sentences: lines.
-        bytes: bytes of the text, line ends included, before lower-casing.
-        unknown: tokens that are `<unk>`.
+    files: dict[str, list[str]]  # split -> its files; only "train" when all are drawn from it
+    shares: tuple[float, ...] | None  # percentages of the splits to draw, None when they are given
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Return the percentages in a text such as 90,5,5; a ConfigError if they are no numbers."""
+    try:
+        return tuple(float(share) for share in text.split(","))
+    except ValueError as error:
+        what = f"split is {text!r}, which is no list of numbers"
+        raise ConfigError(what, hint=SHARES_HINT) from error
+
+
+def check_shares(shares: Sequence[float]) -> tuple[float, ...]:
+    """Return the shares of all splits, those left out as 0; a ConfigError if they are wrong."""
+    text = ",".join(f"{share:g}" for share in shares)
+    if not 1 <= len(shares) <= len(SPLITS) or min(shares) < 0 or shares[0] <= 0:
+        raise ConfigError(f"split is {text}", hint=SHARES_HINT)
+    if not abs(sum(shares) - 100) < 1e-6:
+        what = f"split is {text}, which sums to {sum(shares):g}, not 100"
+        raise ConfigError(what, hint=SHARES_HINT)
+    return (*shares, *[0.0] * (len(SPLITS) - len(shares)))
+
+
+def plan_splits(
+    inputs: Sequence[str | Path],
+    *,
+    valid: str | Path | None = None,
+    test: str | Path | None = None,
+    shares: tuple[float, ...] | None = None,
+) -> SplitPlan:
+    """Return the files of each split, or the shares to draw.
+
+    The inputs are files, directories and `-`. Shares are percentages of train, valid and test;
+    when None, and no split is given, `DEFAULT_SHARES`. With a split that is given they are refused.
+    """
+    parts = {"valid": valid, "test": test}
+    given = {name: [str(path)] for name, path in parts.items() if path is not None}
+    if shares is not None:
+        if given:
+            what = f"--split would make splits, but --{next(iter(given))} gives one"
+            raise ConfigError(what, hint="leave one of the two out")
+        return SplitPlan({"train": find_files(inputs)}, shares)
+    named = _named_splits(inputs)
+    files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
+    files = {split: find_files(files[split]) for split in SPLITS if split in files}
+    return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
+
+
+def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
+    """Return the splits that the file names of a single directory tell, if there are several.
+
+    Treebanks beside the texts are left alone.
+    """
+    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+        return {}
+    found: dict[str, list[str]] = {}
+    for path in sorted(Path(inputs[0]).iterdir()):
+        parts = path.name.lower().split(".")
+        names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
+        is_text = path.is_file() and parts[0] and not is_treebank(path)
+        if is_text and len(names) == 1:  # wiki.train.tokens, train.txt.gz
+            found.setdefault(names.pop(), []).append(str(path))
+    return found if "train" in found and len(found) > 1 else {}
+
+
+class Piece(NamedTuple):
+    """Whole lines of one split."""
+
+    split: str
+    block: bytes  # the lines, each ended by LF
+    lines: Longs | None  # which lines of the source block they were, 1-based; None for all of them
+
+    def source_line(self, line: int) -> int:
+        """Return the 1-based line of the source block of a 1-based line of this piece."""
+        return line if self.lines is None else int(self.lines[line - 1])
+
+
+def draw_splits(
+    blocks: Iterable[bytes],
+    *,
+    shares: Sequence[float] | None,
+    rng: np.random.Generator,
+    split: str = "train",
+    skip_empty_lines: bool = False,
+) -> Iterator[Piece]:
+    """Yield the lines of each block split by split.
+
+    The draw of a line depends on the seed and on its number only, not on how large blocks are.
+    The shares are percentages of train, valid and test; None sends all lines to `split`. Lines
+    of nothing but blanks are dropped where they are to be skipped.
+    """
+    bounds = None if shares is None else np.cumsum(shares) / np.sum(shares)
+    names = (split,) if bounds is None else SPLITS
+    for block in blocks:
+        if bounds is None and not skip_empty_lines:
+            yield Piece(split, block, None)
+            continue
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+        choice = np.zeros(len(ends), np.int64)
+        if bounds is not None:
+            # the last bound is left out: rounding may leave it a little below 1
+            choice = np.searchsorted(bounds[:-1], rng.random(len(ends)), side="right")
+        if skip_empty_lines:
+            empty = [not line.strip(b" \t\r") for line in block.split(b"\n")[:-1]]
+            choice[empty] = _DROPPED
+        for number, lines_block in _lines_by_choice(block, ends, choice):
+            lines = np.flatnonzero(choice == number) + 1
+            yield Piece(names[number], lines_block, lines)
+
+
+def _lines_by_choice(block: bytes, ends: Longs, choice: Longs) -> Iterator[tuple[int, bytes]]:
+    """Yield (choice, the lines with that choice joined); `ends` are the bytes after line ends."""
+    # neighbours with one choice are copied together: nine lines of ten are for training
+    changes = np.flatnonzero(np.diff(choice)) + 1
+    first_lines = np.concatenate(([0], changes))
+    starts = np.concatenate(([0], ends[changes - 1]))
+    stops = np.append(starts[1:], len(block))
+    view = memoryview(block)
+    parts: dict[int, list[memoryview]] = {}
+    runs = zip(choice[first_lines].tolist(), starts.tolist(), stops.tolist(), strict=True)
+    for number, start, stop in runs:
+        parts.setdefault(number, []).append(view[start:stop])
+    parts.pop(_DROPPED, None)
+    for number in sorted(parts):
+        yield number, b"".join(parts[number])
+
+
+class TokenizerTrainer(ABC):
+    """The first pass over the training text.
+
+    What the second needs is in the temporary file `spool`, which the caller removes.
     """
 
-    tokens: int = 0
-    sentences: int = 0
-    bytes: int = 0
-    unknown: int = 0
+    learnt_from: dict[str, int] | None = None
+    """How many lines were sampled ("lines"), and from how many ("of"), where it was a sample."""
+
+    def __init__(self, spool: Path, config: PrepareConfig) -> None:
+        self._spool_path, self._config = spool, config
+        self._spool: IO[bytes] = spool.open("wb")
+        self._num_sentences = 0
+
+    def add(self, block: bytes) -> None:
+        """Read whole lines of training text."""
+        self._num_sentences += block.count(b"\n")
+        self._spool.write(self._read(block))
+
+    def finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
+        """Return the tokenizer, and the ids of the training text in blocks."""
+        self.close()
+        return self._finish()
+
+    def close(self) -> None:
+        """Close the temporary file."""
+        self._spool.close()
+
+    @abstractmethod
+    def _read(self, block: bytes) -> bytes | memoryview:
+        """Take in a block and return what to write down of it."""
+
+    @abstractmethod
+    def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]: ...
+
+    def _text(self, block: bytes) -> str:
+        return block.decode().lower() if self._config.lowercase else block.decode()
+
+    def _spooled_ids(self) -> Iterator[Ids]:
+        with self._spool_path.open("rb") as file:
+            while data := file.read(BLOCK_SIZE):
+                yield np.frombuffer(data, np.int32)
 
 
-class Preparation:
-    """Reads the text of all splits and fills the directory of a prepared corpus.
+class WordTrainer(TokenizerTrainer):
+    """Words, counted and numbered in one pass over the bytes."""
 
-    Args:
-        directory: an empty directory.
-        config: the settings.
-        plan: the files of each split, or the shares that are drawn.
-        on_progress: called with (bytes read, their total or None).
+    def __init__(self, spool: Path, config: PrepareConfig) -> None:
+        from seqtool.text.words import WordTable
+
+        super().__init__(spool, config)
+        self._table = WordTable(special_tokens=config.special_tokens)
+
+    def _read(self, block: bytes) -> memoryview:
+        return self._table.add(self._text(block).encode() if self._config.lowercase else block).data
+
+    def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
+        config = self._config
+        vocabulary, final_ids = number_words(
+            self._table, self._num_sentences, max_size=config.vocab_size, min_count=config.min_count
+        )
+        tokenizer = WordTokenizer(
+            vocabulary, lowercase=config.lowercase, special_tokens=config.special_tokens
+        )
+        return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
+
+
+def number_words(
+    table: WordTable, num_sentences: int, *, max_size: int | None, min_count: int
+) -> tuple[Vocabulary, Ids]:
+    """Return the vocabulary of what a table, empty before, has read, and its words' final ids."""
+    first, special_counts = table.bos_id + 1, [int(table.counts[UNK_ID]), num_sentences]
+    numbers, counts = np.arange(first, len(table)), table.counts[first:]
+    kept = rank_symbols(counts, max_size=max_size, min_count=min_count)
+    vocabulary, final_ids = _renumbered(
+        numbers, counts, kept, table.word, special_counts, len(table)
+    )
+    final_ids[EOS_ID] = EOS_ID
+    return vocabulary, final_ids
+
+
+def _renumbered(
+    numbers: Longs,
+    counts: Longs,
+    kept: Longs,
+    name: Callable[[int], str],
+    special_counts: list[int],
+    size: int,
+) -> tuple[Vocabulary, Ids]:
+    """Return the vocabulary of the symbols that are kept, and the final id of each first number.
+
+    `numbers` and `counts` are the first number of each symbol and how often it occurred, `name`
+    gives the symbol of a number, `size` is how many numbers there are. `special_counts` are
+    those of `<unk>`, but for the symbols that are not kept, and of `</s>`.
     """
+    special_counts[UNK_ID] += int(counts.sum() - counts[kept].sum())
+    symbols = [UNK, EOS, *map(name, numbers[kept].tolist())]
+    final_ids = np.full(size, UNK_ID, np.int32)
+    final_ids[numbers[kept]] = np.arange(NUM_SPECIALS, len(symbols))
+    return Vocabulary(symbols, [*special_counts, *counts[kept].tolist()]), final_ids
 
-    def __init__(
-        self,
-        directory: Path,
-        config: PrepareConfig,
-        plan: SplitPlan,
-        on_progress: Progress | None = None,
-    ) -> None:
-        self.directory = directory
-        self.config = config
-        self.plan = plan
-        self.counts: dict[str, SplitCounts] = {}
-        self._on_progress = on_progress
-        # independent streams, so that the sample for subwords does not change the splits
-        self._split_rng, self._sample_rng = (
-            np.random.default_rng(seed) for seed in np.random.SeedSequence(config.seed).spawn(2)
+
+class CharTrainer(TokenizerTrainer):
+    """Characters: their code points are their first numbers."""
+
+    def __init__(self, spool: Path, config: PrepareConfig) -> None:
+        super().__init__(spool, config)
+        self._counts = np.zeros(NUM_CODE_POINTS, np.int64)
+        self._order = [np.zeros(0, np.int64)]  # code points in order of first occurrence
+
+    def _read(self, block: bytes) -> memoryview:
+        points = code_points(self._text(block)).astype(np.int32)
+        for start in range(0, len(points), BLOCK_SIZE):  # bounds the copies for a very long line
+            part = points[start : start + BLOCK_SIZE]
+            values, first = np.unique(part[self._counts[part] == 0], return_index=True)
+            self._order.append(values[np.argsort(first)])
+            counts = np.bincount(part)
+            self._counts[: len(counts)] += counts
+        return points.data
+
+    def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
+        config, points = self._config, np.concatenate(self._order)
+        points = points[points != ord("\n")]
+        counts = self._counts[points]
+        kept = rank_symbols(counts, max_size=config.vocab_size, min_count=config.min_count)
+        vocabulary, final_ids = _renumbered(
+            points, counts, kept, chr, [0, self._num_sentences], NUM_CODE_POINTS
         )
-        self._sources: list[dict[str, Any]] = []
-        self._learnt_from: dict[str, int] | None = None
-        self._bytes_read = 0
-        sizes = [total_size(files) for files in plan.files.values()]
-        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
-
-    def run(self) -> None:
-        """Write all files.
-
-        Raises:
-            ConfigError: a vocabulary that the text does not support.
-            DataError: text that cannot be used.
-            OSError: the disk is full, or another error of writing.
-        """
-        spool = self.directory / ".spool"
-        with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
-            self._read_train(trainer)
-            if "train" not in self.counts:
-                raise DataError(
-                    "no line is left for training",
-                    hint="give more text, or use it all for training with --split 100",
-                    path=self.plan.files["train"][0],
-                )
-            tokenizer, blocks = trainer.finish()
-            self._learnt_from = trainer.learnt_from
-            with self._writer("train", tokenizer) as writer:
-                for ids in blocks:
-                    writer.write(ids)
-        spool.unlink()
-        for split in SPLITS[1:]:
-            self._write_split(split, tokenizer)
-        tokenizer.save(self.directory)
-        write_json(self.directory / INFO_FILE, self._info(tokenizer))
-
-    def _read_train(self, trainer: TokenizerTrainer) -> None:
-        """Read the training files: learn from their lines, keep those of other splits for later."""
-        check = self.config.unit == "word" and self.config.special_tokens == "refuse"
-        with ExitStack() as stack:
-            spools: dict[str, IO[bytes]] = {}
-
-            def handle(split: str, block: bytes) -> None:
-                if split == "train":
-                    trainer.add(block)
-                    return
-                if check:  # now, while the line of the source is known
-                    refuse_special_words(block.lower() if self.config.lowercase else block)
-                if split not in spools:
-                    spools[split] = stack.enter_context(self._spool(split).open("wb"))
-                spools[split].write(block)
-
-            self._read("train", handle)
-
-    def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
-        """Write the ids of another split, of lines that were drawn for it or of its own files."""
-        spool = self._spool(split)
-        if not spool.exists() and split not in self.plan.files:
-            return
-        with self._writer(split, tokenizer) as writer:
-            if spool.exists():
-                for block in read_blocks(spool):
-                    writer.write(tokenizer.encode_block(block))
-                spool.unlink()
-            else:
-                self._read(split, lambda _, block: writer.write(tokenizer.encode_block(block)))
-        if split not in self.counts or not self.counts[split].tokens:
-            raise DataError(
-                f"the {split} text has only empty lines",
-                hint="give another file, or leave --skip-empty-lines out",
-                path=self.plan.files[split][0],
-            )
-
-    def _spool(self, split: str) -> Path:
-        return self.directory / f".{split}"
-
-    def _writer(self, split: str, tokenizer: Tokenizer) -> IdWriter:
-        counts = self.counts.setdefault(split, SplitCounts())
-        path = self.directory / f"{split}.bin"
-        return IdWriter(path, id_type(tokenizer.vocabulary), counts)
-
-    def _read(self, source: str, handle: Callable[[str, bytes], None]) -> None:
-        """Read the files of a source; give `handle` each block of lines with its split."""
-        digests: dict[str, str] = {}
-        start = self._bytes_read
-
-        def on_progress(done: int, total: int | None) -> None:
-            self._bytes_read = start + done
-            if self._on_progress is not None:
-                self._on_progress(self._bytes_read, self._total)
-
-        reader = read_blocks(
-            self.plan.files[source],
-            field=self.config.field,
-            on_progress=on_progress,
-            digests=digests,
-        )
-        pieces = draw_splits(
-            reader,
-            shares=self.plan.shares if source == "train" else None,
-            rng=self._split_rng,
-            split=source,
-            skip_empty_lines=self.config.skip_empty_lines,
-        )
-        for piece in pieces:
-            self.counts.setdefault(piece.split, SplitCounts()).bytes += len(piece.block)
-            try:
-                handle(piece.split, piece.block)
-            except DataError as error:
-                if error.path is not None or error.line is None:
-                    raise
-                raise reader.located(error, piece.source_line(error.line)) from error
-        self._sources += [
-            {"path": path, "split": source, "sha256": digest} for path, digest in digests.items()
-        ]
-
-    def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Return the content of `corpus.json`."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "seqtool_version": __version__,
-            **tokenizer.describe(),
-            "vocabulary_size": len(tokenizer.vocabulary),
-            "dtype": id_type(tokenizer.vocabulary).name,
-            "splits": {
-                split: asdict(self.counts[split]) for split in SPLITS if split in self.counts
-            },
-            "shares": self.plan.shares,
-            "learnt_from": self._learnt_from,
-            "sources": self._sources,
-            "config": to_dict(self.config),
-        }
+        final_ids[ord("\n")] = EOS_ID
+        tokenizer = CharTokenizer(vocabulary, lowercase=config.lowercase)
+        return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
 
 
-class IdWriter:
-    """Writes ids to a file, little-endian, and counts them.
+class ClosedVocabularyTrainer(TokenizerTrainer):
+    """A vocabulary that is known before: only counts are learnt."""
 
-    Args:
-        path: the file to make.
-        dtype: the unsigned type on disk.
-        counts: brought up to date.
-    """
+    def __init__(self, spool: Path, config: PrepareConfig, tokenizer: Tokenizer) -> None:
+        super().__init__(spool, config)
+        self._tokenizer = tokenizer
+        self._counts = np.zeros(len(tokenizer.vocabulary), np.int64)
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], counts: SplitCounts) -> None:
-        self._file = path.open("wb")
-        self._dtype = dtype.newbyteorder("<")
-        self._counts = counts
+    def _read(self, block: bytes) -> memoryview:
+        ids = self._tokenizer.encode_block(block)
+        self._counts += np.bincount(ids, minlength=len(self._counts))
+        return ids.data
 
-    def __enter__(self) -> IdWriter:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-
-    def write(self, ids: Ids) -> None:
-        """Append ids, shape (tokens,)."""
-        self._file.write(ids.astype(self._dtype).data)  # `.data`: without a copy as bytes
-        self._counts.tokens += len(ids)
-        self._counts.sentences += int(np.count_nonzero(ids == EOS_ID))
-        self._counts.unknown += int(np.count_nonzero(ids == UNK_ID))
+    def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
+        self._tokenizer.vocabulary.counts = self._counts.tolist()
+        return self._tokenizer, self._spooled_ids()
 
 
-def id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
-    """Return the smallest type that holds every id of a vocabulary."""
-    return np.dtype(np.uint16 if len(vocabulary) <= _MAX_16_BIT else np.uint32)
+class SubwordTrainer(TokenizerTrainer):
+    """SentencePiece, trained on a sample of the lines."""
+
+    def __init__(self, spool: Path, config: PrepareConfig, rng: np.random.Generator) -> None:
+        from seqtool.text.subwords import LineSample
+
+        super().__init__(spool, config)
+        self._sample = LineSample(config.sample_lines, rng)
+
+    def _read(self, block: bytes) -> bytes:
+        self._sample.add(self._text(block))
+        return block
+
+    def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
+        from seqtool.text.subwords import train_subwords
+
+        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
+        options: dict[str, Any] = {name: getattr(self._config, name) for name in names}
+        self.learnt_from = {"lines": len(self._sample.lines), "of": self._sample.num_seen}
+        tokenizer = train_subwords(self._sample.lines, **options)
+        return tokenizer, map(tokenizer.encode_block, read_blocks(self._spool_path))
 
 
 def trainer_for(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> TokenizerTrainer:
-    """Return the trainer that a configuration asks for.
-
-    Raises:
-        ConfigError: no room in the vocabulary.
-        DataError: the word list cannot be used.
-    """
+    """Return the trainer that a configuration asks for; a DataError if its word list is bad."""
     lowercase = config.lowercase
     if config.unit == "byte":
         tokenizer = ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
-        return ClosedVocabularyTrainer(spool, tokenizer)
+        return ClosedVocabularyTrainer(spool, config, tokenizer)
     if config.unit in ("bpe", "unigram"):
-        return SubwordTrainer(
-            spool,
-            unit=config.unit,
-            vocab_size=config.vocab_size,
-            lowercase=lowercase,
-            character_coverage=config.character_coverage,
-            byte_fallback=config.byte_fallback,
-            sample_lines=config.sample_lines,
-            rng=rng,
-        )
-    if config.vocab is not None:
-        vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
-        if config.unit == "char":
-            return ClosedVocabularyTrainer(spool, CharTokenizer(vocabulary, lowercase=lowercase))
-        return ClosedVocabularyTrainer(
-            spool,
-            WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens),
-        )
-    if config.unit == "char":
-        return CharTrainer(
-            spool, max_size=config.vocab_size, min_count=config.min_count, lowercase=lowercase
-        )
-    return WordTrainer(
-        spool,
-        max_size=config.vocab_size,
-        min_count=config.min_count,
-        lowercase=lowercase,
-        special_tokens=config.special_tokens,
-    )
+        return SubwordTrainer(spool, config, rng)
+    if config.vocab is None:
+        return (WordTrainer if config.unit == "word" else CharTrainer)(spool, config)
+    vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
+    known: Tokenizer = CharTokenizer(vocabulary, lowercase=lowercase)
+    if config.unit == "word":
+        known = WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens)
+    return ClosedVocabularyTrainer(spool, config, known)
 
 
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
-    """Read a vocabulary, one word (or character) a line; `<unk>`, `</s>` and `<s>` may be there.
-
-    Raises:
-        DataError: an empty line, a word listed twice, or one that no text can hold, with its line.
-    """
+    """Read a vocabulary, one word (or character) a line; a DataError tells a bad one's line."""
     symbols: dict[str, None] = {}
     reader = read_blocks(path)
     for block in reader:

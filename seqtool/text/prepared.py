@@ -4,60 +4,65 @@ corpus.json        format version, unit, counts per split, where the text came f
 vocabulary.json    or tokenizer.model
 train.bin          little-endian ids, 16 bits each, or 32 where the vocabulary needs it:
 valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</s>`
+
+Each text is read once. The vocabulary is known only at the end of the training text, so that text
+waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
+drawn for other splits. Memory holds a block of lines and the counts of the symbols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from seqtool.core.arrays import Ids
+from seqtool.core.config import to_dict
 from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
-from seqtool.core.reading import Progress
-from seqtool.core.storage import atomic_directory, present, read_object
-from seqtool.core.vocabulary import Vocabulary
-from seqtool.text.preparation import FORMAT_VERSION, INFO_FILE, Preparation, PrepareConfig
-from seqtool.text.splits import plan_splits
+from seqtool.core.reading import Progress, read_blocks, total_size
+from seqtool.core.storage import atomic_directory, present, read_object, write_json
+from seqtool.core.version import __version__
+from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary, refuse_special_words
+from seqtool.text.preparation import (
+    SPLITS,
+    PrepareConfig,
+    SplitPlan,
+    TokenizerTrainer,
+    draw_splits,
+    plan_splits,
+    trainer_for,
+)
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
+FORMAT_VERSION = 1
+INFO_FILE = "corpus.json"
+
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """A text as ids on disk, which are mapped into memory when they are read.
+    """A text as ids on disk, which are mapped into memory when they are read."""
 
-    Attributes:
-        path: its directory.
-        tokenizer: turned the text into ids.
-        info: the content of `corpus.json`.
-    """
-
-    path: Path
-    tokenizer: Tokenizer
-    info: dict[str, Any]
+    path: Path  # its directory
+    tokenizer: Tokenizer  # that turned the text into ids
+    info: dict[str, Any]  # the content of `corpus.json`
 
     @classmethod
     def open(cls, path: str | Path) -> PreparedCorpus:
-        """Open a prepared corpus.
-
-        Raises:
-            DataError: the directory is no prepared corpus, or is damaged.
-            ModelError: its format is newer than this seqtool reads, or its tokenizer is damaged.
-        """
+        """Open a prepared corpus; a DataError or ModelError tells what is no such, or damaged."""
         path = Path(path)
         info = _read_info(present(path))
         tokenizer = load_tokenizer(present(path), info)
-        if len(tokenizer.vocabulary) != info["vocabulary_size"]:
-            raise DataError(
-                f"its vocabulary has {len(tokenizer.vocabulary)} symbols, but "
-                f"{INFO_FILE} says {info['vocabulary_size']}",
-                hint="prepare the text again",
-                path=path,
-            )
+        if (size := len(tokenizer.vocabulary)) != info["vocabulary_size"]:
+            what = f"its vocabulary has {size} symbols, but {INFO_FILE} says"
+            hint = "prepare the text again"
+            raise DataError(f"{what} {info['vocabulary_size']}", hint=hint, path=path)
         return cls(path, tokenizer, info)
 
     @property
@@ -70,33 +75,20 @@ class PreparedCorpus:
         return list(self.info["splits"])
 
     def ids(self, split: str) -> np.memmap[Any, np.dtype[Any]]:
-        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory.
-
-        Raises:
-            DataError: there is no such split; the hint says how to get one.
-        """
+        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory."""
         if split not in self.info["splits"]:
             there = ", ".join(self.splits())
-            advice = {
-                "valid": "prepare the text again with --valid FILE, or with --split 90,5,5",
-                "test": "prepare the text again with --test FILE, or with --split 90,5,5",
-            }
-            raise DataError(
-                f"the corpus has no {split} split, only {there}",
-                hint=advice.get(split, f"choose one of: {there}"),
-                path=self.path,
-            )
+            hint = f"choose one of: {there}"
+            if split in ("valid", "test"):
+                hint = f"prepare the text again with --{split} FILE, or with --split 90,5,5"
+            what = f"the corpus has no {split} split, only {there}"
+            raise DataError(what, hint=hint, path=self.path)
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
         return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
 
 
 def _read_info(path: Path) -> dict[str, Any]:
-    """Return the content of `corpus.json`, and check that every file has the size that it says.
-
-    Raises:
-        DataError: there is no corpus, or a file is missing or of another size.
-        ModelError: its format is newer than this seqtool reads.
-    """
+    """Return the content of `corpus.json`, and check that every file has the size that it says."""
     if not path.is_dir():
         what = "is a file, not a prepared corpus" if path.exists() else "no such prepared corpus"
         raise DataError(what, hint=f"make one: seqtool prepare TEXT -o {path}", path=path)
@@ -105,22 +97,17 @@ def _read_info(path: Path) -> dict[str, Any]:
     try:
         info = read_object(info_path)
     except FileNotFoundError as error:
-        raise DataError(
-            f"is no prepared corpus: it has no {INFO_FILE}",
-            hint="make one: seqtool prepare TEXT -o DIR",
-            path=path,
-        ) from error
+        what, hint = f"is no prepared corpus: it has no {INFO_FILE}", "seqtool prepare TEXT -o DIR"
+        raise DataError(what, hint=f"make one: {hint}", path=path) from error
     except ValueError as error:
         raise damaged from error
     version = info.get("format_version")
     if not isinstance(version, int):
         raise damaged
     if version > FORMAT_VERSION:
-        raise ModelError(
-            f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})",
-            hint="upgrade seqtool, or prepare the text again",
-            path=path,
-        )
+        what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
+        hint = "upgrade seqtool, or prepare the text again"
+        raise ModelError(what, hint=hint, path=path)
     try:
         width = {"uint16": 2, "uint32": 4}[info["dtype"]]
         sizes = {f"{name}.bin": width * part["tokens"] for name, part in info["splits"].items()}
@@ -187,13 +174,9 @@ def open_corpus(
     config: PrepareConfig | None = None,
     on_progress: Progress | None = None,
 ) -> PreparedCorpus:
-    """Open a prepared corpus, or prepare raw text.
+    """Open a prepared corpus, or prepare a text file, a directory of text, or `-`.
 
-    Args:
-        corpus: a prepared corpus; or a text file, a directory of text, or `-`.
-        workspace: the directory for the prepared corpus of raw text; one that is there is replaced.
-        config: how to prepare raw text.
-        on_progress: as for `prepare`.
+    Raw text is prepared in the directory `workspace`; a corpus that is there is replaced.
     """
     if (present(Path(corpus)) / INFO_FILE).is_file():
         return PreparedCorpus.open(corpus)
@@ -201,24 +184,174 @@ def open_corpus(
 
 
 def _check_output(output: Path, force: bool) -> None:
-    """Refuse to replace what is no prepared corpus, a link, and without `force` anything.
-
-    Raises:
-        OutputError: it is there and stays.
-    """
+    """Refuse to replace what is no prepared corpus, a link, and without `force` anything."""
     held, is_link = present(output), output.is_symlink()
     is_empty = held.is_dir() and not any(held.iterdir())
     if not is_link and (is_empty or not held.exists()):
         return
     if is_link or not (held / INFO_FILE).is_file():
-        raise OutputError(
-            "exists and is no prepared corpus, so it is not replaced",
-            hint="choose another directory with -o, or remove it yourself",
-            path=output,
-        )
+        what = "exists and is no prepared corpus, so it is not replaced"
+        hint = "choose another directory with -o, or remove it yourself"
+        raise OutputError(what, hint=hint, path=output)
     if not force:
-        raise OutputError(
-            "exists already",
-            hint="choose another directory with -o, or replace it with --force",
-            path=output,
+        hint = "choose another directory with -o, or replace it with --force"
+        raise OutputError("exists already", hint=hint, path=output)
+
+
+@dataclass
+class SplitCounts:
+    """Counts of one split."""
+
+    tokens: int = 0  # ids, one `</s>` per sentence included
+    sentences: int = 0  # lines
+    bytes: int = 0  # of the text, line ends included, before lower-casing
+    unknown: int = 0  # tokens that are `<unk>`
+
+
+@dataclass(eq=False)
+class Preparation:
+    """Reads the text of all splits and fills the directory of a prepared corpus."""
+
+    directory: Path  # empty
+    config: PrepareConfig
+    plan: SplitPlan
+    on_progress: Progress | None  # called with (bytes read, their total or None)
+
+    def __post_init__(self) -> None:
+        self.counts: dict[str, SplitCounts] = {}
+        # independent streams, so that the sample for subwords does not change the splits
+        seeds = np.random.SeedSequence(self.config.seed).spawn(2)
+        self._split_rng, self._sample_rng = map(np.random.default_rng, seeds)
+        self._sources: list[dict[str, Any]] = []
+        self._learnt_from: dict[str, int] | None = None
+        self._bytes_read = 0
+        sizes = [total_size(files) for files in self.plan.files.values()]
+        self._total = None if None in sizes else sum(filter(None, sizes))
+
+    def run(self) -> None:
+        """Write all files."""
+        spool = self.directory / ".spool"
+        with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
+            self._read("train", partial(self._take, trainer))
+            if "train" not in self.counts:
+                hint = "give more text, or use it all for training with --split 100"
+                path = self.plan.files["train"][0]
+                raise DataError("no line is left for training", hint=hint, path=path)
+            tokenizer, blocks = trainer.finish()
+            self._learnt_from = trainer.learnt_from
+            with self._writer("train", tokenizer) as writer:
+                for ids in blocks:
+                    writer.write(ids)
+        spool.unlink()
+        for split in SPLITS[1:]:
+            self._write_split(split, tokenizer)
+        tokenizer.save(self.directory)
+        write_json(self.directory / INFO_FILE, self._info(tokenizer))
+
+    def _take(self, trainer: TokenizerTrainer, split: str, block: bytes) -> None:
+        """Learn from lines of the training files, or keep them for another split."""
+        if split == "train":
+            trainer.add(block)
+            return
+        if self.config.unit == "word" and self.config.special_tokens == "refuse":
+            # now, while the line of the source is known
+            refuse_special_words(block.lower() if self.config.lowercase else block)
+        with self._spool(split).open("ab") as spool:
+            spool.write(block)
+
+    def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
+        """Write the ids of another split, of lines that were drawn for it or of its own files."""
+        spool = self._spool(split)
+        if not spool.exists() and split not in self.plan.files:
+            return
+        with self._writer(split, tokenizer) as writer:
+            if spool.exists():
+                for block in read_blocks(spool):
+                    writer.write(tokenizer.encode_block(block))
+                spool.unlink()
+            else:
+                self._read(split, lambda _, block: writer.write(tokenizer.encode_block(block)))
+        if split not in self.counts or not self.counts[split].tokens:
+            hint = "give another file, or leave --skip-empty-lines out"
+            path = self.plan.files[split][0]
+            raise DataError(f"the {split} text has only empty lines", hint=hint, path=path)
+
+    def _spool(self, split: str) -> Path:
+        return self.directory / f".{split}"
+
+    def _writer(self, split: str, tokenizer: Tokenizer) -> IdWriter:
+        counts = self.counts.setdefault(split, SplitCounts())
+        return IdWriter(self.directory / f"{split}.bin", id_type(tokenizer.vocabulary), counts)
+
+    def _read(self, source: str, handle: Callable[[str, bytes], None]) -> None:
+        """Read the files of a source; give `handle` each block of lines with its split."""
+        digests: dict[str, str] = {}
+        start = self._bytes_read
+
+        def on_progress(done: int, total: int | None) -> None:
+            self._bytes_read = start + done
+            if self.on_progress is not None:
+                self.on_progress(self._bytes_read, self._total)
+
+        files, field = self.plan.files[source], self.config.field
+        reader = read_blocks(files, field=field, on_progress=on_progress, digests=digests)
+        pieces = draw_splits(
+            reader,
+            shares=self.plan.shares if source == "train" else None,
+            rng=self._split_rng,
+            split=source,
+            skip_empty_lines=self.config.skip_empty_lines,
         )
+        for piece in pieces:
+            self.counts.setdefault(piece.split, SplitCounts()).bytes += len(piece.block)
+            try:
+                handle(piece.split, piece.block)
+            except DataError as error:
+                if error.path is not None or error.line is None:
+                    raise
+                raise reader.located(error, piece.source_line(error.line)) from error
+        self._sources += [
+            {"path": path, "split": source, "sha256": digest} for path, digest in digests.items()
+        ]
+
+    def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Return the content of `corpus.json`."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "seqtool_version": __version__,
+            **tokenizer.describe(),
+            "vocabulary_size": len(tokenizer.vocabulary),
+            "dtype": id_type(tokenizer.vocabulary).name,
+            "splits": {name: asdict(self.counts[name]) for name in SPLITS if name in self.counts},
+            "shares": self.plan.shares,
+            "learnt_from": self._learnt_from,
+            "sources": self._sources,
+            "config": to_dict(self.config),
+        }
+
+
+class IdWriter:
+    """Writes ids to a file, little-endian, of this unsigned type, and counts them."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], counts: SplitCounts) -> None:
+        self._file = path.open("wb")
+        self._dtype = dtype.newbyteorder("<")
+        self._counts = counts
+
+    def __enter__(self) -> IdWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def write(self, ids: Ids) -> None:
+        """Append ids, shape (tokens,)."""
+        self._file.write(ids.astype(self._dtype).data)  # `.data`: without a copy as bytes
+        self._counts.tokens += len(ids)
+        self._counts.sentences += int(np.count_nonzero(ids == EOS_ID))
+        self._counts.unknown += int(np.count_nonzero(ids == UNK_ID))
+
+
+def id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
+    """Return the smallest type that holds every id of a vocabulary."""
+    return np.dtype(np.uint16 if len(vocabulary) <= 1 << 16 else np.uint32)

@@ -21,7 +21,7 @@ import sentencepiece
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.text.tokenizers import REPLACEMENT, StreamDecoder, _Decoding
+from seqtool.text.tokenizers import REPLACEMENT, StreamDecoder, Tokenizer
 
 MODEL_FILE = "tokenizer.model"
 DEFAULT_SIZE = 8000
@@ -36,14 +36,8 @@ _TOO_LARGE = re.compile(r"value <= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars. \d+ vs (\d+)")
 
 
-class SubwordTokenizer(_Decoding):
-    """A SentencePiece model, BPE or unigram.
-
-    Args:
-        model: the serialised SentencePiece model.
-        unit: bpe or unigram.
-        lowercase: lower-case the text first.
-    """
+class SubwordTokenizer(Tokenizer):
+    """A serialised SentencePiece model, of BPE or unigram pieces."""
 
     def __init__(self, model: bytes, *, unit: str, lowercase: bool = False) -> None:
         self.unit = unit
@@ -53,34 +47,23 @@ class SubwordTokenizer(_Decoding):
 
     @classmethod
     def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            ModelError: the model is missing or damaged.
-        """
-        path = directory / MODEL_FILE
+        """Read what `save` wrote; a ModelError if it is missing or damaged."""
+        path, hint = directory / MODEL_FILE, "prepare or train it again"
         lowercase = bool(description.get("lowercase", False))
         try:
             tokenizer = cls(path.read_bytes(), unit=description["unit"], lowercase=lowercase)
             specials = tokenizer._pieces.IdToPiece([UNK_ID, EOS_ID])
         except FileNotFoundError as error:
-            raise ModelError(
-                "the tokenizer is missing", hint="prepare or train it again", path=path
-            ) from error
+            raise ModelError("the tokenizer is missing", hint=hint, path=path) from error
         except (RuntimeError, IndexError, OSError) as error:
-            raise ModelError(
-                "not a SentencePiece model", hint="prepare or train it again", path=path
-            ) from error
+            raise ModelError("not a SentencePiece model", hint=hint, path=path) from error
         if specials != [UNK, EOS] or tokenizer._pieces.bos_id() >= 0:
-            raise ModelError(
-                "not a SentencePiece model made by seqtool",
-                hint="prepare the text again",
-                path=path,
-            )
+            what = "not a SentencePiece model made by seqtool"
+            raise ModelError(what, hint="prepare the text again", path=path)
         return tokenizer
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> Vocabulary:  # type: ignore[override] # made when asked for
         """The pieces, a space shown as U+2581."""
         return Vocabulary(self._pieces.IdToPiece(list(range(len(self._pieces)))))
 
@@ -108,7 +91,7 @@ class SubwordTokenizer(_Decoding):
 
     @cached_property
     def _texts(self) -> tuple[list[str], dict[int, int]]:
-        pieces = self._pieces.IdToPiece(list(range(len(self._pieces))))
+        pieces = self.vocabulary.symbols
         texts = [piece.replace(_SPACE_SIGN, " ") for piece in pieces]
         texts[UNK_ID] = REPLACEMENT
         byte_ids = np.flatnonzero(self._pieces.IsByte(list(range(len(pieces))))).tolist()
@@ -118,13 +101,6 @@ class SubwordTokenizer(_Decoding):
         """Write `tokenizer.model`."""
         (Path(directory) / MODEL_FILE).write_bytes(self._model)
         return [MODEL_FILE]
-
-    def describe(self) -> dict[str, Any]:
-        """Return the unit and the case."""
-        return {"unit": self.unit, "lowercase": self.lowercase}
-
-    def _case(self, text: str) -> str:
-        return text.lower() if self.lowercase else text
 
 
 def _flat(parts: Iterable[Iterable[int]]) -> Ids:
@@ -146,12 +122,7 @@ def segments_of(line: str, size: int) -> Iterator[str]:
 
 
 class LineSample:
-    """A uniform sample of lines from a stream of unknown length (algorithm R).
-
-    Args:
-        size: how many lines to keep.
-        rng: the source of the random choice; the stream's blocks do not change its result.
-    """
+    """A uniform sample of lines from a stream of unknown length, however cut (algorithm R)."""
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.lines: list[str] = []
@@ -161,12 +132,8 @@ class LineSample:
 
     def add(self, text: str) -> None:
         """Read whole lines; empty ones are left out, long ones cut."""
-        lines = [
-            segment
-            for line in text.split("\n")
-            if line
-            for segment in segments_of(line, SAMPLE_CHARACTERS)
-        ]
+        whole = filter(None, text.split("\n"))
+        lines = [part for line in whole for part in segments_of(line, SAMPLE_CHARACTERS)]
         free = self._size - len(self.lines)
         self.lines += lines[:free]
         rest = lines[free:]
@@ -186,19 +153,12 @@ def train_subwords(
     character_coverage: float = 1.0,
     byte_fallback: bool = False,
 ) -> SubwordTokenizer:
-    """Train a SentencePiece model.
+    """Train a SentencePiece model on sentences, lower-cased already where `lowercase`.
 
-    Args:
-        lines: the training sentences.
-        unit: bpe or unigram.
-        vocab_size: how many symbols, specials included; None for `DEFAULT_SIZE`, or as many as
-            the text supports.
-        lowercase: kept in the tokenizer; the lines are lower-cased already.
-        character_coverage: the share of characters to have as symbols; others are unknown.
-        byte_fallback: spell characters that are not covered by their bytes.
-
-    Raises:
-        ConfigError: the text supports no vocabulary of this size; the hint names one it does.
+    A vocabulary size of None stands for `DEFAULT_SIZE`, or as many symbols as the text supports,
+    specials included; one that it does not support is refused, with a hint of one it does. The
+    coverage is the share of characters to have as symbols: others are unknown, or with
+    `byte_fallback` spelt by their bytes.
     """
 
     def train(size: int) -> bytes:
@@ -238,16 +198,12 @@ def train_subwords(
 
 def _size_error(message: str, size: int) -> ConfigError:
     if found := _TOO_LARGE.search(message):
-        return ConfigError(
-            f"vocab-size is {size}, but this text supports at most {found[1]} pieces",
-            hint=f"give --vocab-size {found[1]} or less, or more text",
-        )
-    if found := _TOO_SMALL.search(message):
-        return ConfigError(
-            f"vocab-size is {size}, but the characters of this text alone need {found[1]}",
-            hint=f"give --vocab-size {found[1]} or more, or a lower --character-coverage",
-        )
-    return ConfigError(
-        f"SentencePiece cannot learn pieces from this text: {message}",
-        hint="give more text or another --vocab-size",
-    )
+        problem, bound = f"this text supports at most {found[1]} pieces", "less, or more text"
+    elif found := _TOO_SMALL.search(message):
+        problem = f"the characters of this text alone need {found[1]}"
+        bound = "more, or a lower --character-coverage"
+    else:
+        what = f"SentencePiece cannot learn pieces from this text: {message}"
+        return ConfigError(what, hint="give more text or another --vocab-size")
+    hint = f"give --vocab-size {found[1]} or {bound}"
+    return ConfigError(f"vocab-size is {size}, but {problem}", hint=hint)

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Ids
+from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError
-from seqtool.core.registry import Registry
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
-from seqtool.text.special_words import BLANKS, SpecialTokens, special_word
+from seqtool.core.vocabulary import (
+    BLANKS,
+    BOS,
+    EOS,
+    EOS_ID,
+    NUM_SPECIALS,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    Vocabulary,
+    special_word,
+)
 
 if TYPE_CHECKING:
     from seqtool.text.words import WordTable
@@ -31,51 +42,56 @@ NUM_CODE_POINTS = 0x110000
 _WORD = re.compile(rf"[^{BLANKS}]+")
 
 
-class Tokenizer(Protocol):
-    """Text to ids and back.
+class Tokenizer(ABC):
+    """Text to ids and back."""
 
-    Attributes:
-        unit: word, char, byte, bpe or unigram.
-        lowercase: whether text is lower-cased before it is encoded.
-        vocabulary: the symbols that the ids stand for.
-    """
+    unit: str  # word, char, byte, bpe or unigram
+    lowercase: bool  # whether text is lower-cased before it is encoded
+    vocabulary: Vocabulary  # the symbols that the ids stand for
 
-    unit: str
-    lowercase: bool
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The symbols that the ids stand for."""
-
+    @abstractmethod
     def encode(self, line: str) -> Ids:
         """Return the ids of one line, without `</s>`."""
 
+    @abstractmethod
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines of UTF-8, `EOS_ID` after each line."""
 
+    @abstractmethod
     def tokens(self, line: str) -> list[str]:
         """Return the tokens of a line as written, one for each id of `encode`."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
+        decoder = self.decoder()
+        return "".join([*(decoder.push(int(token)) for token in ids), decoder.flush()])
 
+    @abstractmethod
     def decoder(self) -> StreamDecoder:
         """Return a decoder that takes one id at a time."""
 
+    @classmethod
+    @abstractmethod
+    def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
+        """Read what `save` wrote; `description` is what `describe` returned."""
+
+    @abstractmethod
     def save(self, directory: str | Path) -> list[str]:
         """Write the tokenizer's files and return their names."""
 
     def describe(self) -> dict[str, Any]:
         """Return what `load_tokenizer` needs to know beside the files."""
+        return {"unit": self.unit, "lowercase": self.lowercase}
+
+    def _case(self, text: str) -> str:
+        return text.lower() if self.lowercase else text
 
 
 class StreamDecoder:
     """Ids to text, one at a time, holding back what is not yet a whole character.
 
-    Args:
-        texts: the text of each id.
-        byte_values: the ids that stand for one byte of UTF-8.
-        separator: put between two tokens of a line.
+    `byte_values` are the ids that stand for one byte of UTF-8. The separator is put between two
+    tokens of a line.
     """
 
     def __init__(
@@ -84,16 +100,13 @@ class StreamDecoder:
         byte_values: Mapping[int, int] | None = None,
         separator: str = "",
     ) -> None:
-        self._texts = texts
-        self._byte_values = byte_values or {}
-        self._separator = separator
+        self._texts, self._byte_values, self._separator = texts, byte_values or {}, separator
         self._at_start = True
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token: int) -> str:
         """Return the text that this id completes, perhaps none yet."""
-        value = self._byte_values.get(token)
-        if value is not None:
+        if (value := self._byte_values.get(token)) is not None:
             return self._utf8.decode(bytes((value,)))
         text = self._utf8.decode(b"", final=True)
         if token == len(self._texts):  # <s>
@@ -111,22 +124,8 @@ class StreamDecoder:
         return self._utf8.decode(b"", final=True)
 
 
-class _Decoding:
-    """`decode` by way of the stream decoder, so that both always agree."""
-
-    def decoder(self) -> StreamDecoder:
-        raise NotImplementedError
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
-        decoder = self.decoder()
-        return "".join([*(decoder.push(int(token)) for token in ids), decoder.flush()])
-
-
-class _VocabularyTokenizer(_Decoding):
+class _VocabularyTokenizer(Tokenizer):
     """What words, characters and bytes share: their vocabulary is all there is to save."""
-
-    unit: str
 
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
         self.vocabulary = vocabulary
@@ -143,27 +142,15 @@ class _VocabularyTokenizer(_Decoding):
         self.vocabulary.save(Path(directory) / VOCABULARY_FILE)
         return [VOCABULARY_FILE]
 
-    def describe(self) -> dict[str, Any]:
-        """Return the unit and the case."""
-        return {"unit": self.unit, "lowercase": self.lowercase}
-
-    def _case(self, line: str) -> str:
-        return line.lower() if self.lowercase else line
-
     def _case_block(self, block: bytes) -> bytes:
         return block.decode().lower().encode() if self.lowercase else block
 
 
 class WordTokenizer(_VocabularyTokenizer):
-    """Words, as blanks separate them.
+    """Words, as blanks separate them; a literal `<unk>` is the unknown word.
 
-    A literal `<unk>` is the unknown word.
-
-    Args:
-        vocabulary: the known words.
-        lowercase: lower-case the text first.
-        special_tokens: what a literal `<s>` or `</s>` becomes: an error, the unknown word, or
-            nothing.
+    A literal `<s>` or `</s>` becomes what `special_tokens` says: a DataError with its line, the
+    unknown word, or nothing.
     """
 
     unit = "word"
@@ -184,9 +171,8 @@ class WordTokenizer(_VocabularyTokenizer):
         tokenizer = super().load(directory, description)
         policy = description.get("special_tokens", "refuse")
         if policy not in ("refuse", "unknown", "skip"):
-            raise ModelError(
-                f"special_tokens is {policy!r}", hint="prepare or train it again", path=directory
-            )
+            hint = "prepare or train it again"
+            raise ModelError(f"special_tokens is {policy!r}", hint=hint, path=directory)
         tokenizer.special_tokens = policy
         return tokenizer
 
@@ -201,11 +187,7 @@ class WordTokenizer(_VocabularyTokenizer):
         return WordTable(self.vocabulary.symbols, self.special_tokens)
 
     def encode(self, line: str) -> Ids:
-        """Return the ids of the words of one line.
-
-        Raises:
-            DataError: a literal `<s>` or `</s>`, if refused.
-        """
+        """Return the ids of the words of one line."""
         ids = self.vocabulary.encode(self.tokens(line))
         ids[ids == EOS_ID] = UNK_ID  # only a literal one can be there
         return ids
@@ -221,11 +203,7 @@ class WordTokenizer(_VocabularyTokenizer):
         return words
 
     def encode_block(self, block: bytes) -> Ids:
-        """Return the ids of whole lines, `EOS_ID` after each.
-
-        Raises:
-            DataError: a literal `<s>` or `</s>`, if refused, with its line in the block.
-        """
+        """Return the ids of whole lines, `EOS_ID` after each."""
         return self._table.encode(self._case_block(block))
 
     def decoder(self) -> StreamDecoder:
@@ -246,17 +224,14 @@ class CharTokenizer(_VocabularyTokenizer):
         try:
             points = [ord(character) for character in characters]
         except TypeError as error:
-            raise ModelError(
-                "the vocabulary holds symbols that are no single characters",
-                hint="prepare the text again",
-            ) from error
+            what = "the vocabulary holds symbols that are no single characters"
+            raise ModelError(what, hint="prepare the text again") from error
         table[points] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(points), dtype=np.int32)
         return table
 
     def encode(self, line: str) -> Ids:
         """Return the ids of the characters of one line."""
-        ids: Ids = self._id_of[code_points(self._case(line))]
-        return ids
+        return self._id_of[code_points(self._case(line))]
 
     def tokens(self, line: str) -> list[str]:
         """Return the characters of one line."""
@@ -265,7 +240,7 @@ class CharTokenizer(_VocabularyTokenizer):
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
         points = code_points(self._case(block.decode()))
-        ids: Ids = self._id_of[points]
+        ids = self._id_of[points]
         ids[points == ord("\n")] = EOS_ID
         return ids
 
@@ -306,7 +281,7 @@ class ByteTokenizer(_VocabularyTokenizer):
         return StreamDecoder([REPLACEMENT, *self.vocabulary.symbols[1:]], values)
 
 
-TOKENIZERS: Registry[Any] = Registry(
+TOKENIZERS: Registry[type[Tokenizer]] = Registry(
     "tokenizer",
     {
         "word": "seqtool.text.tokenizers:WordTokenizer",
@@ -319,24 +294,12 @@ TOKENIZERS: Registry[Any] = Registry(
 
 
 def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tokenizer:
-    """Read a tokenizer from the directory of a corpus or a model.
-
-    Args:
-        directory: holds the files that `Tokenizer.save` wrote.
-        description: what `Tokenizer.describe` returned.
-
-    Raises:
-        ModelError: a file is missing or damaged, or the unit is unknown.
-    """
+    """Read what `Tokenizer.save` wrote and `describe` described; a ModelError if damaged."""
     unit = description.get("unit")
     if not isinstance(unit, str) or unit not in TOKENIZERS:
-        raise ModelError(
-            f"its unit is {unit!r}, which this seqtool does not know",
-            hint="upgrade seqtool, or make it again",
-            path=directory,
-        )
-    tokenizer: Tokenizer = TOKENIZERS[unit].load(Path(directory), description)
-    return tokenizer
+        what = f"its unit is {unit!r}, which this seqtool does not know"
+        raise ModelError(what, hint="upgrade seqtool, or make it again", path=directory)
+    return TOKENIZERS[unit].load(Path(directory), description)
 
 
 def code_points(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:

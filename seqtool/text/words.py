@@ -30,8 +30,15 @@ from seqtool.core.compiled import (
     strings,
 )
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
-from seqtool.text.special_words import SpecialTokens, refuse_special_words
+from seqtool.core.vocabulary import (
+    BOS,
+    EOS,
+    EOS_ID,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    refuse_special_words,
+)
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
 _REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]
@@ -90,8 +97,7 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        *(bytes_in, types.int64, types.uint64[::1]),
-        *(types.int64[:, ::1], types.uint64[:, ::1]),
+        *(bytes_in, types.int64, types.uint64[::1]), *(types.int64[:, ::1], types.uint64[:, ::1])
     )
 )
 def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-def]
@@ -187,10 +193,8 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
 class WordTable:
     """Words and their ids, by order of insertion, read from and written to by compiled code.
 
-    Args:
-        symbols: the words to begin with, `<unk>` and `</s>` first.
-        special_tokens: what a literal `<s>` or `</s>` in a text becomes: an error, the unknown
-            word, or nothing.
+    It begins with `symbols`, `<unk>` and `</s>` first. A literal `<s>` or `</s>` in a text becomes
+    a DataError with its line in the block, the unknown word, or nothing, by `special_tokens`.
     """
 
     def __init__(
@@ -205,9 +209,8 @@ class WordTable:
         text = "\n".join(words)
         has_blanks = text.count("\n") >= len(words) or any(blank in text for blank in " \t\r")
         if has_blanks or "" in words or len(self._table) != len(words):
-            raise ModelError(
-                "the vocabulary holds words with blanks in them", hint="prepare the text again"
-            )
+            what = "the vocabulary holds words with blanks in them"
+            raise ModelError(what, hint="prepare the text again")
 
     def __len__(self) -> int:
         return len(self._table)
@@ -226,11 +229,7 @@ class WordTable:
         return self._encode(block, insert=True)
 
     def encode(self, block: bytes) -> Ids:
-        """Return the ids of a block's words, `UNK_ID` for those not here, `EOS_ID` at each LF.
-
-        Raises:
-            DataError: a literal `<s>` or `</s>`, if refused, with its line in the block.
-        """
+        """Return the ids of a block's words, `UNK_ID` for those not here, `EOS_ID` at each LF."""
         return self._encode(block, insert=False)
 
     def _encode(self, block: bytes, *, insert: bool) -> Ids:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import Config, Registry, setting
 from seqtool.core.errors import ConfigError, counted
-from seqtool.core.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -75,24 +74,18 @@ class TrainingConfig(Config):
     def check(self) -> None:
         """Refuse settings that contradict each other."""
         if self.optimiser == "asgd" and self.average_after >= self.epochs:
-            raise ConfigError(
-                f"average_after is {self.average_after}, but training has "
-                f"{counted(self.epochs, 'epoch')}",
-                hint="make average_after smaller than epochs",
-            )
+            epochs = counted(self.epochs, "epoch")
+            what = f"average_after is {self.average_after}, but training has {epochs}"
+            raise ConfigError(what, hint="make average_after smaller than epochs")
         if self.asgd_trigger and self.optimiser != "asgd":
-            raise ConfigError(
-                f"asgd_trigger is set, but the optimiser is {self.optimiser}", hint="use asgd"
-            )
+            what = f"asgd_trigger is set, but the optimiser is {self.optimiser}"
+            raise ConfigError(what, hint="use asgd")
         if self.asgd_trigger and self.average_after:
-            raise ConfigError(
-                "asgd_trigger and average_after are set: either can say when averaging begins",
-                hint="leave one of them out",
-            )
+            what = "asgd_trigger and average_after are set: either can say when averaging begins"
+            raise ConfigError(what, hint="leave one of them out")
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
-            raise ConfigError(
-                f"momentum is set, but {self.optimiser} has none", hint="use sgd or rmsprop"
-            )
+            what = f"momentum is set, but {self.optimiser} has none"
+            raise ConfigError(what, hint="use sgd or rmsprop")
 
 
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
@@ -111,19 +104,12 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 
 @dataclass(frozen=True)
 class Position:
-    """Where training stands, for a schedule.
+    """Where training stands, for a schedule."""
 
-    Attributes:
-        step: optimiser steps made so far.
-        total_steps: steps of the whole run.
-        epoch: epochs completed, with the fraction of the running one.
-        num_plateaus: how often the plateau rule has fired.
-    """
-
-    step: int
-    total_steps: int
-    epoch: float
-    num_plateaus: int = 0
+    step: int  # optimiser steps made so far
+    total_steps: int  # of the whole run
+    epoch: float  # completed, with the fraction of the running one
+    num_plateaus: int = 0  # how often the plateau rule has fired
 
 
 def constant(config: TrainingConfig, at: Position) -> float:

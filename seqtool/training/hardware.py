@@ -1,43 +1,60 @@
-"""The machine that a run uses: device, threads, seed, precision."""
+"""What a run trains on: device, threads, seed, precision, and several processes (torchrun).
+
+Processes that train one model all hold the weights, and each reads its own streams. What they agree
+on (gradients, losses, when to stop) goes through torch.distributed: between CPUs by gloo, gradients
+between GPUs by NCCL.
+"""
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import platform
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from functools import cache
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+from torch import distributed as torch_distributed
 
 from seqtool.core import runtime
-from seqtool.core.errors import ConfigError, counted
+from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError, counted
+
+if TYPE_CHECKING:  # a torch may be built without it
+    from torch.distributed.distributed_c10d import Store
+
+Content = TypeVar("Content")
+Loss = Callable[[int], tuple[Tensor, int]]
+
+# the first process may prepare a large corpus, or measure the model, while the others wait; one
+# that is gone is noticed at once, by its connection
+PATIENCE = timedelta(days=1)
 
 
 def choose_device(name: str = "auto") -> str:
-    """Return the torch device for `auto`, `cpu`, `cuda` or `mps`.
+    """Return the torch device for `auto`, `cpu`, `cuda` or `mps`; a ConfigError if there is none.
 
     Of several processes on one machine, each gets a GPU of its own.
-
-    Raises:
-        ConfigError: the device is not there, or not for every process.
     """
     here = runtime.place()
     if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
         name = "cuda" if torch.cuda.is_available() else "cpu"
     elif here.size > 1 and name not in ("cpu", "cuda"):
-        raise ConfigError(
-            f"{here.size} processes cannot all train on {name}", hint="use --device cpu or cuda"
-        )
+        what = f"{here.size} processes cannot all train on {name}"
+        raise ConfigError(what, hint="use --device cpu or cuda")
     if name == "cuda" and here.size > 1:
         num_gpus = torch.cuda.device_count()
         if num_gpus < here.local_size:
-            raise ConfigError(
-                f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes",
-                hint="start one per GPU (--nproc-per-node), or use --device cpu",
-            )
+            what = f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes"
+            hint = "start one per GPU (--nproc-per-node), or use --device cpu"
+            raise ConfigError(what, hint=hint)
         name = f"cuda:{here.local_rank}"
     counts = {
         "cpu": 1,
@@ -61,7 +78,9 @@ def set_threads(num: int | None) -> int:
     """
     num_processes = runtime.place().local_size
     if num is None and num_processes > 1:
-        num = max(1, min(torch.get_num_threads(), len(_cores()) // num_processes))
+        has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
+        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        num = max(1, min(torch.get_num_threads(), cores // num_processes))
     if num is not None:
         if num < 1:
             raise ConfigError(f"threads is {num}, but must be at least 1", hint="change --threads")
@@ -70,19 +89,10 @@ def set_threads(num: int | None) -> int:
     return torch.get_num_threads()
 
 
-def _cores() -> set[int]:
-    """Return the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
 def seed_everything(seed: int, rank: int = 0) -> None:
     """Seed torch on every device, each process of a run with numbers of its own."""
-    torch.manual_seed((seed + rank * _SEED_STRIDE) % 2**63)
-
-
-_SEED_STRIDE = 0x5DEECE66D1234567  # odd and large: neighbouring seeds and ranks never meet
+    stride = 0x5DEECE66D1234567  # odd and large: neighbouring seeds and ranks never meet
+    torch.manual_seed((seed + rank * stride) % 2**63)
 
 
 def prepare_device(device: str) -> None:
@@ -125,12 +135,10 @@ def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
     Processor, device, threads, and versions of the libraries that make products.
     """
     processor = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                processor = line.partition(":")[2].strip()
-                break
+    if runtime.CPU_INFO.is_file():
+        lines = runtime.CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
     machine = {
         "processor": processor,
         "cores": str(os.cpu_count()),
@@ -145,3 +153,202 @@ def describe_machine(device: str, num_processes: int = 1) -> dict[str, str]:
     if device.startswith("cuda"):
         machine["gpu"] = torch.cuda.get_device_name(device)
     return machine
+
+
+class Group:
+    """The processes of a run, and this one's place, its rank, among them.
+
+    Alone, nothing is sent. Otherwise all processes must call the same methods in the same order.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+        self._replicas: list[Loss] = []
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and prints."""
+        return self.rank == 0
+
+    def share(self, num: int) -> range:
+        """Return this process's part of `num` things, as even as can be."""
+        return range(num * self.rank // self.size, num * (self.rank + 1) // self.size)
+
+    def even_share(self, num: int, name: str) -> range:
+        """Return this process's part of `num` things, as large as every other's.
+
+        Where that cannot be, a ConfigError names the setting that says how many things there are.
+        """
+        if num % self.size:
+            what = f"{name} is {num:,}, which {self.size} processes cannot share evenly"
+            raise ConfigError(what, hint=f"make it a multiple of {self.size}")
+        return self.share(num)
+
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag of any process is set."""
+        return flag if self.size == 1 else self.totals([flag])[0] > 0
+
+    def totals(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of each value over the processes, the same bits in all of them."""
+        if self.size == 1:
+            return list(values)
+        summed = torch.tensor(values, dtype=torch.float64)
+        torch_distributed.all_reduce(summed)
+        return [float(value) for value in summed]
+
+    def gathered(self, content: Content) -> list[Content]:
+        """Return what every process gave, in the order of their ranks."""
+        if self.size == 1:
+            return [content]
+        contents: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(contents, content)
+        return contents
+
+    def from_first(self, content: Content) -> Content:
+        """Return what the first process gave."""
+        if self.size == 1:
+            return content
+        contents = [content]
+        torch_distributed.broadcast_object_list(contents)
+        return contents[0]
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """Wait for all processes at the end of the block; an error of one is raised in all."""
+        if self.size == 1:
+            yield
+            return
+        raised: SeqtoolError | OSError | None = None
+        try:
+            yield
+        except (SeqtoolError, OSError) as error:
+            raised = error
+        for error_of_rank in filter(None, self.gathered(raised)):
+            raise raised or error_of_rank
+
+    def parallel(self, module: nn.Module, loss: Loss) -> Loss:
+        """Return `loss` so that its backward pass leaves the mean gradients of all processes.
+
+        The loss is a function: the index of a batch -> its mean loss, which depends on every
+        parameter of the module, and its number of items. The gradients are those of the joint batch
+        if every process has as many items. The first process's weights go to all. GPUs cannot
+        exchange sparse gradients: a ConfigError says so.
+        """
+        if self.size == 1:
+            return loss
+        step = _Step(module, loss)
+        sparse = [
+            name
+            for name, inner in step.named_modules()
+            if getattr(inner, "sparse", False) and isinstance(inner.weight, nn.Parameter)
+        ]
+        for name in sparse:
+            weight: Any = step.get_parameter(f"{name}.weight")
+            if weight.device.type != "cpu":
+                what = "embedding_optimiser is sparse-adam, whose gradients several GPUs"
+                hint = "set embedding_optimiser to same"
+                raise ConfigError(f"{what} cannot share", hint=hint)
+            weight.register_post_accumulate_grad_hook(self._average_sparse)
+        ignored = [f"{name}.weight" for name in sparse]
+        replicated: Any = nn.parallel.DistributedDataParallel
+        replicated._set_params_and_buffers_to_ignore_for_model(step, ignored)
+        place = len(self._replicas)
+        self._replicas.append(replicated(step, gradient_as_bucket_view=True))
+        return lambda index: self._replicas[place](index)  # `leave` lets go of all replicas
+
+    def leave(self) -> None:
+        """Part from the others, and end the threads that spoke to them.
+
+        A thread of gloo that lets go of a tensor while Python shuts down aborts the process; torch
+        ends the threads only with the last thing that refers to them, which the replicas do.
+        """
+        self._replicas.clear()
+        gc.collect()  # a replica is in cycles
+        torch_distributed.destroy_process_group()
+
+    def _average_sparse(self, parameter: Tensor) -> None:
+        """Make a sparse gradient the mean of those of all processes."""
+        assert parameter.grad is not None
+        summed = parameter.grad.coalesce()
+        torch_distributed.all_reduce(summed)
+        parameter.grad = summed / self.size
+
+
+ALONE = Group()
+
+
+class _Step(nn.Module):
+    """A loss as the forward pass of a module, which is what DistributedDataParallel takes."""
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.module = module
+        self._loss = loss
+
+    def forward(self, index: int) -> tuple[Tensor, int]:
+        return self._loss(index)
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Group]:
+    """Join the other processes that torchrun started, if any, and leave them in the end."""
+    here = runtime.place()
+    if here.size == 1:
+        yield ALONE
+        return
+    if device == "mps":
+        raise ConfigError("several processes cannot share mps", hint="use --device cpu")
+    if torch_distributed.is_initialized():
+        hint = "let train_lm join the processes itself"
+        raise ConfigError("torch.distributed is in use already", hint=hint)
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    # imported while there is no group: as defaults its functions would keep one for ever
+    import_module("torch.distributed.nn.functional")
+
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    group = Group(here.rank, here.size)
+    try:
+        # what an earlier group has left in the store is not read again
+        store = PrefixStore(f"seqtool/{next(_joinings)}", _meeting_place())
+        torch_distributed.init_process_group(
+            backend, store=store, rank=here.rank, world_size=here.size, timeout=PATIENCE
+        )
+    except (RuntimeError, ValueError) as error:
+        what = f"process {here.rank} cannot meet the other {here.size - 1}"
+        hint = "see that all machines reach the address that torchrun names, and use one torch"
+        raise TrainingError(what, hint=hint) from error
+    is_whole = True
+    try:
+        yield group
+    except Interrupted:  # all stop at the same step
+        raise
+    except BaseException as error:
+        is_whole = False
+        try:  # speak of an error if no other process has
+            runtime.let_speak(store.add("failures", 1) == 1)
+        except RuntimeError:  # the store is gone with the process that kept it
+            runtime.let_speak(False)
+        # a collective that failed, as far as its text tells
+        told = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
+        if isinstance(error, torch_distributed.DistError) or (
+            isinstance(error, RuntimeError) and told
+        ):
+            hint = "see what ended it; the last saved state is kept: continue with --resume"
+            raise TrainingError("another process of the run was lost", hint=hint) from error
+        raise
+    finally:
+        if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one
+            group.leave()
+
+
+_joinings = itertools.count()
+
+
+@cache
+def _meeting_place() -> Store:
+    """Return the store at the address that torchrun names, which one process keeps for all."""
+    from torch.distributed.rendezvous import rendezvous
+
+    store: Store = next(rendezvous("env://", timeout=PATIENCE))[0]
+    return store

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ from seqtool.core.progress import (
 from seqtool.core.runtime import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, TrainingConfig, learning_rate
+from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.processes import ALONE, Group
 from seqtool.training.state import RunState
 from seqtool.training.task import Task
 
@@ -49,7 +50,6 @@ FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0
 LOSS_LIMIT_FACTOR = 3.0
-AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
 
 
 def train(
@@ -79,9 +79,8 @@ def train(
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
-    loop = _Loop(
-        task, config, directory, device, fingerprint, should_stop or (lambda step: False), group
-    )
+    should_stop = should_stop or (lambda step: False)
+    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
@@ -95,45 +94,34 @@ def train(
         loop.log.close()
 
 
+@dataclass(eq=False)
 class _Loop:
-    """One run of `train`, with the same arguments.
+    """One run of `train`, with the same arguments."""
 
-    Attributes:
-        run: where the run stands, which is saved; all else is made again when it is resumed.
-        log: opened by `train` once it is known whether the run is resumed.
-        clock: when time was last counted, by `tick`.
-        saved_at: when the state was last saved.
-        report_seconds: of training since the last report.
-    """
+    task: Task
+    config: TrainingConfig
+    directory: Path
+    device: str
+    fingerprint: Mapping[str, Any]
+    should_stop: Callable[[int], bool]
+    group: Group
 
-    log: EventLog
-
-    def __init__(
-        self,
-        task: Task,
-        config: TrainingConfig,
-        directory: Path,
-        device: str,
-        fingerprint: Mapping[str, Any],
-        should_stop: Callable[[int], bool],
-        group: Group,
-    ) -> None:
-        self.task, self.config, self.device = task, config, device
-        self.group = group
-        self.last, self.best = directory / "last", directory / "best"
-        self.fingerprint, self.should_stop = fingerprint, should_stop
+    def __post_init__(self) -> None:
+        task, config, group = self.task, self.config, self.group
+        self.last, self.best = self.directory / "last", self.directory / "best"
+        self.log: EventLog  # opened by `train` once it is known whether the run is resumed
         self.interruption = Interruption()
-        self.run = RunState()
+        self.run = RunState()  # all that is saved; the rest is made again when it is resumed
         self.steps_per_epoch = task.start_epoch(0)
         # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
-        self.precision = hardware.resolve_precision(config.precision, device)
-        self.fetch_steps = FETCH_STEPS[device.partition(":")[0]]
+        self.precision = hardware.resolve_precision(config.precision, self.device)
+        self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = _StepLosses(self.run, task.items, group)
-        self.clock = time.perf_counter()
-        self.report_seconds = 0.0
+        self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
+        self.report_seconds = 0.0  # of training since the last report
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -174,14 +162,8 @@ class _Loop:
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
-        yield RunFinished(
-            reason=reason,
-            epoch=run.epoch,
-            step=run.step,
-            best_epoch=run.best_epoch,
-            best_scores=run.best_scores,
-            seconds=run.seconds,
-        )
+        best = (run.best_epoch, run.best_scores)
+        yield RunFinished(reason, run.epoch, run.step, *best, run.seconds)
 
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
@@ -260,10 +242,8 @@ class _Loop:
         with self.optimisers.averaged(), torch.no_grad():
             scores = task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
-                where = f"after step {run.step:,} (epoch {run.epoch + 1})"
-                raise TrainingError(
-                    f"validation gave {format_scores(scores)} {where}", hint=AFTER_FAILURE
-                )
+                what = f"validation gave {format_scores(scores)} after step {run.step:,}"
+                raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:
@@ -371,25 +351,15 @@ class _Loop:
 
 
 class _StepLosses:
-    """The losses of a run's steps, those of the last few not yet known.
-
-    Args:
-        run: where the run stands; its sums grow as losses are fetched.
-        items: what a task counts.
-        group: the processes that train together.
-
-    Attributes:
-        pending: step, mean loss and items of the steps that are not yet fetched.
-        nats, num_items: of the steps fetched since the last report.
-    """
+    """The losses of a run's steps, of the last few not yet known; fetched, they add to its sums."""
 
     def __init__(self, run: RunState, items: str, group: Group) -> None:
         self.run, self.items, self.group = run, items, group
-        self.pending: list[tuple[int, Tensor, int]] = []
+        self.pending: list[tuple[int, Tensor, int]] = []  # step, mean loss, number of items
         self.forget()
 
     def forget(self) -> None:
-        """Begin to sum up anew, for the next report."""
+        """Begin to sum up anew: what is fetched from now on is of the next report."""
         self.nats, self.num_items = 0.0, 0
 
     def add(self, step: int, loss: Tensor, num_items: int) -> None:
@@ -397,11 +367,7 @@ class _StepLosses:
         self.pending.append((step, loss.detach(), num_items))
 
     def fetch(self) -> None:
-        """Fetch the pending losses, which waits for a GPU, and judge them.
-
-        Raises:
-            TrainingError: one is such that no training comes back from it.
-        """
+        """Fetch the pending losses, which waits for a GPU, and judge them."""
         if not self.pending:
             return
         values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
@@ -418,18 +384,13 @@ class _StepLosses:
         """Return mean losses and numbers of items of the joint batches of all processes."""
         if self.group.size == 1:
             return losses
-        totals = self.group.totals(
-            [total for loss, items in losses for total in (loss * items, items)]
-        )
+        sums = [total for loss, items in losses for total in (loss * items, items)]
+        totals = self.group.totals(sums)
         pairs = zip(totals[::2], totals[1::2], strict=True)
         return [(total / num_items, int(num_items)) for total, num_items in pairs]
 
     def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that no training comes back from.
-
-        Raises:
-            TrainingError: it is NaN, infinite or far above that of the first batch.
-        """
+        """Refuse a loss that is NaN, infinite or far above that of the first batch."""
         if self.run.first_loss is None and math.isfinite(loss):
             self.run.first_loss = loss
         limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
@@ -438,9 +399,8 @@ class _StepLosses:
         what = "is not a number" if math.isnan(loss) else "is infinite"
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
-        raise TrainingError(
-            f"the loss {what} at step {step:,} (epoch {self.run.epoch + 1})", hint=AFTER_FAILURE
-        )
+        where = f"at step {step:,} (epoch {self.run.epoch + 1})"
+        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
 
 
 def count_parameters(module: nn.Module) -> int:

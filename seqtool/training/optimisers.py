@@ -18,10 +18,6 @@ class Optimisers:
 
     Those are the `weight` of modules whose attribute `sparse` is true: SparseAdam updates them, or
     AdaGrad if the module has a learning rate for it, `own_rate`.
-
-    Args:
-        module: holds the parameters.
-        config: names the optimiser and its settings.
     """
 
     def __init__(self, module: nn.Module, config: TrainingConfig) -> None:
@@ -29,17 +25,14 @@ class Optimisers:
         own_rates: list[tuple[Tensor, float]] = []
         for inner in module.modules():
             weight = getattr(inner, "weight", None)
-            if not (getattr(inner, "sparse", False) and isinstance(weight, Tensor)):
-                continue
-            if isinstance(rate := getattr(inner, "own_rate", None), float):
-                own_rates.append((weight, rate))
-            else:
-                sparse.append(weight)
-        apart = [*sparse, *(weight for weight, _ in own_rates)]
+            if getattr(inner, "sparse", False) and isinstance(weight, Tensor):
+                if isinstance(rate := getattr(inner, "own_rate", None), float):
+                    own_rates.append((weight, rate))
+                else:
+                    sparse.append(weight)
+        apart = {id(weight) for weight in (*sparse, *(weight for weight, _ in own_rates))}
         self._dense: list[Tensor] = [
-            parameter
-            for parameter in module.parameters()
-            if not any(parameter is other for other in apart)
+            parameter for parameter in module.parameters() if id(parameter) not in apart
         ]
         self._clip_norm = config.clip_norm
         self._all: list[torch.optim.Optimizer] = [
@@ -47,9 +40,8 @@ class Optimisers:
         ]
         if sparse:
             betas = (config.beta1, config.beta2)
-            self._all.append(
-                OPTIMISERS["sparse-adam"](sparse, lr=config.learning_rate, betas=betas)
-            )
+            rate = config.learning_rate
+            self._all.append(OPTIMISERS["sparse-adam"](sparse, lr=rate, betas=betas))
         for weight, rate in own_rates:
             scale = rate / config.learning_rate
             self._all.append(OPTIMISERS["adagrad"]([{"params": [weight], "scale": scale}]))
@@ -68,8 +60,7 @@ class Optimisers:
                 if "eta" in values:  # torch's ASGD steps at the rate of the step before
                     values["eta"].fill_(rate)
             # torch warns of the sparse tensors that its own AdaGrad makes
-            unchecked = torch.sparse.check_sparse_tensor_invariants(enable=False)  # type: ignore[no-untyped-call]
-            with unchecked:
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 optimiser.step()
             optimiser.zero_grad(set_to_none=True)
 
@@ -105,11 +96,8 @@ class Optimisers:
         for number, optimiser in enumerate(self._all):
             for index, values in optimiser.state_dict()["state"].items():
                 for name, value in values.items():
-                    key = f"{number}.{index}.{name}"
-                    if isinstance(value, Tensor):
-                        tensors[key] = value
-                    else:
-                        numbers[key] = value
+                    kind = tensors if isinstance(value, Tensor) else numbers
+                    kind[f"{number}.{index}.{name}"] = value
         return tensors, numbers
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
-from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted
+from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
 
 RUN_VERSION = 1
 
@@ -41,16 +41,11 @@ class Record(Generic[C]):
 
     A subclass is a frozen dataclass of these attributes and others, whose types are those of
     `_JSON_TYPES`.
-
-    Attributes:
-        config: all settings.
-        threads: CPU threads as they were asked for; None leaves the choice to torch.
-        command: what was typed.
     """
 
-    config: C
-    threads: int | None
-    command: str
+    config: C  # all settings
+    threads: int | None  # CPU threads as they were asked for; None leaves the choice to torch
+    command: str  # what was typed
 
     def write(self, output: Path) -> None:
         """Write `run.json` in the run directory."""
@@ -61,20 +56,14 @@ class Record(Generic[C]):
 
     @classmethod
     def read_as(cls, output: Path, config: type[C], kind: str | None = None) -> Self:
-        """Read `run.json` of a run directory.
+        """Read `run.json` of a run directory; a ModelError if there is none of that kind.
 
-        Args:
-            output: the directory.
-            config: the class of the settings.
-            kind: of the model; None for a language model, whose record names none.
-
-        Raises:
-            ModelError: there is no run of that kind, or its record is damaged.
+        The kind is that of the model; None for a language model, whose record names none.
         """
         content = _read_object(output, kind)
         with _judging(output):
-            # fields that are not there keep their defaults: older runs have fewer
             names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+            # fields that are not there keep their defaults: older runs have fewer
             values = {
                 name: _from_json(content[name], names[name])
                 for name in content.keys() & names.keys() - {"config"}
@@ -90,29 +79,21 @@ def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
 
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
-    """Return `run.json` as it is.
-
-    Raises:
-        ModelError: as `Record.read_as`.
-    """
+    """Return `run.json` as it is; errors as of `Record.read_as`."""
     storage.restore(output)
     path = output / checkpoint.RUN
     try:
         with _judging(output):
             content = storage.read_object(path)
             if content.get("kind") != kind:
-                raise ModelError(
-                    f"the run is not one of a {kind or 'language model'}",
-                    hint="name another with -o",
-                    path=output,
-                )
+                what = f"the run is not one of a {kind or 'language model'}"
+                raise ModelError(what, hint="name another with -o", path=output)
             if content["format_version"] > RUN_VERSION:
                 raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
             return content
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ModelError(
-            "no run to resume is there", hint="train one first, without --resume", path=output
-        ) from error
+        hint = "train one first, without --resume"
+        raise ModelError("no run to resume is there", hint=hint, path=output) from error
 
 
 @contextmanager
@@ -121,19 +102,12 @@ def _judging(output: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, ConfigError) as error:
-        raise ModelError(
-            "the run's record is damaged",
-            hint="start again with --force",
-            path=output / checkpoint.RUN,
-        ) from error
+        hint, path = "start again with --force", output / checkpoint.RUN
+        raise ModelError("the run's record is damaged", hint=hint, path=path) from error
 
 
 def _from_json(value: Any, kind: str) -> Any:
-    """Return what JSON holds for a field as that field's value.
-
-    Raises:
-        TypeError: it is of another type.
-    """
+    """Return what JSON holds for a field as that field's value; a TypeError if of another type."""
     if type(value) not in _JSON_TYPES[kind] or (isinstance(value, int) and value < 0):
         raise TypeError(f"{value!r} is no {kind}")
     if kind == "tuple[str, ...]":
@@ -143,35 +117,23 @@ def _from_json(value: Any, kind: str) -> Any:
 
 @dataclass(frozen=True)
 class CompletedRun:
-    """A run that came to its end.
+    """A run that came to its end."""
 
-    Attributes:
-        finished: its last event.
-        items_per_second: of the median epoch trained now; None when there was none left to train.
-    """
-
-    finished: RunFinished
-    items_per_second: float | None
+    finished: RunFinished  # its last event
+    items_per_second: float | None  # of the median epoch trained now; None when there was none left
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What the functions behind `train-*` commands return, each with a class of its own.
+    """What the functions behind `train-*` commands return, each with a class of its own."""
 
-    Attributes:
-        path: the model directory.
-        scores: of the validation part, `train_seconds`, and the items of the task per second of
-            training where a whole epoch was trained.
-        seconds: training time, validation included, over all continuations.
-        num_parameters: trained numbers.
-        epochs: epochs completed.
-    """
-
-    path: Path
+    path: Path  # the model directory
+    # of the validation part, `train_seconds`, and the items of the task per second of training
+    # where a whole epoch was trained
     scores: dict[str, float]
-    seconds: float
-    num_parameters: int
-    epochs: int
+    seconds: float  # training time, validation included, over all continuations
+    num_parameters: int  # trained numbers
+    epochs: int  # completed
 
 
 def complete(
@@ -184,16 +146,9 @@ def complete(
 ) -> CompletedRun:
     """Go through the events of `seqtool.training.loop.train`.
 
-    Args:
-        events: of the run.
-        output: its directory.
-        command: what trains, such as `train-lm`; the hints name it.
-        on_event: called with every event.
-        on_started: called once the run has begun: a resumed one has then accepted its settings.
-
-    Raises:
-        Interrupted: it was stopped; its state is saved.
-        OutputError: something could not be written.
+    `on_started` is called once the run has begun: a resumed one has then accepted its settings.
+    Hints name the `command` that trains, such as `train-lm`. An Interrupted error says that it was
+    stopped with its state saved, an OutputError that something could not be written.
     """
     resume = f"continue with: {runtime.program()} {command} --resume -o {output}"
     finished: RunFinished | None = None
@@ -210,14 +165,12 @@ def complete(
                     finished = event
     except OSError as error:
         reason = from_os_error(error)
-        raise OutputError(
-            reason.message, hint=f"make room for it, then {resume}", path=reason.path or output
-        ) from error
+        hint, path = f"make room for it, then {resume}", reason.path or output
+        raise OutputError(reason.message, hint=hint, path=path) from error
     assert finished is not None
     if finished.reason == "interrupted":
-        raise Interrupted(
-            f"the run was interrupted at step {finished.step:,}; the state is saved", hint=resume
-        )
+        what = f"the run was interrupted at step {finished.step:,}; the state is saved"
+        raise Interrupted(what, hint=resume)
     return CompletedRun(finished, sorted(speeds)[len(speeds) // 2] if speeds else None)
 
 
@@ -227,27 +180,59 @@ def finish(
     items: str,
     card: Callable[[Header], str],
     *,
-    measured: Mapping[str, float] | None = None,
+    measured: Mapping[str, float] = MappingProxyType({}),
 ) -> TrainedModel:
     """Write scores, the time of training and its speed into the header and card of the best model.
 
-    Args:
-        output: the model directory.
-        run: what trained it.
-        items: what the speed is of, such as `tokens`.
-        card: makes the model card.
-        measured: scores of the finished model, beside those of its validation.
+    The speed is that of `items`, such as tokens. `measured` are scores of the finished model,
+    beside those of its validation.
     """
     header = checkpoint.read_header(output)
-    scores = {**header.scores, **(measured or {}), "train_seconds": run.finished.seconds}
+    scores = {**header.scores, **measured, "train_seconds": run.finished.seconds}
     if run.items_per_second is not None:
         scores[f"{items}_per_second"] = run.items_per_second
     header = dataclasses.replace(header, scores=scores)
     checkpoint.amend(output, header, card(header))
-    return TrainedModel(
-        path=output,
-        scores=scores,
-        seconds=run.finished.seconds,
-        num_parameters=header.num_parameters,
-        epochs=run.finished.epoch,
-    )
+    seconds, epochs = run.finished.seconds, run.finished.epoch
+    return TrainedModel(output, scores, seconds, header.num_parameters, epochs)
+
+
+class TensorBoard(Listener):
+    """Writes the numbers of a run for TensorBoard, which is imported for this alone.
+
+    The directory is made with the first event. A ConfigError says how to install the extra.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:  # now, so that nobody trains for hours to learn that it is missing
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            hint = "pip install 'seqtool[tensorboard]'"
+            raise ConfigError("TensorBoard is not installed", hint=hint) from error
+        self._writer_class: Callable[..., Any] = SummaryWriter
+        self._directory = directory
+        self._writer: Any = None
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def show(self, event: Event) -> None:
+        """Write the numbers of one event."""
+        scalars: Mapping[str, float] = {}
+        match event:
+            case RunStarted():  # not before: the run directory is made by then
+                # steps after the saved state are run again: drop what was written of them
+                purge = event.step + 1 if event.resumed else None
+                self._writer = self._writer_class(str(self._directory), purge_step=purge)
+            case StepDone():
+                scalars = {
+                    "train/loss": event.loss,
+                    "train/tokens_per_second": event.items_per_second,
+                    "train/learning_rate": event.learning_rate,
+                }
+            case EpochDone():
+                scalars = {f"valid/{name}": value for name, value in event.scores.items()}
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, event.step)

@@ -23,54 +23,36 @@ from torch import Tensor, nn
 
 from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
+from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.processes import ALONE, Group
 from seqtool.training.task import Task
 
 STATE_VERSION = 1
 TENSORS = "state.safetensors"
 STATE = "state.json"
+AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
 
 
 @dataclass
 class RunState:
-    """Where a run stands.
+    """Where a run stands."""
 
-    Attributes:
-        step: optimiser steps made.
-        epoch: the running epoch, from 0.
-        index: its next batch.
-        loss_sum: nats over the items of the running epoch.
-        num_items: items of the running epoch.
-        seconds: time of training and validation.
-        epoch_seconds: time of training in the running epoch.
-        first_loss: that of the first batch; a later one is judged by it.
-        best_epoch: the best epoch, from 1; 0 before the first validation.
-        best_scores: its scores.
-        epochs_since_best: epochs without improvement.
-        epochs_since_plateau: those since the plateau rule last fired.
-        num_plateaus: how often it has fired.
-        validations: the deciding score of each epoch.
-        averaging_since: steps made before the weights were averaged; None before.
-        log_bytes: size of log.jsonl when the state was saved.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    index: int = 0
-    loss_sum: float = 0.0
-    num_items: int = 0
-    seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    first_loss: float | None = None
-    best_epoch: int = 0
+    step: int = 0  # optimiser steps made
+    epoch: int = 0  # the running one, from 0
+    index: int = 0  # its next batch
+    loss_sum: float = 0.0  # nats over the items of the running epoch
+    num_items: int = 0  # of the running epoch
+    seconds: float = 0.0  # of training and validation
+    epoch_seconds: float = 0.0  # of training in the running epoch
+    first_loss: float | None = None  # of the first batch; a later one is judged by it
+    best_epoch: int = 0  # from 1; 0 before the first validation
     best_scores: dict[str, float] = field(default_factory=dict)
-    epochs_since_best: int = 0
-    epochs_since_plateau: int = 0
-    num_plateaus: int = 0
-    validations: list[float] = field(default_factory=list)
-    averaging_since: int | None = None
-    log_bytes: int = 0
+    epochs_since_best: int = 0  # without improvement
+    epochs_since_plateau: int = 0  # since the plateau rule last fired
+    num_plateaus: int = 0  # how often it has fired
+    validations: list[float] = field(default_factory=list)  # the deciding score of each epoch
+    averaging_since: int | None = None  # steps made before the weights were averaged
+    log_bytes: int = 0  # size of log.jsonl when the state was saved
 
 
 def save(
@@ -83,17 +65,13 @@ def save(
 ) -> None:
     """Write the whole state of a run, replacing what was saved before.
 
-    Of several processes the first one writes, and all must call.
-
-    Raises:
-        TrainingError: a weight is not finite; what was saved before stays.
+    Of several processes the first one writes, and all must call. A TrainingError says that a weight
+    is not finite; what was saved before stays.
     """
     weights = _weights(task.module)
     if not all(bool(torch.isfinite(value).all()) for value in weights.values()):
-        raise TrainingError(
-            f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})",
-            hint="the last good state is kept: add --resume with a lower --lr or --clip",
-        )
+        what = f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})"
+        raise TrainingError(what, hint=AFTER_FAILURE)
     own = {f"carried.{name}": value.detach().cpu() for name, value in task.carried().items()}
     own["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
@@ -102,20 +80,13 @@ def save(
     if not group.is_first:
         return
     tensors, numbers = optimisers.state()
-    state = {
-        **{f"module.{name}": value for name, value in weights.items()},
-        **{f"optimiser.{name}": value for name, value in tensors.items()},
-        **{
-            _of_rank(rank) + name: value
-            for rank, part in enumerate(own_by_rank)
-            for name, value in part.items()
-        },
-    }
+    state = {f"module.{name}": value for name, value in weights.items()}
+    state |= {f"optimiser.{name}": value for name, value in tensors.items()}
+    for rank, part in enumerate(own_by_rank):
+        state |= {_of_rank(rank) + name: value for name, value in part.items()}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     with storage.atomic_directory(directory) as temporary:
-        save_file(
-            {name: value.detach().cpu().contiguous().clone() for name, value in state.items()},
-            temporary / TENSORS,
-        )
+        save_file(state, temporary / TENSORS)
         content = {
             "format_version": STATE_VERSION,
             "fingerprint": dict(fingerprint),
@@ -137,9 +108,8 @@ def restore(
 ) -> int:
     """Take back what `save` wrote, and return the number of steps of the running epoch.
 
-    Raises:
-        ModelError: it is damaged, cannot be read, or is of a newer seqtool, of a run that differs
-            in `fingerprint`, or of another number of processes.
+    A ModelError says that it is damaged, cannot be read, or is of a newer seqtool, of a run that
+    differs in `fingerprint`, or of another number of processes.
     """
     with _telling_damage(directory):
         content = _read(directory)
@@ -175,46 +145,29 @@ def _telling_damage(directory: Path) -> Iterator[None]:
 
     No other failure may advise to start again: that destroys good work. What cannot be read now may
     be read tomorrow, what does not fit into memory fits another machine, and the rest is a bug.
-
-    Raises:
-        ModelError: a sum or a shape is wrong, a key or a file is missing; or a file that is there
-            cannot be read.
     """
     try:
         yield
     except (ValueError, KeyError, SafetensorError, FileNotFoundError) as error:
-        raise ModelError(
-            "the saved state is damaged", hint="start again with --force", path=directory
-        ) from error
+        hint = "start again with --force"
+        raise ModelError("the saved state is damaged", hint=hint, path=directory) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelError(
-            f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}",
-            hint="check its permissions and the disk, then continue with --resume",
-            path=error.filename or directory,
-        ) from error
+        what = f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}"
+        hint = "check its permissions and the disk, then continue with --resume"
+        raise ModelError(what, hint=hint, path=error.filename or directory) from error
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """Return what `state.json` holds.
-
-    Raises:
-        ModelError: a newer seqtool wrote it.
-        ValueError, KeyError, OSError: it is damaged, or cannot be read.
-    """
-    path = directory / STATE
-    version = storage.read_object(path)["format_version"]
+    """Return what `state.json` holds; a ModelError if a newer seqtool wrote it."""
+    version = storage.read_object(directory / STATE)["format_version"]
     if isinstance(version, int) and version > STATE_VERSION:
         raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
-    return storage.read_sealed(path)
+    return storage.read_sealed(directory / STATE)
 
 
 def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
-    """Return what `state.safetensors` holds.
-
-    Raises:
-        ValueError, SafetensorError, OSError: it is damaged, or cannot be read.
-    """
+    """Return what `state.safetensors` holds."""
     if storage.sum_of(directory / TENSORS) != sum_then:
         raise ValueError("its tensors do not match their sum")
     # copies, which are aligned as in the run that was stopped: in a file they are not, and
@@ -225,17 +178,10 @@ def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
 def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> None:
     """Refuse a continuation that differs from the run, naming what does."""
     old, new = _flat(before), _flat(json.loads(json.dumps(now)))
-    differing = [
-        f"{name} was {old.get(name)}, not {new.get(name)}"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
-    if differing:
-        raise ModelError(
-            f"the run differs: {'; '.join(differing)}",
-            hint="resume with the settings and data of the run, or start again with --force",
-            path=directory,
-        )
+    pairs = [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
+    if differing := [f"{name} was {was}, not {now}" for name, was, now in pairs if was != now]:
+        hint = "resume with the settings and data of the run, or start again with --force"
+        raise ModelError(f"the run differs: {'; '.join(differing)}", hint=hint, path=directory)
 
 
 def _check_processes(num: int, group: Group, directory: Path) -> None:
@@ -243,20 +189,17 @@ def _check_processes(num: int, group: Group, directory: Path) -> None:
     if num != group.size:
         before = "one process" if num == 1 else f"{num} processes"
         start = "without torchrun" if num == 1 else f"with torchrun --nproc-per-node {num}"
-        raise ModelError(
-            f"the run was trained by {before}, not by {group.size}",
-            hint=f"resume it {start}, or start again with --force",
-            path=directory,
-        )
+        what = f"the run was trained by {before}, not by {group.size}"
+        hint = f"resume it {start}, or start again with --force"
+        raise ModelError(what, hint=hint, path=directory)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by their dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
+        name = prefix + name
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat
 
 
@@ -271,8 +214,5 @@ def _of_rank(rank: int) -> str:
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    found = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in found.items()}

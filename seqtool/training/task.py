@@ -14,16 +14,11 @@ class Task(Protocol):
 
     Where several processes train, each has a task of its own with a part of every batch, parts of
     equal size; `validate` gives all of them the same scores.
-
-    Attributes:
-        items: what is counted ("tokens"); of tokens, the perplexity is shown.
-        score: the key of `validate()` that decides which epoch is best.
-        larger_is_better: whether a larger score is better.
     """
 
-    items: str
-    score: str
-    larger_is_better: bool
+    items: str  # what is counted ("tokens"); of tokens, the perplexity is shown
+    score: str  # the key of `validate()` that decides which epoch is best
+    larger_is_better: bool  # of that score
 
     @property
     def module(self) -> nn.Module:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, read_conllu
-from seqtool.treebank.trees import find_fault
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, find_fault
 
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]
@@ -129,7 +129,8 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
             token_lines.extend(range(first, first + len(sentence)))
         num_tokens.append(len(token_forms) - before)
     bare_tokens = _without_spaces(token_forms)
-    tokens = _spans(np.fromiter(map(len, bare_tokens), np.int64, len(bare_tokens)))
+    ends = np.cumsum([0, *map(len, bare_tokens)], dtype=np.int64)
+    tokens = np.stack((ends[:-1], ends[1:]), axis=1)
     token_of_word = np.repeat(np.arange(len(tokens)), token_sizes)
     in_multiword = np.array(are_ranges, bool)[token_of_word]
     first_words = np.concatenate(([0], np.cumsum(num_words, dtype=np.int64)))
@@ -171,35 +172,24 @@ def checked(sentence: Sentence) -> Sentence:
     Raises:
         DataError: its heads are no tree.
     """
-    fault = find_fault(sentence.heads())
-    if fault is not None:
+    if (fault := find_fault(sentence.heads())) is not None:
         word, message = fault
-        line = sentence.line_of(word)
-        raise DataError(
-            message, hint="give sentences with trees", path=sentence.path or None, line=line
-        )
+        path, line = sentence.path or None, sentence.line_of(word)
+        raise DataError(message, hint="give sentences with trees", path=path, line=line)
     return sentence
 
 
 def _tokens(sentence: Sentence) -> list[tuple[str, int, bool, int]]:
     """Return (form, number of words, whether it is a multiword token, line) of each token."""
-    ranges: dict[int, tuple[str, int]] = {}
-    for position, line in sentence.extras:
-        columns = line.split("\t")
-        first, dash, last = columns[0].partition("-")
-        if dash:
-            ranges[position] = columns[FORM], int(last) - int(first) + 1
+    ranges = {first: (last, columns) for first, last, columns in sentence.multiword_tokens()}
     tokens = []
-    position = 0
-    while position < len(sentence):
-        line_number = sentence.line_of(position + 1)
-        if position in ranges:
-            form, size = ranges[position]
-            tokens.append((form, size, True, line_number - 1))
-        else:
-            form, size = sentence.rows[position][FORM], 1
-            tokens.append((form, size, False, line_number))
-        position += size
+    word = 1
+    while word <= len(sentence):
+        last, columns = ranges.get(word, (word, sentence.rows[word - 1]))
+        is_range = word in ranges  # its own line is the one before that of its first word
+        line = sentence.line_of(word) - is_range
+        tokens.append((columns[FORM], last - word + 1, is_range, line))
+        word = last + 1
     return tokens
 
 
@@ -212,11 +202,6 @@ def _space_table() -> dict[int, None]:
 
 def _without_spaces(forms: Sequence[str]) -> list[str]:
     return "\n".join(forms).translate(_space_table()).split("\n") if forms else []
-
-
-def _spans(lengths: Longs) -> Longs:
-    ends = np.cumsum(lengths)
-    return np.stack((ends - lengths, ends), axis=1)
 
 
 def _texts(values: list[str], change: Callable[[str], str] | None = None) -> Texts:
@@ -242,7 +227,7 @@ def check_same_text(gold: Annotation, predicted: Annotation) -> None:
         min(len(gold.text), len(predicted.text)),
     )
     hint = "give an annotation of the same text: only spaces and the division into words may differ"
-    if _composed(gold.text) == _composed(predicted.text):
+    if unicodedata.normalize("NFC", gold.text) == unicodedata.normalize("NFC", predicted.text):
         hint = "bring both files into one Unicode normal form, NFC in CoNLL-U"
     gold_word, gold_line = _token_at(gold, index)
     word, line = _token_at(predicted, index)
@@ -256,10 +241,6 @@ def check_same_text(gold: Annotation, predicted: Annotation) -> None:
     raise DataError(message, hint=hint, path=predicted.path, line=line)
 
 
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
 def _token_at(annotation: Annotation, index: int) -> tuple[str, int]:
     """Return (token, line) at a character; at the end of the text ("", last line)."""
     if index >= len(annotation.text):
@@ -267,12 +248,6 @@ def _token_at(annotation: Annotation, index: int) -> tuple[str, int]:
     token = int(np.searchsorted(annotation.tokens[:, 1], index, side="right"))
     start, end = annotation.tokens[token]
     return annotation.text[start:end], annotation.token_lines[token]
-
-
-def count_same_spans(first: Longs, second: Longs) -> int:
-    """Return how many spans of two partitions of one text are the same; (N, 2) and (M, 2)."""
-    _, in_first, in_second = np.intersect1d(first[:, 0], second[:, 0], return_indices=True)
-    return int(np.sum(first[in_first, 1] == second[in_second, 1]))
 
 
 def align_words(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:

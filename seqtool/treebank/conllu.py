@@ -14,10 +14,10 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 import zstandard
@@ -26,48 +26,14 @@ from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.core.storage import atomic_file
-from seqtool.treebank.sentence import (
-    DEPREL,
-    DEPS,
-    FEATS,
-    FORM,
-    HEAD,
-    ID,
-    LEMMA,
-    MISC,
-    UPOS,
-    XPOS,
-    Check,
-    Sentence,
-    parse_sentence,
-)
+from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
 
-__all__ = [
-    "DEPREL",
-    "DEPS",
-    "FEATS",
-    "FORM",
-    "HEAD",
-    "ID",
-    "LEMMA",
-    "MISC",
-    "UPOS",
-    "XPOS",
-    "Broken",
-    "Check",
-    "Item",
-    "Sentence",
-    "SentenceBatch",
-    "read_batches",
-    "read_conllu",
-    "read_items",
-    "sentences_of",
-    "write_conllu",
-]
+Member = TypeVar("Member")
 
+HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
 MAX_SENTENCE_BYTES = 1 << 26  # so that a file without blank lines cannot fill the memory
 
@@ -126,11 +92,7 @@ class SentenceBatch:
         return self.sentences[:, 2]
 
     def to_bytes(self, *, clear_deps: bool = False) -> bytes:
-        """Return the sentences as they stand in a file, each with its blank line.
-
-        Args:
-            clear_deps: as `Sentence.to_conllu` takes it.
-        """
+        """Return the sentences as they stand in a file; `clear_deps` as in `Sentence.to_conllu`."""
         if clear_deps:
             texts = [sentence.to_conllu(clear_deps=True) for sentence in self.to_sentences()]
             return "".join(texts).encode()
@@ -210,12 +172,8 @@ def read_conllu(
         if on_skipped is not None:
             on_skipped(item.error)
     if nothing and first is not None:
-        raise DataError(
-            f"every sentence is broken; the first one: {first.message}",
-            hint=first.hint,
-            path=first.path,
-            line=first.line,
-        )
+        message = f"every sentence is broken; the first one: {first.message}"
+        raise DataError(message, hint=first.hint, path=first.path, line=first.line)
 
 
 def read_items(
@@ -243,11 +201,6 @@ def read_batches(
 
     Compiled code takes all sentences but those that it does not understand: broken ones, and the
     few others that only look so. These are read one by one, as `read_items` reads all.
-
-    Args:
-        inputs: as `read_conllu` takes them.
-        skip_invalid: give broken sentences too, in their places.
-        on_progress: called with (bytes read from disk, their total or None).
 
     Raises:
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
@@ -288,20 +241,10 @@ def read_item(text: str, path: str, line: int, check: Check) -> Sentence | Broke
 
 
 def refused(broken: Broken, skip_option: str = SKIP_OPTION) -> DataError:
-    """Return the error to be raised for a broken sentence.
-
-    Args:
-        broken: the sentence.
-        skip_option: the option to advise; none if empty.
-    """
+    """Return the error to be raised for a broken sentence; an option to advise may be empty."""
     error = broken.error
-    hint = f"{error.hint}, or skip broken sentences with {skip_option}"
-    return DataError(
-        error.message,
-        hint=hint if skip_option else error.hint,
-        path=error.path,
-        line=error.line,
-    )
+    advice = f", or skip broken sentences with {skip_option}" if skip_option else ""
+    return DataError(error.message, hint=f"{error.hint}{advice}", path=error.path, line=error.line)
 
 
 def write_conllu(
@@ -347,20 +290,16 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with ExitStack() as stack:
-        yield _packer(Path(target), stack.enter_context(atomic_file(target)), stack)
-
-
-def _packer(path: Path, raw: IO[bytes], stack: ExitStack) -> IO[bytes]:
-    """Return a stream that packs what it is given as the file's name says."""
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        return cast(
-            IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0))
-        )
-    if suffix == ".zst":
-        return stack.enter_context(zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
-    return raw
+    with atomic_file(target) as raw:
+        suffix = Path(target).suffix.lower()
+        if suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0) as packer:
+                yield cast(IO[bytes], packer)
+        elif suffix == ".zst":
+            with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as packer:
+                yield packer
+        else:
+            yield raw
 
 
 def _sentence_texts(
@@ -384,13 +323,7 @@ def read_stretches(
 ) -> Iterator[tuple[str, int, bytes]]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
-    Args:
-        inputs: as `read_conllu` takes them.
-        on_progress: called with (bytes read from disk, their total or None).
-        block_size: bytes to read at a time.
-
-    Returns:
-        The file, the line of it where the stretch begins, and the stretch.
+    Gives the file, the line of it where the stretch begins, and the stretch.
 
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
@@ -434,3 +367,28 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
             )
     if pending:
         yield path, line, b"".join(pending)
+
+
+def held_out(items: Iterable[Member]) -> Iterator[tuple[Member, bool]]:
+    """Yield each item, and whether it is held out for validation: items 10, 20 and so on are.
+
+    Segmenter, tagger and parser alike hold these out where no validation part is given, so that
+    all parts of a pipeline are judged by sentences that none of them was trained on.
+    """
+    for number, item in enumerate(items, start=1):
+        yield item, number % HELD_OUT_EVERY == 0
+
+
+def describe_held_out(num_train: int, num_dev: int) -> str:
+    """Return one line on the sentences held out; where they are too few, dev is all of train."""
+    if num_dev == num_train:
+        return (
+            f"the treebank has fewer than {HELD_OUT_EVERY} sentences, so none is held out: dev is "
+            "train, and dev scores say nothing of other text; give --dev"
+        )
+    num = num_train + num_dev
+    if num_dev == 1:
+        return f"1 sentence of {num} is held out as dev: its scores mean little; give --dev"
+    return (
+        f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}; give --dev for another"
+    )

@@ -17,13 +17,13 @@ Every word counts, punctuation too. Zeman et al. 2018, "CoNLL 2018 Shared Task",
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Longs
+from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.treebank.alignment import (
     NOT_ALIGNED,
     ROOT,
@@ -32,10 +32,13 @@ from seqtool.treebank.alignment import (
     Treebank,
     align_words,
     check_same_text,
-    count_same_spans,
     read_annotation,
 )
-from seqtool.treebank.significance import NUM_SAMPLES, SEED, Significance, paired_bootstrap
+
+NUM_SAMPLES = 10_000
+SEED = 1
+
+_BLOCK = 1 << 22  # draws held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,8 @@ class Score:
 
     def to_json(self) -> dict[str, float | None]:
         """Return the four figures in percent."""
-        return {
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-            "aligned_accuracy": self.aligned_accuracy,
-        }
+        figures = ("precision", "recall", "f1", "aligned_accuracy")
+        return {figure: getattr(self, figure) for figure in figures}
 
 
 def _percent(part: int, whole: int) -> float:
@@ -148,15 +147,9 @@ class ParserEvaluation:
             ("lengths", self.lengths, lengths),
         ):
             if wanted:
+                figures = ("gold", "predicted", "correct", "precision", "recall", "f1")
                 tables[name] = {
-                    key: {
-                        "gold": score.gold,
-                        "predicted": score.predicted,
-                        "correct": score.correct,
-                        "precision": score.precision,
-                        "recall": score.recall,
-                        "f1": score.f1,
-                    }
+                    key: {figure: getattr(score, figure) for figure in figures}
                     for key, score in table.items()
                 }
         if confusions:
@@ -248,7 +241,11 @@ def compare(
         "Sentences": _score_spans(gold.sentences, predicted.sentences),
     }
     by_sentence = {}
-    sentence_of_gold, sentence_of_predicted = _gold_sentences(gold, predicted)
+    # the gold sentence of each word is that of its first character
+    sentence_of_gold, sentence_of_predicted = (
+        np.searchsorted(gold.sentences[:, 0], words.spans[:, 0], side="right") - 1
+        for words in (gold, predicted)
+    )
     num_sentences = len(gold.sentences)
     for metric, (right, (in_gold, in_predicted)) in metrics.items():
         is_scored = in_gold[of_gold]
@@ -292,15 +289,8 @@ def _same_function_words(
 ) -> Bools:
     """Return whether the function words that depend on each aligned word are the same.
 
-    They are the same if as many depend on both and as many of them are right, as words match in
-    order.
-
-    Args:
-        gold: the gold annotation.
-        predicted: the other.
-        of_gold: aligned words.
-        of_predicted: aligned words.
-        right: which aligned words agree in head, relation, UPOS and features.
+    They are if as many depend on both and as many of them are right, as words match in order;
+    right are aligned words that agree in head, relation, UPOS and features.
     """
     gold_function = _is_in(gold, FUNCTION_RELATIONS) & (gold.parents != ROOT)
     function = _is_in(predicted, FUNCTION_RELATIONS) & (predicted.parents != ROOT)
@@ -313,17 +303,11 @@ def _same_function_words(
     return np.asarray(same, bool)
 
 
-def _gold_sentences(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:
-    """Return the gold sentence of each word: that of its first character."""
-    starts = gold.sentences[:, 0]
-    of_gold, of_predicted = (
-        np.searchsorted(starts, words.spans[:, 0], side="right") - 1 for words in (gold, predicted)
-    )
-    return of_gold, of_predicted
-
-
 def _score_spans(gold: Longs, predicted: Longs) -> Score:
-    return Score(count_same_spans(gold, predicted), len(gold), len(predicted))
+    """Score spans of one text, which two partitions of it have, (N, 2) and (M, 2)."""
+    _, in_gold, in_predicted = np.intersect1d(gold[:, 0], predicted[:, 0], return_indices=True)
+    same = int(np.sum(gold[in_gold, 1] == predicted[in_predicted, 1]))
+    return Score(same, len(gold), len(predicted))
 
 
 def _score_relations(
@@ -366,6 +350,83 @@ def _confusions(gold: Texts, predicted: Texts, heads: Bools) -> list[Confusion]:
     return [Confusion(*pair, counts[pair], right_heads[pair]) for pair in ordered]
 
 
+@dataclass(frozen=True)
+class Significance:
+    """How a difference of two F1 scores stands against chance.
+
+    Attributes:
+        difference: F1 of the second less that of the first, in percentage points.
+        p_value: how probable a difference as large, in either direction, is of two annotations
+            that are equally good.
+        low, high: the 95% interval of the difference over the samples.
+        samples: treebanks drawn.
+    """
+
+    difference: float
+    p_value: float
+    low: float
+    high: float
+    samples: int
+
+
+def paired_bootstrap(
+    first: Mapping[str, Longs],
+    second: Mapping[str, Longs],
+    *,
+    samples: int = NUM_SAMPLES,
+    seed: int = SEED,
+) -> dict[str, Significance]:
+    """Compare two annotations of the same gold sentences by their F1 in each metric.
+
+    Treebanks of as many sentences are drawn from the gold one with replacement, and both are scored
+    on each (Koehn 2004). The p-value is the share of treebanks whose difference is as far from the
+    observed one as that is from 0 (Berg-Kirkpatrick et al. 2012, section 3, in both directions),
+    the observed treebank counted as one of them, so that it is never 0.
+
+    Args:
+        first: metric -> (S, 3) words right, in gold and predicted, of each sentence.
+        second: the same of the other annotation.
+        samples: treebanks to draw; all metrics see the same ones.
+        seed: of the draws.
+    """
+    # float64 holds the sums exactly, so that they do not depend on the order of adding
+    counts_SM = np.concatenate(
+        [counts[metric] for metric in first for counts in (first, second)], axis=1
+    ).astype(np.float64)
+    num_sentences = len(counts_SM)
+    observed = _differences(counts_SM.sum(axis=0, keepdims=True))[0]
+    generator = np.random.default_rng(seed)
+    per_block = max(1, _BLOCK // num_sentences)
+    drawn = []
+    for done in range(0, samples, per_block):
+        num = min(per_block, samples - done)
+        picks = generator.integers(num_sentences, size=(num, num_sentences))
+        picks += np.arange(num)[:, None] * num_sentences
+        times = np.bincount(picks.ravel(), minlength=num * num_sentences)
+        drawn.append(_differences(times.reshape(num, num_sentences).astype(np.float64) @ counts_SM))
+    differences = np.concatenate(drawn)
+    # of differences that are equal on paper, rounding must not make the one the larger
+    extreme = np.sum(np.abs(differences - observed) >= np.abs(observed) - 1e-9, axis=0)
+    low, high = np.quantile(differences, (0.025, 0.975), axis=0)
+    return {
+        metric: Significance(
+            difference=float(observed[i]),
+            p_value=(1 + int(extreme[i])) / (1 + samples),
+            low=float(low[i]),
+            high=float(high[i]),
+            samples=samples,
+        )
+        for i, metric in enumerate(first)
+    }
+
+
+def _differences(sums: Doubles) -> Doubles:
+    """Return F1 of the second less that of the first, in percent, of (N, 6 metrics) counts."""
+    counts = sums.reshape(len(sums), -1, 2, 3)
+    f1 = 200 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
+    return np.asarray(f1[..., 1] - f1[..., 0], np.float64)
+
+
 def compare_evaluations(
     first: ParserEvaluation,
     second: ParserEvaluation,
@@ -375,15 +436,7 @@ def compare_evaluations(
 ) -> dict[str, Significance]:
     """Return metric -> how the second's lead in F1 stands against chance, for the tree metrics.
 
-    Args:
-        first: an evaluation.
-        second: another one against the same gold annotation.
-        samples: treebanks to draw.
-        seed: of the draws; each metric sees the same ones.
+    Both are against the same gold annotation; `samples` and `seed` as `paired_bootstrap` has them.
     """
-    return paired_bootstrap(
-        {metric: first.by_sentence[metric] for metric in TREE_METRICS},
-        {metric: second.by_sentence[metric] for metric in TREE_METRICS},
-        samples=samples,
-        seed=seed,
-    )
+    counts = [{metric: of.by_sentence[metric] for metric in TREE_METRICS} for of in (first, second)]
+    return paired_bootstrap(*counts, samples=samples, seed=seed)

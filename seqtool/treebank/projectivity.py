@@ -125,8 +125,8 @@ def _join(heads, components):  # type: ignore[no-untyped-def]
 
 
 @compiled(_int(_ints, _ints, _ints))
-def _first_non_projective(heads, tokens, lengths):  # type: ignore[no-untyped-def]
-    """Return the place of the first sentence that is not projective, or -1."""
+def first_non_projective(heads, tokens, lengths):  # type: ignore[no-untyped-def]
+    """Return the place of the first non-projective sentence of token arrays, or -1."""
     for place in range(tokens.shape[0]):
         tree = heads[tokens[place] : tokens[place] + lengths[place] + 1]
         if _shortest_non_projective(tree) > 0:
@@ -141,11 +141,6 @@ def _orders(heads, tokens, lengths, order, components):  # type: ignore[no-untyp
         enters, leaves = np.zeros(end - begin, np.int32), np.zeros(end - begin, np.int32)
         _traverse(heads[begin:end], enters, leaves, order[begin:end])
         _join(heads[begin:end], components[begin:end])
-
-
-def first_non_projective(heads: Ints, tokens: Ints, lengths: Ints) -> int:
-    """Return the place of the first non-projective sentence of token arrays, or -1."""
-    return int(_first_non_projective(heads, tokens, lengths))
 
 
 def projective_orders(heads: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, Ints]:
@@ -189,11 +184,8 @@ def deprojectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[i
     """
     new_heads = list(heads)
     own = [deprel.partition(LIFTED)[0] for deprel in deprels]
-    wanted = {
-        word: deprel.partition(LIFTED)[2]
-        for word, deprel in enumerate(deprels, 1)
-        if LIFTED in deprel
-    }
+    parts = enumerate((deprel.partition(LIFTED) for deprel in deprels), start=1)
+    wanted = {word: label for word, (_, is_lifted, label) in parts if is_lifted}
     if not wanted:
         return new_heads, own
     children: list[list[int]] = [[] for _ in range(len(heads) + 1)]

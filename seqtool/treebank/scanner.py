@@ -201,17 +201,9 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 def _write(  # type: ignore[no-untyped-def]
     data, sentences, words, heads, labels, label_bytes, label_ends, out
 ):
-    """Write sentences with new trees, each with a blank line behind it; return how many bytes.
+    """Write sentences with new trees into `out` as `write` says; return how many bytes.
 
-    Args:
-        data: what they were found in.
-        sentences: their places.
-        words: the places of their words.
-        heads: of these words.
-        labels: of these words.
-        label_bytes: all labels, one after another.
-        label_ends: [num_labels + 1]: label i begins at `label_ends[i]`.
-        out: room for them.
+    Label i stands in `label_bytes` from `label_ends[i]` to `label_ends[i + 1]`.
     """
     at = word = 0
     for sentence in range(sentences.shape[0]):
@@ -290,13 +282,8 @@ def write(
 ) -> bytes:
     """Return sentences with new trees, each with a blank line behind it.
 
-    Args:
-        data: what they were found in.
-        sentences: their places, as `Scanner.find` returns them.
-        words: the places of their words.
-        heads: of these words, 0 for ROOT.
-        labels: of these words, as numbers.
-        label_texts: what the numbers stand for.
+    The places of sentences and words in `data` are those that `Scanner.find` returns. Heads are 0
+    for ROOT, and labels numbers of `label_texts`.
     """
     num_bytes = int((sentences[:, END] - sentences[:, BEGIN]).sum())
     # a head of int32 has ten digits at most, and a tab behind it
@@ -310,11 +297,7 @@ def write(
 
 
 class LabelTexts:
-    """Labels as compiled code writes them.
-
-    Args:
-        names: of each label, by its number.
-    """
+    """Labels, by their numbers, as compiled code writes them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -326,10 +309,9 @@ class LabelTexts:
 
 @compiled(_int(strings, _int, bytes_in, _places, _ints))
 def _look_up(table, num_texts, data, words, numbers):  # type: ignore[no-untyped-def]
-    """Fill in the numbers of words; new texts get the next ones. There is room for them all.
+    """Fill in the numbers of words, the next ones for new texts; return how many texts there are.
 
-    Returns:
-        How many texts there are now.
+    There is room for them all.
     """
     slots, starts, text = table.slots, table.starts, table.text
     for word in range(words.shape[0]):
@@ -366,12 +348,7 @@ class TextTable:
         return [str(data[b:e], "utf-8") for b, e in zip(begins, ends, strict=True)]
 
     def numbers(self, data: Bytes, words: Longs) -> Ints:
-        """Return the numbers of words, new ones for texts not met yet.
-
-        Args:
-            data: bytes of CoNLL-U.
-            words: their places, as `Scanner.find` returns them.
-        """
+        """Return the numbers of words that `Scanner.find` found, new ones for texts not met yet."""
         num_bytes = int((words[:, HEAD_AT] - words[:, FORM_AT]).sum())
         self._table.make_room(len(words), num_bytes)
         numbers = np.empty(len(words), np.int32)

@@ -12,13 +12,12 @@ The format: universaldependencies.org/format.html.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from seqtool.core.errors import DataError, counted
-from seqtool.treebank.trees import find_fault
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 NUM_COLUMNS = len(COLUMNS)
@@ -26,9 +25,9 @@ ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(NUM_COLUMNS
 
 Check = Literal["tree", "columns"]
 
-_TEN = {NUM_COLUMNS}
 _FIX = "fix the line"
 _MAX_SHOWN = 30  # characters of a column in a message
+_MAX_WORDS = 6  # of a cycle in a message
 
 
 @dataclass(slots=True)
@@ -63,7 +62,33 @@ class Sentence:
         Raises:
             DataError: a head is no number; only where the tree was not checked.
         """
-        return _heads(self.column(HEAD), lambda word: (self.path, self.line_of(word)))
+        texts = self.column(HEAD)
+        values = _number_table(1 << len(texts).bit_length())[1]
+        try:
+            return [values[text] for text in texts]
+        except KeyError:
+            pass
+        heads: list[int] = []
+        for word, text in enumerate(texts, start=1):
+            if text != "0" and not _is_number(text):
+                raise DataError(
+                    f"token {word} has head {_shown(text)}, which is no word number",
+                    hint="give a treebank with trees" if text == "_" else _FIX,
+                    path=self.path,
+                    line=self.line_of(word),
+                )
+            heads.append(int(text))
+        return heads
+
+    def multiword_tokens(self) -> list[tuple[int, int, list[str]]]:
+        """Return (first word, last word, columns) of each multiword token."""
+        tokens = []
+        for _, line in self.extras:
+            columns = line.split("\t")
+            first, dash, last = columns[ID].partition("-")
+            if dash:
+                tokens.append((int(first), int(last), columns))
+        return tokens
 
     def set_tree(self, heads: Sequence[int], deprels: Sequence[str]) -> None:
         """Give each word a head, 1-based or 0, and a relation; all else stays as it is."""
@@ -84,7 +109,7 @@ class Sentence:
         rows, extras = self.rows, self.extras
         if clear_deps:
             rows = [[*row[:DEPS], "_", row[MISC]] for row in rows]
-            extras = [extra for extra in extras if not _is_empty_node(extra[1])]
+            extras = [extra for extra in extras if "." not in extra[1].partition("\t")[0]]
         lines = ["\t".join(row) for row in rows]
         for position, line in reversed(extras):
             lines.insert(position, line)
@@ -92,13 +117,9 @@ class Sentence:
 
 
 def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
-    """Return the sentence of these lines.
+    """Return the sentence that stands between two blank lines, its last line not ended.
 
-    Args:
-        text: the lines between two blank ones, the last one not ended.
-        path: the file.
-        line: the line of that file where the text begins.
-        check: "tree" or only "columns".
+    It begins in this line of the file at `path`.
 
     Raises:
         DataError: it is broken, with the line.
@@ -112,7 +133,7 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
     extras: list[tuple[int, str]] = []
     # all that can be wrong is looked for at once here, and row by row only where something is
     if (
-        set(map(len, rows)) != _TEN
+        set(map(len, rows)) != {NUM_COLUMNS}
         or "\t\t" in text
         or "\t\n" in text
         or "\n\t" in text
@@ -125,20 +146,14 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
     if [row[ID] for row in rows] != _numbers(len(rows)):
         rows, extras = _sort_out(rows, path, line + num_comments)
     sentence = Sentence(comments, rows, extras, path, line)
-    if check == "tree":
-        fault = find_fault(sentence.heads())
-        if fault is not None:
-            word, message = fault
-            raise DataError(message, hint=_FIX, path=path, line=sentence.line_of(word))
+    if check == "tree" and (fault := find_fault(sentence.heads())) is not None:
+        word, message = fault
+        raise DataError(message, hint=_FIX, path=path, line=sentence.line_of(word))
     return sentence
 
 
 def _check_columns(lines: list[str], num_comments: int, path: str, line: int) -> None:
-    """Look for the first line that does not have ten columns with something in each.
-
-    Raises:
-        DataError: there is one, or there are no words.
-    """
+    """Refuse the first line without ten columns with something in each, or a lack of words."""
     for number, content in enumerate(lines, start=line):
         fault = _fault_of_line(content, is_comment=number - line < num_comments)
         if fault is not None:
@@ -166,13 +181,13 @@ def _fault_of_line(content: str, *, is_comment: bool) -> tuple[str, str] | None:
         hint = "remove the tabs inside a column: they separate columns only"
         return f"{num_columns} columns, where CoNLL-U has {NUM_COLUMNS}", hint
     if num_columns < NUM_COLUMNS:
-        blank = "" if content.strip() else ", and the line holds only blanks"
-        hint = "separate columns with tabs, and write _ where there is nothing"
-        if blank:
+        message = f"{counted(num_columns, 'column')}, where CoNLL-U has {NUM_COLUMNS}"
+        if not content.strip():
             hint = "let the line that ends a sentence be empty"
-        elif num_columns == 1 and len(content.split()) == NUM_COLUMNS:
-            hint = "separate columns with tabs, not spaces"
-        return f"{counted(num_columns, 'column')}, where CoNLL-U has {NUM_COLUMNS}{blank}", hint
+            return f"{message}, and the line holds only blanks", hint
+        if num_columns == 1 and len(content.split()) == NUM_COLUMNS:
+            return message, "separate columns with tabs, not spaces"
+        return message, "separate columns with tabs, and write _ where there is nothing"
     for name, value in zip(COLUMNS, columns, strict=True):
         if not value:
             return f"column {name} is empty", "write _ where there is nothing"
@@ -184,15 +199,9 @@ def _fault_of_line(content: str, *, is_comment: bool) -> tuple[str, str] | None:
 def _sort_out(
     rows: list[list[str]], path: str, line: int
 ) -> tuple[list[list[str]], list[tuple[int, str]]]:
-    """Part words from multiword tokens and empty nodes.
+    """Part words from multiword tokens and empty nodes; refuse an ID that is out of its place.
 
-    Args:
-        rows: the columns of all lines but the comments.
-        path: the file.
-        line: the line of the first row.
-
-    Raises:
-        DataError: an ID that cannot stand in its place.
+    The rows are the columns of all lines but the comments; `line` is that of the first one.
     """
     words: list[list[str]] = []
     extras: list[tuple[int, str]] = []
@@ -269,10 +278,6 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
-def _is_empty_node(line: str) -> bool:
-    return "." in line.partition("\t")[0]
-
-
 @cache
 def _number_table(size: int) -> tuple[list[str], dict[str, int]]:
     """Return the numbers "1", "2", ... below a power of two, and their values, "0" with them."""
@@ -284,27 +289,44 @@ def _numbers(count: int) -> list[str]:
     return _number_table(1 << count.bit_length())[0][:count]
 
 
-def _heads(texts: list[str], locate: Callable[[int], tuple[str, int]]) -> list[int]:
-    """Return column HEAD as numbers; `locate` gives the file and line of a word.
+def find_fault(heads: Sequence[int]) -> tuple[int, str] | None:
+    """Return what keeps heads from being a tree: (the word, a message), or None if they are one.
 
-    Raises:
-        DataError: one is no number.
+    `heads[i]` is the head of word i + 1: a 1-based word number, or 0 for the root. A tree has every
+    head in range, exactly one root and no cycle. Takes time linear in the words.
     """
-    values = _number_table(1 << len(texts).bit_length())[1]
-    try:
-        return [values[text] for text in texts]
-    except KeyError:
-        pass
-    heads: list[int] = []
-    for word, text in enumerate(texts, start=1):
-        if text != "0" and not _is_number(text):
-            path, line = locate(word)
-            hint = "give a treebank with trees" if text == "_" else _FIX
-            raise DataError(
-                f"token {word} has head {_shown(text)}, which is no word number",
-                hint=hint,
-                path=path,
-                line=line,
-            )
-        heads.append(int(text))
-    return heads
+    num_words = len(heads)
+    if not num_words or min(heads) < 0 or max(heads) > num_words:
+        for word, head in enumerate(heads, start=1):
+            if not 0 <= head <= num_words:
+                size = counted(num_words, "token")
+                return word, f"token {word} has head {head}, but the sentence has {size}"
+        return 1, "the sentence has no tokens"
+    if heads.count(0) != 1:
+        roots = [word for word, head in enumerate(heads, start=1) if head == 0]
+        if not roots:
+            return 1, "no token has head 0: the tree has no root"
+        return roots[1], f"tokens {roots[0]} and {roots[1]} have head 0: the tree has two roots"
+    # each walk up marks its words with where it began; one that meets its own mark is a cycle
+    marks = [0] * num_words
+    for start, head in enumerate(heads, start=1):
+        if marks[start - 1]:
+            continue
+        marks[start - 1] = start
+        word = head
+        while word and not marks[word - 1]:
+            marks[word - 1] = start
+            word = heads[word - 1]
+        if word and marks[word - 1] == start:
+            return word, f"the heads form a cycle: {_cycle(heads, word)}"
+    return None
+
+
+def _cycle(heads: Sequence[int], start: int) -> str:
+    words = [start]
+    while heads[words[-1] - 1] != start:
+        words.append(heads[words[-1] - 1])
+    shown = [str(word) for word in words[:_MAX_WORDS]]
+    if len(words) > _MAX_WORDS:
+        shown.append("...")
+    return " -> ".join((*shown, str(start)))

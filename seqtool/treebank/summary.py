@@ -8,20 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import (
-    DEPREL,
-    FEATS,
-    FORM,
-    LEMMA,
-    UPOS,
-    XPOS,
-    Sentence,
-    read_items,
-)
-from seqtool.treebank.trees import non_projective_arcs
+from seqtool.treebank.conllu import read_items
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _EMPTY = "_"
+_COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
 
 
 @dataclass(frozen=True)
@@ -86,11 +78,8 @@ def describe_treebank(
 ) -> TreebankSummary:
     """Read CoNLL-U files and count what they hold; broken sentences are collected.
 
-    Memory grows with the distinct forms, lemmas, tags and broken sentences only.
-
-    Args:
-        inputs: files, directories and `-`; see `read_conllu`.
-        on_progress: called with (bytes read from disk, their total or None).
+    The arguments are those of `read_conllu`. Memory grows with the distinct forms, lemmas, tags and
+    broken sentences only.
 
     Raises:
         DataError: no sentence at all, or a file that cannot be read.
@@ -116,18 +105,19 @@ def describe_treebank(
             counter.update(item.column(index))
         for index, values in distinct.items():
             values.update(item.column(index))
-        for _, line in item.extras:
-            first, dash, last = line.partition("\t")[0].partition("-")
-            if dash:
-                num_ranges += 1
-                num_covered += int(last) - int(first) + 1
-            else:
-                num_empty += 1
+        ranges = item.multiword_tokens()
+        num_ranges += len(ranges)
+        num_covered += sum(last - first + 1 for first, last, _ in ranges)
+        num_empty += len(item.extras) - len(ranges)
         non_projective = len(non_projective_arcs(item.heads()))
         num_non_projective_arcs += non_projective
         num_non_projective += non_projective > 0
         if len(item) > longest:
             longest, longest_at = len(item), f"{item.path}:{item.line}"
+    features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
+    for bundle, count in counters[FEATS].items():
+        for feature in bundle.split("|"):
+            features[feature] += count
     return TreebankSummary(
         files=list(files),
         sentences=num_sentences,
@@ -139,7 +129,7 @@ def describe_treebank(
         lemmas=len(distinct[LEMMA] - {_EMPTY}),
         upos=_ordered(counters[UPOS]),
         xpos=_ordered(counters[XPOS]),
-        feats=_ordered(_single_features(counters[FEATS])),
+        feats=_ordered(features),
         deprels=_ordered(counters[DEPREL]),
         non_projective_sentences=num_non_projective,
         non_projective_arcs=num_non_projective_arcs,
@@ -152,13 +142,37 @@ def describe_treebank(
     )
 
 
-def _single_features(bundles: Mapping[str, int]) -> Counter[str]:
-    """Count Case=Nom and Number=Sing where bundles such as Case=Nom|Number=Sing were counted."""
-    counts: Counter[str] = Counter()
-    for bundle, count in bundles.items():
-        for feature in bundle.split("|"):
-            counts[feature] += count
-    return counts
+def non_projective_arcs(heads: Sequence[int]) -> list[int]:
+    """Return the words, ascending, whose arc from their head is not projective.
+
+    An arc is projective if every word between head and dependent descends from the head (Kübler,
+    McDonald & Nivre 2009, definition 2.5); the root, number 0, stands before the first word.
+    `heads[i]` is the head of word i + 1 of a tree.
+    """
+    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
+    for word, head in enumerate(heads, start=1):
+        children[head].append(word)
+    # in preorder, those that descend from a word are the `sizes` numbers from its own on
+    order: list[int] = []
+    numbers = [0] * (len(heads) + 1)
+    pending = [0]
+    while pending:
+        word = pending.pop()
+        numbers[word] = len(order)
+        order.append(word)
+        pending.extend(children[word])
+    sizes = [1] * (len(heads) + 1)
+    for word in order[:0:-1]:
+        sizes[heads[word - 1]] += sizes[word]
+    found: list[int] = []
+    for word, head in enumerate(heads, start=1):
+        first, last = (word + 1, head) if word < head else (head + 1, word)
+        if first < last:
+            between = numbers[first:last]
+            number = numbers[head]
+            if min(between) < number or max(between) >= number + sizes[head]:
+                found.append(word)
+    return found
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
@@ -169,13 +183,7 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
     """Return a summary as (name, text) rows to show."""
     rows = [
-        ("sentences", f"{summary.sentences:,}"),
-        ("words", f"{summary.words:,}"),
-        ("tokens", f"{summary.tokens:,}"),
-        ("multiword tokens", f"{summary.multiword_tokens:,}"),
-        ("empty nodes", f"{summary.empty_nodes:,}"),
-        ("forms", f"{summary.forms:,}"),
-        ("lemmas", f"{summary.lemmas:,}"),
+        *((name.replace("_", " "), f"{getattr(summary, name):,}") for name in _COUNTS),
         ("UPOS", _set_text(summary.upos)),
         ("XPOS", _set_text(summary.xpos)),
         ("FEATS", _set_text(summary.feats)),
@@ -192,7 +200,7 @@ def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
         ("longest sentence", f"{summary.longest:,} words ({summary.longest_at})"),
         ("broken sentences", f"{len(summary.broken):,}"),
     ]
-    return rows if summary.longest else [row for row in rows if row[0] != "longest sentence"]
+    return [row for row in rows if summary.longest or row[0] != "longest sentence"]
 
 
 def _set_text(counts: Mapping[str, int]) -> str:

@@ -25,8 +25,8 @@ import report
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
+from seqtool.training.hardware import joined
 from seqtool.training.loop import train
-from seqtool.training.processes import joined
 
 NUM_WORDS, BATCH, BPTT = 10_000, 20, 35
 WARM_UP = 3

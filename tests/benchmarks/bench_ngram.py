@@ -49,7 +49,7 @@ def end(words, **more):
 """
 
 READ = """
-from seqtool.lm.ngram import counting
+from seqtool.lm.ngram import counts
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import read_ids
 begin()
@@ -59,7 +59,7 @@ end(len(reading.ids))
 
 COUNT = """
 from seqtool.text import words
-from seqtool.lm.ngram import counting
+from seqtool.lm.ngram import counts
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.data import read_ids
@@ -71,8 +71,8 @@ end(counts.num_tokens, ngrams=[len(level) for level in counts.levels])
 
 TRAIN = """
 from seqtool.text import words
-from seqtool.lm.ngram import counting
-from seqtool.lm.ngram import estimation
+from seqtool.lm.ngram import counts
+from seqtool.lm.ngram import smoothing
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 output, arpa = sys.argv[3], sys.argv[4] or None

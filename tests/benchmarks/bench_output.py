@@ -28,7 +28,7 @@ def make(name: str, counts: np.ndarray) -> OutputLayer:
     """Return a layer with drawn weights."""
     torch.manual_seed(0)
     config = OutputConfig(layer=name)  # type: ignore[arg-type]
-    layer = OUTPUT_LAYERS[name].make(config, Surroundings(HIDDEN, VOCABULARY, counts=counts))
+    layer = OUTPUT_LAYERS[name](config, Surroundings(HIDDEN, VOCABULARY, counts=counts))
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
     return layer.train()

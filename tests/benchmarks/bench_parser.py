@@ -32,7 +32,7 @@ from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
-from seqtool.text.sample import sample_treebank
+from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import SentenceBatch, read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL
 

@@ -31,7 +31,7 @@ from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.documents import segment_files
-from seqtool.text.sample import sample_treebank
+from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 

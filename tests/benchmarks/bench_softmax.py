@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.lm.neural.output import FullSoftmax
+from seqtool.lm.neural.config import OutputConfig
+from seqtool.lm.neural.output import FullSoftmax, Surroundings
 
 NUM_TOKENS, HIDDEN = 700, 200
 
@@ -23,7 +24,7 @@ NUM_TOKENS, HIDDEN = 700, 200
 def race(vocabulary_size: int, num_steps: int, *, half: bool) -> report.Race:
     """Let both take turns."""
     torch.manual_seed(0)
-    softmax = FullSoftmax(HIDDEN, vocabulary_size)
+    softmax = FullSoftmax(OutputConfig(), Surroundings(HIDDEN, vocabulary_size))
     for parameter in softmax.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
     linear = nn.Linear(HIDDEN, vocabulary_size)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.treebank.conllu import Sentence
+from seqtool.treebank.sentence import Sentence
 
 Run = Callable[..., Any]
 
@@ -214,7 +214,7 @@ def test_the_sample_is_what_is_scored_without_gold(
     seqtool: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "seqtool.text.sample.sample_treebank", lambda language, split: Path("gold.conllu")
+        "seqtool.text.datasets.sample_treebank", lambda language, split: Path("gold.conllu")
     )
     result = seqtool("eval-parser")
     assert result.code == 1

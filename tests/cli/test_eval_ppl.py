@@ -32,7 +32,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         opened.append({"path": str(path), **options})
         return two_words()
 
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", open_toy)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_toy)
     return opened
 
 
@@ -120,8 +120,8 @@ def test_no_model(seqtool: Run) -> None:
 @pytest.mark.usefixtures("toy")
 def test_the_sample_is_the_default_text(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     truth = SimpleNamespace(log10_probability=-6.0)
-    monkeypatch.setattr("seqtool.text.sample.sample_text", lambda *_: Path("text.txt"))
-    monkeypatch.setattr("seqtool.text.sample.true_perplexity", lambda _: truth)
+    monkeypatch.setattr("seqtool.text.datasets.sample_text", lambda *_: Path("text.txt"))
+    monkeypatch.setattr("seqtool.text.datasets.true_perplexity", lambda _: truth)
     result = seqtool("eval-ppl", "-m", "toy")
     assert result.code == 0
     lines = result.stdout.splitlines()
@@ -138,7 +138,7 @@ def test_the_sample_is_the_default_text(seqtool: Run, monkeypatch: pytest.Monkey
 def test_better_than_the_truth_is_remarked(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("known.txt").write_text("a b\n")
     truth = SimpleNamespace(log10_probability=-1.0)
-    monkeypatch.setattr("seqtool.text.sample.true_perplexity", lambda _: truth)
+    monkeypatch.setattr("seqtool.text.datasets.true_perplexity", lambda _: truth)
     result = seqtool("eval-ppl", "known.txt", "-m", "toy")  # 3 bits: -0.9
     assert "has seen this text" in result.stderr
 
@@ -146,7 +146,7 @@ def test_better_than_the_truth_is_remarked(seqtool: Run, monkeypatch: pytest.Mon
 def test_a_word_without_probability(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     model = two_words()
     model.log_table[:, 3] = float("-inf")
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", lambda *_, **__: model)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
     result = seqtool("eval-ppl", "text.txt", "-m", "toy")
     assert result.code == 0
     assert "perplexity         inf" in result.stdout.splitlines()

@@ -15,10 +15,9 @@ import pytest
 from toy_models import UNIGRAM_ARPA, two_words
 from toy_networks import save_lm
 
-from seqtool.lm.mixture import opening
+from seqtool.lm.mixture import model as opening
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
-from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.dynamic import DynamicConfig
+from seqtool.lm.neural.config import DynamicConfig, NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord
 from seqtool.text.prepared import PrepareConfig, prepare
 

@@ -39,7 +39,7 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise ModelError("no such model", path=path)
         return models[str(path)]()
 
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", open_toy)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_toy)
     return opened
 
 
@@ -195,7 +195,7 @@ def test_a_text_that_is_missing_is_found_out_before_the_tuning(
 def test_no_probability_at_all(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     model = two_words()
     model.log_table[:, 3] = -np.inf
-    monkeypatch.setattr("seqtool.lm.mixture.opening.open_language_model", lambda *_, **__: model)
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
     arguments = ("eval-ppl", "text.txt", "-m", "x", "-m", "y", "--tune", "tune.txt")
     result = seqtool(*arguments, "--json")
     content = json.loads(result.stdout)

@@ -21,9 +21,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[BigramModel], None]:
     """Let every model be this one."""
 
     def set_model(model: BigramModel) -> None:
-        monkeypatch.setattr(
-            "seqtool.lm.mixture.opening.open_language_model", lambda *_, **__: model
-        )
+        monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
 
     return set_model
 

@@ -17,7 +17,7 @@ import pytest
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.trees import find_fault
+from seqtool.treebank.sentence import find_fault
 
 Run = Callable[..., Any]
 

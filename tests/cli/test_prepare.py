@@ -181,7 +181,7 @@ def test_interruption_leaves_nothing(
         raise KeyboardInterrupt
 
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("seqtool.text.preparation.write_json", interrupt)
+    monkeypatch.setattr("seqtool.text.prepared.write_json", interrupt)
     assert seqtool("prepare", "text.txt", "-o", "out").code == 130
     assert sorted(tmp_path.iterdir()) == before
 

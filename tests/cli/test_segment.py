@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from parsing.segmenter.tiny_segmenter import write_treebank
 
-from seqtool.parsing.segmenter.assembly import rebuild
+from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM
 

@@ -13,8 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from seqtool.cli.options import Command
-from seqtool.cli.settings import offer, takes_options
+from seqtool.cli.options import Command, offer, takes_options
 from seqtool.core.config import Config, setting
 
 

@@ -19,8 +19,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.recipes import resolve
+from seqtool.lm.neural.config import NeuralLMConfig, resolve
 
 Run = Callable[..., Any]
 SPLITS = ("train", "valid")

@@ -25,7 +25,7 @@ from seqtool.core.progress import (
     format_seconds,
     progress_bar,
 )
-from seqtool.training.tensorboard import TensorBoard
+from seqtool.training.run import TensorBoard
 
 STARTED = RunStarted(
     step=0,

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import Registry, did_you_mean
+from seqtool.core.config import Registry
+from seqtool.core.errors import ConfigError, did_you_mean
 
 
 def test_entry_is_imported_on_first_use() -> None:

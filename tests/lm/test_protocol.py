@@ -421,7 +421,7 @@ def test_the_samples_true_probability_is_found_by_its_sum(
     truth = SimpleNamespace(log10_probability=-4.0)
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
     monkeypatch.setattr(
-        "seqtool.text.sample.true_perplexity", lambda key: truth if key == digest else None
+        "seqtool.text.datasets.true_perplexity", lambda key: truth if key == digest else None
     )
     result = evaluate_lm(two_words(), known)
     assert result.true_log10_probability == -4.0

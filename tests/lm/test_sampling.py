@@ -26,8 +26,14 @@ from toy_models import (
 from seqtool.core.errors import ConfigError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.protocol import evaluate_lm
-from seqtool.lm.sampling import generate, generate_samples, next_distribution
-from seqtool.lm.search import beam_search, largest
+from seqtool.lm.sampling import (
+    GenerateConfig,
+    beam_search,
+    generate,
+    generate_samples,
+    largest,
+    next_distribution,
+)
 from seqtool.text.tokenizers import Tokenizer
 
 FIVE = word_tokenizer("abc")  # <unk> </s> a b c
@@ -120,7 +126,7 @@ def test_distribution_against_sorted_lists(
     ranked = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     kept = ranked[:top_k]
     total = math.fsum(weights[i] for i in kept)
-    if top_p is not None:
+    if top_p is not None and top_p < 1:  # 1 keeps what is less than the slack, too
         shares = itertools.accumulate(weights[i] / total for i in kept)
         num = next((n for n, s in enumerate(shares, start=1) if s >= top_p - 1e-9), len(kept))
         kept = kept[:num]
@@ -257,9 +263,7 @@ def test_an_unbounded_beam_is_exhaustive(length_penalty: float, stop: bool, unk:
         model = TrigramModel(FIVE, seed)
         found = every_continuation(model, 4, stop=stop, unk=unk)
         ranked = sorted(found, key=lambda tokens: -found[tokens] / len(tokens) ** length_penalty)
-        best = beam_search(
-            model,
-            model.start(1),
+        config = GenerateConfig(
             beam=5**4,
             num=7,
             max_tokens=4,
@@ -267,6 +271,7 @@ def test_an_unbounded_beam_is_exhaustive(length_penalty: float, stop: bool, unk:
             stop_at_sentence_end=stop,
             generate_unk=unk,
         )
+        best = beam_search(model, model.start(1), config)
         assert [hypothesis.tokens for hypothesis in best] == ranked[:7]
         for hypothesis in best:
             assert hypothesis.total == pytest.approx(found[hypothesis.tokens], rel=1e-12)
@@ -291,14 +296,8 @@ def test_a_narrow_beam_against_lists(beam: int, length_penalty: float) -> None:
             finished += [pair for pair in grown[:beam] if pair[1][-1] == EOS_ID]
             live = [pair for pair in grown[:beam] if pair[1][-1] != EOS_ID]
         ranked = sorted(finished + live, key=lambda p: -p[0] / len(p[1]) ** length_penalty)
-        best = beam_search(
-            model,
-            model.start(1),
-            beam=beam,
-            num=2,
-            max_tokens=12,
-            length_penalty=length_penalty,
-        )
+        config = GenerateConfig(beam=beam, num=2, max_tokens=12, length_penalty=length_penalty)
+        best = beam_search(model, model.start(1), config)
         assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:2]]
 
 

@@ -20,7 +20,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from seqtool.cli.fetch import fetch as fetch_command
+from seqtool.cli.prepare import fetch as fetch_command
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError
 from seqtool.text import datasets
 from seqtool.text.datasets import DATASETS, Dataset, describe, fetch

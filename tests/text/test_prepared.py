@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from seqtool.core import reading
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary
-from seqtool.text import preparation
+from seqtool.text import prepared
+from seqtool.text.preparation import draw_splits
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus, prepare
-from seqtool.text.splits import draw_splits
 from seqtool.text.subwords import LineSample
 
 LINES = [f"the cat number {i} sees a dog {i % 7} times , 고양이 {i % 3}" for i in range(400)]
@@ -459,10 +459,10 @@ def test_interruption_leaves_nothing(source: Path, tmp_path: Path, unit: str) ->
 def test_full_disk_leaves_nothing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: preparation.IdWriter, ids: object) -> None:
+    def full(self: prepared.IdWriter, ids: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(preparation.IdWriter, "write", full)
+    monkeypatch.setattr(prepared.IdWriter, "write", full)
     with pytest.raises(OutputError, match="no space left on device") as error:
         prepare([source], tmp_path / "out")
     assert error.value.path == str(tmp_path / "out")

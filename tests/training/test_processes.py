@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, DataError, SeqtoolError, TrainingError
-from seqtool.training.processes import ALONE, Group, joined
+from seqtool.training.hardware import ALONE, Group, joined
 
 
 @given(num=st.integers(0, 50), size=st.integers(1, 6))

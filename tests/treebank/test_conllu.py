@@ -17,21 +17,8 @@ from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
 from seqtool.treebank import conllu as ours
-from seqtool.treebank.conllu import (
-    DEPREL,
-    DEPS,
-    FORM,
-    HEAD,
-    ID,
-    MISC,
-    Broken,
-    Sentence,
-    read_conllu,
-    read_items,
-    read_stretches,
-    write_conllu,
-)
-from seqtool.treebank.sentence import parse_sentence
+from seqtool.treebank.conllu import Broken, read_conllu, read_items, read_stretches, write_conllu
+from seqtool.treebank.sentence import DEPREL, DEPS, FORM, HEAD, ID, MISC, Sentence, parse_sentence
 
 GOLDEN = Path(__file__).parent / "golden"
 EVERYTHING = GOLDEN / "everything.conllu"

@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
-from seqtool.treebank.conllu import Sentence, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, printable
 from seqtool.treebank.drawing.rendering import FORMATS, Format, render
-from seqtool.treebank.sentence import parse_sentence
+from seqtool.treebank.sentence import Sentence, parse_sentence
 
 GOLDEN = Path(__file__).parent / "golden"
 TREES, GOLD = GOLDEN / "trees.conllu", GOLDEN / "trees.gold.conllu"

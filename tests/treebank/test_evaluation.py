@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import align_words, read_annotation
-from seqtool.treebank.conllu import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import (
     Confusion,
     ParserEvaluation,
@@ -22,9 +22,9 @@ from seqtool.treebank.evaluation import (
     compare,
     compare_evaluations,
     evaluate_parser,
+    paired_bootstrap,
 )
-from seqtool.treebank.sentence import parse_sentence
-from seqtool.treebank.significance import paired_bootstrap
+from seqtool.treebank.sentence import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, parse_sentence
 
 METRICS = (
     *("Tokens", "Sentences", "Words", "UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"),
@@ -539,7 +539,7 @@ def test_bootstrap_of_a_sure_and_of_no_lead() -> None:
 def test_bootstrap_is_seeded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = counts(5, 6, 7, 1), counts(6, 5, 9, 2)
     result = paired_bootstrap(first, second, samples=500, seed=3)
-    monkeypatch.setattr("seqtool.treebank.significance._BLOCK", 4 * 7)
+    monkeypatch.setattr("seqtool.treebank.evaluation._BLOCK", 4 * 7)
     assert paired_bootstrap(first, second, samples=500, seed=3) == result
     assert paired_bootstrap(first, second, samples=500, seed=4) != result
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqtool.treebank.held_out import describe, held_out
+from seqtool.treebank.conllu import describe_held_out, held_out
 
 
 def test_every_tenth_is_held_out() -> None:
@@ -29,4 +29,4 @@ def test_every_tenth_is_held_out() -> None:
     ],
 )
 def test_one_line_says_it(num_train: int, num_dev: int, line: str) -> None:
-    assert describe(num_train, num_dev) == line
+    assert describe_held_out(num_train, num_dev) == line

@@ -20,7 +20,7 @@ from seqtool.treebank.projectivity import (
     projectivise,
 )
 from seqtool.treebank.sentence import DEPREL
-from seqtool.treebank.trees import non_projective_arcs
+from seqtool.treebank.summary import non_projective_arcs
 
 # Nivre & Nilsson 2005, figure 1: "Z nich je jen jedna na kvalitu ." (of them is only one to
 # quality), where `Z` (AuxP, word 1) hangs on `jedna` (Sb, word 5) across `je` (Pred, word 3)

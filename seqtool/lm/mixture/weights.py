@@ -219,11 +219,7 @@ class MixtureEvaluation:
             {"model": name, "kind": part.kind, "perplexity": perplexity}
             | ({"zero_probability_tokens": impossible} if impossible else {})
             for name, part, perplexity, impossible in zip(
-                self.model.names,
-                self.model.parts,
-                self.perplexities,
-                self.impossible,
-                strict=True,
+                self.model.names, self.model.parts, self.perplexities, self.impossible, strict=True
             )
         ]
         return {**self.result.to_json(), "weights": list(self.model.weights), "parts": parts}

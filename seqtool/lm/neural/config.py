@@ -1,14 +1,26 @@
-"""Settings of a neural language model; a recipe is a YAML file of them."""
+"""Settings of a neural language model; recipes are settings by name, a YAML file each."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
 
-from seqtool.core.config import Config, setting
-from seqtool.core.errors import ConfigError
+from seqtool.core.config import (
+    Config,
+    apply_overrides,
+    from_dict,
+    load_yaml,
+    set_value,
+    setting,
+    to_dict,
+)
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
+from seqtool.training.run import read_settings
 
 LayerName = Literal["full", "adaptive", "nce", "blackout", "mixture", "maxent"]
 
@@ -91,6 +103,18 @@ class OutputConfig(Config):
 
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
+
+# settings that some cells cannot have: the cells, what they lack, and the remedy
+_LACKING: dict[str, tuple[tuple[CellName, ...], str, str]] = {
+    "dropout_state": (("window",), "recurrent state", "set dropout_state to 0"),
+    "dropout_weights": (("window",), "recurrent weights", "set dropout_weights to 0"),
+    "dropout_update": (
+        ("rnn", "window"),
+        "memory to add to",
+        "set dropout_update to 0, or choose lstm, gru or rhn",
+    ),
+    "recurrent_init": (("window",), "recurrent weights", "leave recurrent_init out"),
+}
 
 
 @dataclass(frozen=True)
@@ -185,26 +209,11 @@ class ModelConfig(Config):
                 "as wide as the embedding",
                 hint="leave div_value out, or set tied to false",
             )
-        if self.cell == "window" and self.dropout_state:
-            raise ConfigError(
-                "dropout_state is set, but a window model has no recurrent state",
-                hint="set dropout_state to 0",
-            )
-        if self.cell == "window" and self.dropout_weights:
-            raise ConfigError(
-                "dropout_weights is set, but a window model has no recurrent weights",
-                hint="set dropout_weights to 0",
-            )
-        if self.cell in ("rnn", "window") and self.dropout_update:
-            raise ConfigError(
-                f"dropout_update is set, but the cell {self.cell} has no memory to add to",
-                hint="set dropout_update to 0, or choose lstm, gru or rhn",
-            )
-        if self.cell == "window" and self.recurrent_init != "same":
-            raise ConfigError(
-                "recurrent_init is set, but a window model has no recurrent weights",
-                hint="leave recurrent_init out",
-            )
+        for name, (cells, lack, remedy) in _LACKING.items():
+            is_set = getattr(self, name) != type(self).__dataclass_fields__[name].default
+            if is_set and self.cell in cells:
+                owner = "a window model" if len(cells) == 1 else f"the cell {self.cell}"
+                raise ConfigError(f"{name} is set, but {owner} has no {lack}", hint=remedy)
 
     def _check_sizes(self) -> None:
         if self.last_size is not None and self.layers == 1:
@@ -284,3 +293,105 @@ class NeuralLMConfig(Config):
                 "sparse-adam needs an embedding of its own, but tied is true",
                 hint="set tied to false, or embedding_optimiser to same",
             )
+
+
+@dataclass(frozen=True)
+class DynamicConfig(Config):
+    """How fast a network learns from the text that it is measured on."""
+
+    rate: float = setting(1e-4, "learning rate of each step", above=0)
+    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
+    segment: int = setting(20, "tokens between two steps", minimum=1)
+    epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
+    statistics_tokens: int = setting(
+        200_000,
+        "tokens of the training text that the size of the gradients is taken from",
+        minimum=1,
+    )
+
+
+# settings that one cell alone reads
+ONE_CELL_SETTINGS = {
+    "model.depth": "rhn",
+    "model.carry": "rhn",
+    "model.activation": "rnn",
+    "model.window": "window",
+    "model.forget_bias": "lstm",
+    "model.projection_size": "lstm",
+}
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the shipped recipes."""
+    folder = resources.files("seqtool") / "recipes"
+    return sorted(
+        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
+    )
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """Return the settings of a recipe by name, or of a YAML file by path.
+
+    Raises:
+        ConfigError: there is none of that name; the hint lists near ones.
+    """
+    if name in recipe_names():
+        with resources.as_file(resources.files("seqtool") / "recipes" / f"{name}.yaml") as path:
+            return load_yaml(path)
+    if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
+        return load_yaml(name)
+    raise ConfigError(f"no recipe is called {name!r}", hint=did_you_mean(name, recipe_names()))
+
+
+def resolve(
+    recipe: str | None,
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    *,
+    run: Path | None = None,
+) -> NeuralLMConfig:
+    """Combine a recipe (or the settings of a run that is resumed), options and overrides.
+
+    Args:
+        recipe: a recipe's name or a YAML file; None for the defaults.
+        values: dotted setting -> value, from the options of the command.
+        overrides: `name=value` texts, which win.
+        run: the directory of the run to continue, whose settings are the base.
+
+    Raises:
+        ConfigError: an unknown recipe or setting, or an impossible value.
+    """
+    base: dict[str, Any] = {}
+    if run is not None:
+        base = to_dict(read_settings(run, NeuralLMConfig))
+    if recipe is not None:
+        base = load_recipe(recipe)
+    given = [set_value(NeuralLMConfig, base, name, value) for name, value in values.items()]
+    given += apply_overrides(NeuralLMConfig, base, overrides)
+    try:
+        config = from_dict(NeuralLMConfig, base)
+        _check_given(config, given)
+        return config
+    except ConfigError:
+        if recipe is not None:
+            _check_recipe(recipe)
+        raise
+
+
+def _check_given(config: NeuralLMConfig, given: Iterable[str]) -> None:
+    """Refuse a setting that the user typed and the model would never read."""
+    for name in given:
+        cell = ONE_CELL_SETTINGS.get(name, config.model.cell)
+        if cell != config.model.cell:
+            raise ConfigError(
+                f"{name} is a setting of {cell}, but the cell is {config.model.cell}",
+                hint=f"leave it out, or choose --cell {cell}",
+            )
+
+
+def _check_recipe(name: str) -> None:
+    """Raise the recipe's own mistake, if it is one, with its path."""
+    try:
+        from_dict(NeuralLMConfig, load_recipe(name))
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=error.hint, path=name) from error

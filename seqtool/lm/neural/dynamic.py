@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,32 +29,19 @@ import torch
 from torch import Tensor
 
 from seqtool.core.arrays import Ids
-from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.progress import progress_bar
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import TokenScores, read_ids
+from seqtool.lm.protocol import LanguageModel, TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
-
-
-@dataclass(frozen=True)
-class DynamicConfig(Config):
-    """How fast a network learns from the text that it is measured on."""
-
-    rate: float = setting(1e-4, "learning rate of each step", above=0)
-    decay: float = setting(0.008, "how fast the weights go back to the trained ones", minimum=0)
-    segment: int = setting(20, "tokens between two steps", minimum=1)
-    epsilon: float = setting(2e-5, "is added to the size of the gradients", above=0)
-    statistics_tokens: int = setting(
-        200_000,
-        "tokens of the training text that the size of the gradients is taken from",
-        minimum=1,
-    )
 
 
 @dataclass(frozen=True)
@@ -350,3 +337,84 @@ def tune_dynamic(
                 break
     split = "valid" if (Path(text) / "corpus.json").is_file() else None
     return DynamicTuning(model.with_config(best), str(text), split, len(ids), tuple(tried.items()))
+
+
+def make_dynamic(
+    models: Sequence[LanguageModel],
+    paths: Sequence[Path],
+    settings: Mapping[str, Any],
+    *,
+    training_text: str | None = None,
+    tune: str | None = None,
+    field: str | None = None,
+    on_trial: Callable[[DynamicConfig, float], None] = lambda config, perplexity: None,
+) -> tuple[list[LanguageModel], list[DynamicTuning]]:
+    """Return the models with every neural one learning, and how its settings were chosen.
+
+    Args:
+        models: of any kind, one of them neural.
+        paths: where they are.
+        settings: those of `DynamicConfig` that are given.
+        training_text: what the size of gradients is taken from; when not given, the corpus that a
+            model was trained on.
+        tune: a held-out text, on which the other settings are chosen.
+        field: which field of .jsonl files holds the text.
+        on_trial: called with each setting that is tried, and its perplexity.
+
+    Raises:
+        ConfigError: none is neural, or a mixture hides one.
+        DataError: a text that cannot be used.
+        ModelError: the training text of a model is not known or not there.
+    """
+    for model, path in zip(models, paths, strict=True):
+        if model.kind == "mixture":
+            raise ConfigError(
+                f"{path} is a mixture, whose parts --dynamic leaves as they are",
+                hint="name its parts, each with -m",
+            )
+    if not any(model.kind == "neural-lm" for model in models):
+        raise ConfigError(
+            "--dynamic is for neural models, and there is none", hint="drop it, or add one with -m"
+        )
+    config = DynamicConfig(**settings)
+    free = [name for name in ("rate", "decay") if name not in settings]
+    adapted: list[LanguageModel] = []
+    tunings = []
+    for model, path in zip(models, paths, strict=True):
+        if not isinstance(model, NeuralLanguageModel):
+            adapted.append(model)
+            continue
+        text = training_text or training_corpus(path)
+        with progress_bar("gradients of the training text") as on_progress:
+            statistics = gradient_statistics(
+                model, text, config, field=field, on_progress=on_progress
+            )
+        learning = DynamicLanguageModel(model, statistics, config, name=str(path))
+        if tune is not None:
+            tuning = tune_dynamic(learning, tune, names=free, field=field, on_trial=on_trial)
+            tunings.append(tuning)
+            learning = tuning.model
+        adapted.append(learning)
+    return adapted, tunings
+
+
+def training_corpus(path: Path) -> Path:
+    """Return the prepared corpus that a model was trained on.
+
+    Raises:
+        ModelError: the run does not say, or the corpus is no longer there.
+    """
+    hint = "name the training text with --dynamic-stats"
+    try:
+        corpus = path / RunRecord.read(path).corpus
+    except ModelError as error:
+        raise ModelError(
+            "the run's record, which names the training text, is not there or damaged",
+            hint=hint,
+            path=path,
+        ) from error
+    if not (corpus / "corpus.json").is_file():
+        raise ModelError(
+            f"the corpus that it was trained on is no longer there: {corpus}", hint=hint, path=path
+        )
+    return corpus

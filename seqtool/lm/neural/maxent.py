@@ -17,7 +17,7 @@ another. On a GPU the same is computed by plain operations, which take more memo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,18 @@ from numba import types
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core.arrays import Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, counted
-from seqtool.lm.neural import cross_entropy
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import FullSoftmax, Surroundings
+from seqtool.lm.neural.output import (
+    FullSoftmax,
+    Surroundings,
+    cross_entropy,
+    log_probs,
+    target_log_probs,
+)
 
 _marks = types.int16[::1]
 _ids = types.int64[::1]
@@ -140,8 +146,7 @@ def mixed(hashes: Tensor) -> Tensor:
     return hashes ^ ((hashes >> 27) & (2**37 - 1))
 
 
-@dataclass(frozen=True)
-class FoundNgrams:
+class FoundNgrams(NamedTuple):
     """The n-grams that may follow the contexts of a batch.
 
     Attributes:
@@ -151,10 +156,10 @@ class FoundNgrams:
         slots_M: its slot.
     """
 
-    contexts_NK: npt.NDArray[np.int64]
-    begins: npt.NDArray[np.int64]
+    contexts_NK: Longs
+    begins: Longs
     words_M: npt.NDArray[np.int32]
-    slots_M: npt.NDArray[np.int64]
+    slots_M: Longs
 
 
 class DirectConnections(nn.Module):
@@ -262,10 +267,10 @@ class DirectConnections(nn.Module):
 
 
 class NgramLogits:
-    """What the n-grams of a batch add to its logits: see `cross_entropy.Additions`."""
+    """What the n-grams of a batch add to its logits: see `output.Additions`."""
 
     def __init__(self, direct: DirectConnections, found: FoundNgrams) -> None:
-        self._found = found
+        self._found = found[:-1]
         slots_M = torch.from_numpy(found.slots_M)
         self.weights_M = functional.embedding(slots_M, direct.weight, sparse=True)[:, 0]
         self._values_M = self.weights_M.detach().numpy()
@@ -273,28 +278,12 @@ class NgramLogits:
 
     def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
         """Add the weights of the n-grams that each row's contexts make."""
-        found = self._found
-        add_weights(
-            logits_RV.numpy(),
-            rows_R.numpy(),
-            found.contexts_NK,
-            found.begins,
-            found.words_M,
-            self._values_M,
-        )
+        add_weights(logits_RV.numpy(), rows_R.numpy(), *self._found, self._values_M)
 
     def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
         """Take the gradients of the rows, each times its share."""
-        found = self._found
-        collect_gradients(
-            grads_RV.numpy(),
-            shares_R1[:, 0].contiguous().numpy(),
-            rows_R.numpy(),
-            found.contexts_NK,
-            found.begins,
-            found.words_M,
-            self._grad_M,
-        )
+        shares_R = shares_R1[:, 0].contiguous().numpy()
+        collect_gradients(grads_RV.numpy(), shares_R, rows_R.numpy(), *self._found, self._grad_M)
 
     def gradient(self) -> Tensor:
         """Return the gradient of the weights, (M,)."""
@@ -302,40 +291,12 @@ class NgramLogits:
 
 
 class MaxentSoftmax(FullSoftmax):
-    """The full softmax with direct connections from n-grams.
+    """The full softmax with direct connections from n-grams."""
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        order: the longest n-grams.
-        size: slots of the hash table.
-        rate: learning rate of the n-grams.
-        weight: the embedding's weight (V, H), when tied.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        vocabulary_size: int,
-        order: int,
-        size: int,
-        *,
-        rate: float = 0.3,
-        weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(hidden_size, vocabulary_size, weight)
-        self.direct = DirectConnections(vocabulary_size, order, size, rate=rate)
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> MaxentSoftmax:
-        """Build it as configured."""
-        return cls(
-            around.hidden_size,
-            around.vocabulary_size,
-            config.direct_order,
-            config.direct_size,
-            rate=config.direct_rate,
-            weight=around.tied_weight,
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        self.direct = DirectConnections(
+            around.vocabulary_size, config.direct_order, config.direct_size, rate=config.direct_rate
         )
 
     def after(self, hashes_NK: Tensor) -> AfterContexts:
@@ -381,12 +342,8 @@ class AfterContexts:
         claiming_N = targets_N if softmax.training else None
         additions = self._additions(claiming_N)
         if additions is not None:
-            return cross_entropy.cross_entropy(
-                hidden_NH,
-                softmax.weight,
-                softmax.bias,
-                targets_N,
-                additions=additions,
+            return cross_entropy(
+                hidden_NH, softmax.weight, softmax.bias, targets_N, additions=additions
             )
         logits_NV = functional.linear(hidden_NH, softmax.weight, softmax.bias).float()
         logits_NV = logits_NV + softmax.direct.logits(self.hashes_NK, claiming_N)
@@ -398,11 +355,8 @@ class AfterContexts:
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
         softmax = self.softmax
-        logits_NV = functional.linear(
-            hidden_NH.to(softmax.weight.dtype), softmax.weight, softmax.bias
-        )
-        logits_NV = logits_NV + softmax.direct.logits(self.hashes_NK)
-        return functional.log_softmax(logits_NV.double(), dim=1)
+        added_NV = softmax.direct.logits(self.hashes_NK)
+        return log_probs(hidden_NH, softmax.weight, softmax.bias, added_NV)
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
@@ -412,6 +366,4 @@ class AfterContexts:
             chosen_N = log_probs_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
             return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
         softmax = self.softmax
-        return cross_entropy.target_log_probs(
-            hidden_NH, softmax.weight, softmax.bias, targets_N, additions
-        )
+        return target_log_probs(hidden_NH, softmax.weight, softmax.bias, targets_N, additions)

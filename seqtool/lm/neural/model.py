@@ -88,11 +88,8 @@ class NeuralLanguageModel:
         by_length = np.argsort(ends - starts, kind="stable")
         for first in range(0, len(by_length), RESET_BATCH):
             chosen = by_length[first : first + RESET_BATCH]
-            longest = int((ends - starts)[chosen].max())
-            ids_TB = np.full((longest + 1, len(chosen)), EOS_ID, dtype=np.int64)
-            for column, sentence in enumerate(chosen):
-                length = ends[sentence] - starts[sentence]
-                ids_TB[1 : length + 1, column] = block[starts[sentence] : ends[sentence]]
+            ids_TB = _side_by_side([block[starts[one] : ends[one]] for one in chosen])
+            longest = len(ids_TB) - 1
             state = self.network.initial_state(len(chosen))
             logs: list[Tensor] = []
             for start in range(0, longest, WINDOW):
@@ -137,13 +134,10 @@ class NeuralLanguageModel:
         """
         if not sentences:
             return []
-        longest = max(map(len, sentences))
-        ids_TB = np.full((1 + longest, len(sentences)), EOS_ID, np.int64)
-        for column, ids in enumerate(sentences):
-            ids_TB[1 : 1 + len(ids), column] = ids
+        ids_TB = _side_by_side(sentences)
         state = self.network.initial_state(len(sentences))
         parts = []
-        for start in range(0, 1 + longest, WINDOW):
+        for start in range(0, len(ids_TB), WINDOW):
             states_TBH, state = self.network(self._tensor(ids_TB[start : start + WINDOW]), state)
             parts.append(states_TBH.cpu().numpy())
         states_TBH = np.concatenate(parts)
@@ -185,6 +179,14 @@ class NeuralLanguageModel:
         if isinstance(output, AfterContexts):
             output = output.softmax.after(output.hashes_NK[index])
         return Hypotheses(cells, state.hidden[index], output)
+
+
+def _side_by_side(sentences: Sequence[Ids]) -> npt.NDArray[np.int64]:
+    """Return sentences as columns, after a row of `</s>`, and with more of it at their ends."""
+    ids_TB = np.full((1 + max(map(len, sentences)), len(sentences)), EOS_ID, np.int64)
+    for column, ids in enumerate(sentences):
+        ids_TB[1 : 1 + len(ids), column] = ids
+    return ids_TB
 
 
 def load_model(

@@ -37,15 +37,6 @@ def drop_units(inputs_TBH: Tensor, share: float, *, variational: bool) -> Tensor
     return inputs_TBH * draw_mask(inputs_TBH, (1, *inputs_TBH.shape[1:]), share)
 
 
-def draw_update_mask(
-    like: Tensor, shape: tuple[int, int, int], share: float, *, variational: bool
-) -> Tensor:
-    """Return a mask (S, B, H) of what is added to the memory: anew each time, or all the same."""
-    if variational:
-        return draw_mask(like, (1, *shape[1:]), share).expand(shape)
-    return draw_mask(like, shape, share)
-
-
 def activation_penalties(read_TBH: Tensor, last_TBH: Tensor, config: ModelConfig) -> Tensor:
     """Return what is added to the loss for large and for changing activations, in nats.
 
@@ -126,7 +117,7 @@ class NeuralNetwork(nn.Module):
                 self.highways[str(layer)] = Highway(width, config)
             dense = config.connection == "dense"
             width = width + cell.output_size if dense else cell.output_size
-        self.softmax = OUTPUT_LAYERS[config.output.layer].make(
+        self.softmax = OUTPUT_LAYERS[config.output.layer](
             config.output,
             Surroundings(
                 config.output_size,
@@ -246,10 +237,10 @@ class NeuralNetwork(nn.Module):
         if self.training and config.dropout_state:
             mask_BP = draw_mask(like, (batch, cell.output_size), config.dropout_state)
         if self.training and config.dropout_update:
-            shape = num_steps * cell.num_updates, batch, cell.hidden_size
-            update_SBH = draw_update_mask(
-                like, shape, config.dropout_update, variational=self._variational
-            )
+            # anew for each addition to the memory, or the same for all
+            num = num_steps * cell.num_updates
+            shape = 1 if self._variational else num, batch, cell.hidden_size
+            update_SBH = draw_mask(like, shape, config.dropout_update).expand(num, -1, -1)
         return mask_BP, update_SBH
 
     def _run_layers(

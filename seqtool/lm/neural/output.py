@@ -1,25 +1,393 @@
 """The output layer: what turns hidden states into probabilities of the next token.
 
-Dimensions in names: N tokens, H units, V vocabulary.
+Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
 
 An output layer answers `loss`, which training minimises, `target_log_probs` and `log_probs`, which
-are exact whatever the loss.
+are exact whatever the loss. On the CPU, projection, softmax and cross-entropy are fused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from seqtool.core.arrays import Longs
-from seqtool.core.registry import Registry
-from seqtool.lm.neural import cross_entropy
+from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
+from seqtool.lm.neural.data import IGNORED
+from seqtool.lm.neural.products import one_blas_thread, product
+
+# of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
+# than what the cache saves
+CHUNK_BYTES = 48_000_000
+# of what is done element by element before the next rows, to stay in a core's own cache; several
+# threads wait for each other after each operation, so they are given more at once
+NEAR_BYTES = 1_000_000
+NEAR_BYTES_SHARED = 8_000_000
+
+# of some rows, given the probabilities of their targets (R, 1): the factors of their gradients
+SharesOf = Callable[[slice, Tensor], Tensor]
+
+
+class Additions(Protocol):
+    """What is added to the logits of some rows, with weights (M,) of its own."""
+
+    weights_M: Tensor
+
+    def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
+        """Add to the logits of the rows with these numbers."""
+
+    def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
+        """Take the gradients of those logits, each row of them times its share."""
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of the weights, (M,), of all that was collected."""
+
+
+def rows_per_chunk(num_symbols: int, dtype: torch.dtype) -> int:
+    """Return R."""
+    return max(16, CHUNK_BYTES // (dtype.itemsize * num_symbols))
+
+
+class _Room(threading.local):
+    """Memory for one chunk of logits, which every call of a thread uses again.
+
+    Memory fresh from the system is mapped page by page at its first touch. With 33,278 words, that
+    is 11 of the 340 milliseconds that a step of the recipe `wikitext2-lstm-cpu` takes in bfloat16.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def tensor(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        """Return an uninitialised tensor, valid until the next one is asked for."""
+        size = rows * columns * dtype.itemsize
+        if len(self._bytes) < size:
+            self._bytes = np.empty(size, np.uint8)
+        # made of the array each time: one made in inference mode could not be used in training
+        return torch.from_numpy(self._bytes[:size]).view(dtype).view(rows, columns)
+
+
+_room = _Room()
+
+
+def in_chunks(
+    num_rows: int, num_symbols: int, dtype: torch.dtype, *, group: int = 1
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the rows of each chunk, and room for their logits, (R, V).
+
+    Groups of rows are kept together. The room is the next caller's afterwards: nothing of it may be
+    kept.
+    """
+    rows = rows_per_chunk(num_symbols, dtype)
+    rows = min(num_rows, -(-rows // group) * group)
+    room_RV = _room.tensor(rows, num_symbols, dtype)
+    for start in range(0, num_rows, max(1, rows)):
+        yield slice(start, start + rows), room_RV[: num_rows - start]
+
+
+def softmax_(
+    logits_RV: Tensor,
+    bias_V: Tensor,
+    targets_R: Tensor,
+    shares_of: SharesOf | None = None,
+    grad_bias_V: Tensor | None = None,
+    *,
+    group: int = 1,
+    additions: Additions | None = None,
+    first_row: int = 0,
+) -> Tensor:
+    """Add the bias and return the log-probabilities of the targets, (R,).
+
+    A probability that rounds to zero has the logarithm -inf. With `shares_of`, the logits become
+    p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Groups of
+    rows are kept together. Additions know the first row as `first_row`.
+    """
+    num_symbols = len(bias_V)
+    near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
+    rows = max(1, near_bytes // (bias_V.itemsize * num_symbols * group)) * group
+    is_rounded = logits_RV.dtype != bias_V.dtype
+    if is_rounded:
+        room_RV = bias_V.new_empty(min(rows, len(logits_RV)), num_symbols)
+    sums_1V = bias_V.new_empty(1, num_symbols)
+    targets_R1 = targets_R[:, None].clamp(min=0)
+    probs_R1 = bias_V.new_empty(len(logits_RV), 1)
+    minus_1 = bias_V.new_full((1, 1), -1.0)
+    for start in range(0, len(logits_RV), rows):
+        near = slice(start, start + rows)
+        logits, targets = logits_RV[near], targets_R1[near]
+        probs = room_RV[: len(logits)].copy_(logits) if is_rounded else logits
+        probs += bias_V
+        numbers_R = torch.arange(start, start + len(probs)) + first_row
+        if additions is not None:
+            additions.add_to(probs, numbers_R)
+        torch.softmax(probs, dim=1, out=probs)
+        torch.gather(probs, 1, targets, out=probs_R1[near])
+        if shares_of is None or grad_bias_V is None:
+            continue
+        shares_R1 = shares_of(near, probs_R1[near])
+        probs.scatter_add_(1, targets, minus_1.expand_as(targets))
+        grad_bias_V += product(shares_R1.t(), probs, sums_1V)[0]
+        if additions is not None:
+            additions.collect(probs, shares_R1, numbers_R)
+        if is_rounded:
+            logits.copy_(probs)
+    return probs_R1[:, 0].log()
+
+
+def add_weight_gradient(
+    grads_RV: Tensor, hidden_RH: Tensor, grad_weight_VH: Tensor, *, is_first: bool
+) -> None:
+    """Add a chunk's share, in blocks of the vocabulary, so that sums stay near."""
+    if is_first and grads_RV.dtype == grad_weight_VH.dtype:
+        product(grads_RV.t(), hidden_RH, grad_weight_VH)
+        return
+    num_symbols, size = grad_weight_VH.shape
+    step = max(1, min(num_symbols, 4 * NEAR_BYTES // (grads_RV.itemsize * size)))
+    room_BH = grads_RV.new_empty(step, size)
+    for start in range(0, num_symbols, step):
+        block = slice(start, min(start + step, num_symbols))
+        added = product(grads_RV[:, block].t(), hidden_RH, room_BH[: block.stop - start])
+        if is_first:
+            grad_weight_VH[block].copy_(added)
+        else:
+            grad_weight_VH[block].add_(added)
+
+
+def make_exact(
+    log_probs_N: Tensor,
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    additions: Additions | None = None,
+) -> None:
+    """Compute anew the logarithms of probabilities that round to zero, or nearly."""
+    lost_N = log_probs_N < math.log(torch.finfo(log_probs_N.dtype).tiny)
+    if bool(lost_N.any()):
+        logits_LV = torch.addmm(bias_V, hidden_NH[lost_N], weight_VH.t())
+        if additions is not None:
+            additions.add_to(logits_LV, lost_N.nonzero()[:, 0])
+        log_probs_N[lost_N] = -functional.cross_entropy(
+            logits_LV, targets_N[lost_N].clamp(min=0), reduction="none"
+        )
+
+
+def cross_entropy(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    *,
+    num_targets: int | None = None,
+    additions: Additions | None = None,
+) -> Tensor:
+    """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
+
+    Without any target it is zero. With `num_targets`, the sum is divided by that instead. On a CPU
+    alone, there may be additions to the logits.
+    """
+    if hidden_NH.device.type == "cpu":
+        half = torch.is_autocast_enabled("cpu")
+        with torch.autocast("cpu", enabled=False), one_blas_thread():
+            loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+                hidden_NH.to(weight_VH.dtype),
+                weight_VH,
+                bias_V,
+                None if additions is None else additions.weights_M,
+                targets_N,
+                num_targets,
+                half,
+                torch.is_grad_enabled(),
+                additions,
+            )
+        return loss
+    logits_NV = functional.linear(hidden_NH, weight_VH, bias_V)
+    total = functional.cross_entropy(
+        logits_NV.float(), targets_N, ignore_index=IGNORED, reduction="sum"
+    )
+    return total / (
+        (targets_N != IGNORED).sum().clamp(min=1) if num_targets is None else num_targets
+    )
+
+
+def log_probs(
+    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, added_NV: Tensor | None = None
+) -> Tensor:
+    """Return natural-log probabilities of every symbol, normalised in float64, (N, V)."""
+    logits_NV = functional.linear(hidden_NH.to(weight_VH.dtype), weight_VH, bias_V)
+    logits_NV = logits_NV if added_NV is None else logits_NV + added_NV
+    return functional.log_softmax(logits_NV.double(), dim=1)
+
+
+def target_log_probs(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    additions: Additions | None = None,
+) -> Tensor:
+    """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
+
+    With additions, on a CPU without gradients alone.
+    """
+    if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
+        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+        chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype)
+        with one_blas_thread():
+            for chunk, logits_RV in chunks:
+                product(hidden_NH[chunk], weight_VH.t(), logits_RV)
+                log_probs_N[chunk] = softmax_(
+                    logits_RV, bias_V, targets_N[chunk], additions=additions, first_row=chunk.start
+                )
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
+        return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
+    parts = []
+    rows = rows_per_chunk(len(weight_VH), weight_VH.dtype)
+    for hidden_RH, targets_R in zip(
+        torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True
+    ):
+        logits_RV = functional.linear(hidden_RH, weight_VH, bias_V)
+        parts.append(
+            -functional.cross_entropy(logits_RV, targets_R, ignore_index=IGNORED, reduction="none")
+        )
+    return torch.cat(parts)
+
+
+def fused_pass(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    shares_N1: Tensor,
+    factor: torch.dtype,
+    *,
+    needs_grad: bool,
+    share_out: Callable[[slice, Tensor], None] | None = None,
+    group: int = 1,
+    additions: Additions | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the log-probabilities of the targets, (N,), and their gradients.
+
+    These are the gradients of minus their sum, weighted by the shares: of the hidden states, the
+    weight and the bias; they hold anything where none are needed. Linear layer and softmax go chunk
+    by chunk, never holding all logits. The gradients are computed in the forward pass, where each
+    chunk's probabilities are at hand: with p = softmax(logits), they are p - onehot(target) by the
+    logits.
+
+    Args:
+        hidden_NH: what the linear layer reads.
+        weight_VH: its weight.
+        bias_V: its bias.
+        targets_N: the targets, `IGNORED` ones of any log-probability.
+        shares_N1: the weight of each token in the sum.
+        factor: the type that the factors of products are rounded to; sums and the softmax are not.
+        needs_grad: whether gradients are made.
+        share_out: given some rows and the probabilities of their targets, writes their shares.
+        group: rows that are kept together.
+        additions: to the logits.
+    """
+    factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
+    log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+    grad_bias, grad_hidden = torch.zeros_like(bias_V), torch.empty_like(hidden_NH)
+    # without a chunk nothing is written
+    grad_weight = torch.empty_like(weight_VH) if len(hidden_NH) else torch.zeros_like(weight_VH)
+    for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor, group=group):
+        product(factor_NH[chunk], factor_VH.t(), probs_RV)
+
+        def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
+            rows = slice(start + near.start, start + near.start + len(probs_R1))
+            if share_out is not None:
+                share_out(rows, probs_R1)
+            return shares_N1[rows]
+
+        log_probs_N[chunk] = softmax_(
+            probs_RV,
+            bias_V,
+            targets_N[chunk],
+            shares_of if needs_grad else None,
+            grad_bias,
+            group=group,
+            additions=additions,
+            first_row=chunk.start,
+        )
+        if not needs_grad:
+            continue
+        grads_RV = probs_RV  # they are p - onehot(target) now
+        grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
+        # the shares, the mean's 1 / number of targets among them, go into the small factors
+        shared_RH = (hidden_NH[chunk] * shares_N1[chunk]).to(factor)
+        add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
+    make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
+    if needs_grad:
+        grad_hidden *= shares_N1
+    return log_probs_N, grad_hidden, grad_weight, grad_bias
+
+
+def saved_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients that a forward pass saved, times that of its loss."""
+    saved: tuple[Tensor, ...] = ctx.saved_tensors
+    if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
+        saved = tuple(part * grad for part in saved)
+    return saved
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Linear layer, softmax and mean cross-entropy.
+
+    With `half`, products and their factors are rounded to bfloat16; sums and the softmax are not.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor,
+        added_M: Tensor | None,
+        targets_N: Tensor,
+        num_targets: int | None,
+        half: bool,
+        needs_grad: bool,
+        additions: Additions | None,
+    ) -> Tensor:
+        """Return the mean loss in nats."""
+        dtype = hidden_NH.dtype
+        kept_N1 = (targets_N != IGNORED)[:, None]
+        num_targets = num_targets or max(1, int(kept_N1.sum()))
+        log_probs_N, *grads = fused_pass(
+            hidden_NH,
+            weight_VH,
+            bias_V,
+            targets_N,
+            kept_N1.to(dtype) / num_targets,
+            torch.bfloat16 if half else dtype,
+            needs_grad=needs_grad,
+            additions=additions,
+        )
+        if needs_grad:
+            grad_added = bias_V.new_empty(0) if additions is None else additions.gradient()
+            ctx.save_for_backward(*grads, grad_added)
+            ctx.has_additions = additions is not None
+        return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the hidden states, the weight, the bias and the additions."""
+        *others, grad_added = saved_gradients(ctx, grad)
+        return *others, grad_added if ctx.has_additions else None, *[None] * 5
+
 
 IDS_PER_BLOCK = 1 << 22
 
@@ -55,16 +423,18 @@ def count_symbols(ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int) ->
 class OutputLayer(nn.Module):
     """What follows the last hidden layer.
 
+    Args:
+        config: its settings.
+        around: what it is built into.
+
     Attributes:
         needs_counts: whether it is built from the counts of the training text.
     """
 
     needs_counts = False
 
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> OutputLayer:
-        """Build it as configured."""
-        raise TypeError(f"{cls.__name__} is an interface")
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__()
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean loss over the targets not `IGNORED`; zero without any target.
@@ -94,50 +464,36 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
     "output layer",
     {
         "full": "seqtool.lm.neural.output:FullSoftmax",
-        "adaptive": "seqtool.lm.neural.adaptive:AdaptiveSoftmax",
-        "nce": "seqtool.lm.neural.sampled:NoiseContrastive",
-        "blackout": "seqtool.lm.neural.sampled:BlackOut",
-        "mixture": "seqtool.lm.neural.mixture_of_softmaxes:MixtureOfSoftmaxes",
+        "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
+        "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
+        "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
+        "mixture": "seqtool.lm.neural.softmaxes:MixtureOfSoftmaxes",
         "maxent": "seqtool.lm.neural.maxent:MaxentSoftmax",
     },
 )
 
 
 class FullSoftmax(OutputLayer):
-    """Softmax over the whole vocabulary.
+    """Softmax over the whole vocabulary."""
 
-    Args:
-        hidden_size: H.
-        vocabulary_size: V.
-        weight: the embedding's weight (V, H), when tied.
-    """
-
-    def __init__(
-        self, hidden_size: int, vocabulary_size: int, weight: Tensor | None = None
-    ) -> None:
-        super().__init__()
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        shape, weight = (around.vocabulary_size, around.hidden_size), around.tied_weight
         self.is_tied = weight is not None
-        if weight is None:
-            weight = nn.Parameter(torch.empty(vocabulary_size, hidden_size))
-        self.weight = weight
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-
-    @classmethod
-    def make(cls, config: OutputConfig, around: Surroundings) -> FullSoftmax:
-        """Build it as configured."""
-        return cls(around.hidden_size, around.vocabulary_size, around.tied_weight)
+        self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
+        self.bias = nn.Parameter(torch.zeros(around.vocabulary_size))
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        return cross_entropy.cross_entropy(hidden_NH, self.weight, self.bias, targets_N)
+        return cross_entropy(hidden_NH, self.weight, self.bias, targets_N)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        return cross_entropy.log_probs(hidden_NH, self.weight, self.bias)
+        return log_probs(hidden_NH, self.weight, self.bias)
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        return cross_entropy.target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
+        return target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield the weight, unless it is the embedding's."""

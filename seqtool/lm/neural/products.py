@@ -10,7 +10,7 @@ NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in
 
 So NumPy makes those of float32 and float64 wherever it was built with a fast library; small ones of
 bfloat16 in a recurrent highway are compiled where the processor has an instruction for them
-(`bf16_dot_products.py`). The library and the processor decide, nothing is timed: a run that is
+(`highway_cpu.py`). The library and the processor decide, nothing is timed: a run that is
 resumed on the same machine, with the same threads, ends with the same bits. A run's log names both.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
@@ -45,7 +45,7 @@ def numpy_is_fast() -> bool:
 
 @cache
 def has_bf16_dot_products() -> bool:
-    """Return whether small products of bfloat16 are to be made by `bf16_dot_products.py`.
+    """Return whether small products of bfloat16 are to be made by `highway_cpu.compiled_multiply`.
 
     The processor must have the instruction, and Numba must be left to compile for this processor
     (NUMBA_CPU_NAME and NUMBA_CPU_FEATURES can forbid it). Where the processor has units for whole

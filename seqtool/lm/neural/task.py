@@ -24,8 +24,8 @@ from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detac
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
+from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
-from seqtool.training.processes import ALONE, Group
 
 _TITLES = {
     "rnn": "An RNN",

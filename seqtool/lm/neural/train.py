@@ -13,19 +13,15 @@ from typing import Any
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.config import to_dict
-from seqtool.core.errors import (
-    ConfigError,
-    DataError,
-    ModelError,
-)
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
+from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
-from seqtool.training.processes import Group, joined
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
 
 
@@ -48,10 +44,8 @@ class RunRecord(Record[NeuralLMConfig]):
     """`run.json` of a neural language model; see `seqtool.training.run.Record`.
 
     Attributes:
-        config: all settings.
         corpus: the prepared corpus; relative to the run where it lies in it.
         device: as it was asked for.
-        threads: as they were asked for.
         command: what was typed, resumed runs with other settings included.
     """
 
@@ -249,10 +243,7 @@ def _check_preparation(corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
 
 
 def _reopen(
-    corpus: str | Path | PreparedCorpus | None,
-    output: Path,
-    recorded: Path,
-    config: NeuralLMConfig,
+    corpus: str | Path | PreparedCorpus | None, output: Path, recorded: Path, config: NeuralLMConfig
 ) -> PreparedCorpus:
     """Open the corpus of a run that is resumed; its fingerprint will tell if it is another."""
     path = output / recorded

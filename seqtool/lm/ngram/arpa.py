@@ -11,31 +11,36 @@ r"""ARPA files: written from a table of probabilities and backoffs, and read int
     -0.1760913  <s> a
     \end\
 
-Words are separated by space, tab, LF and CR only.
+Words are separated by space, tab, LF and CR only. A file is read section by section, and each is
+sorted into trie order when it is whole. This module imports Numba (0.3 s), so it is imported on use
+only.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.compiled import StringTable
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import read_blocks, unpacked_name
 from seqtool.core.storage import atomic_file
-from seqtool.core.vocabulary import BOS, Vocabulary
-from seqtool.lm.ngram.table import BackoffTable, Int32
-
-if TYPE_CHECKING:
-    from seqtool.lm.ngram.arpa_reading import OnNote
+from seqtool.core.units import LN_10
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
+from seqtool.lm.ngram import arpa_lines
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 OnProgress = Callable[[int, "int | None"], None]
 
@@ -60,10 +65,7 @@ def is_arpa(path: str | Path) -> bool:
 
 
 def read_arpa(
-    path: str | Path,
-    *,
-    on_progress: OnProgress | None = None,
-    on_note: OnNote | None = None,
+    path: str | Path, *, on_progress: OnProgress | None = None, on_note: OnNote | None = None
 ) -> tuple[BackoffTable, Vocabulary]:
     r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed (.gz, .zst) or not.
 
@@ -81,9 +83,12 @@ def read_arpa(
     Raises:
         ModelError: it is no such file, cut off or damaged, with the line.
     """
-    from seqtool.lm.ngram import arpa_reading
-
-    return arpa_reading.read(path, on_progress, on_note or (lambda note: None))
+    try:
+        return _Reader(_Lines(path, on_progress), on_note or (lambda note: None)).read()
+    except DataError as error:
+        raise ModelError(
+            error.message, hint=error.hint, path=error.path, line=error.line
+        ) from error
 
 
 def write_arpa(
@@ -214,9 +219,6 @@ class _Writer:
     """Makes the lines of any range of n-grams."""
 
     def __init__(self, table: BackoffTable, vocabulary: Vocabulary) -> None:
-        from seqtool.lm.ngram import arpa_lines
-
-        self._lines = arpa_lines
         self._table = table
         words = chain(vocabulary.symbols, [BOS])
         self._starts, self._words = _joined(words, arpa_lines.STEP)
@@ -233,7 +235,7 @@ class _Writer:
         for n in range(order - 1, 0, -1):
             begins = levels[n].begins
             context = int(np.searchsorted(begins, rows[0], side="right")) - 1
-            self._lines.climb(context, begins, rows)
+            arpa_lines.climb(context, begins, rows)
             columns[n - 1] = self._unigrams[rows] if n == 1 else levels[n - 1].words[rows]
         if order == len(levels):
             backoffs, begins = level.backoffs[:0], level.words[:0]
@@ -245,7 +247,7 @@ class _Writer:
         pieces: list[npt.NDArray[np.uint8]] = []
         while done < last - first:
             out = np.empty(max(size, int(state[1])), np.uint8)
-            done = self._lines.put_rows(
+            done = arpa_lines.put_rows(
                 columns,
                 done,
                 level.log_probs[first:last],
@@ -270,3 +272,338 @@ def _joined(
     np.cumsum([len(word) for word in encoded], out=starts[1:])
     text = np.frombuffer(b"".join(encoded) + bytes(padding), np.uint8).copy()
     return starts, text
+
+
+OnNote = Callable[[str], None]
+
+BLOCK_SIZE = 1 << 22
+MISSING_NATS = -100 * LN_10  # what KenLM gives `<unk>` where the file has none
+_OTHER_UNK = "<UNK>"
+_MAX_ROWS = 2**31 - 2
+_AGAIN = "copy the file again, or have it written again"
+
+
+class _Lines:
+    """The lines of a file, taken one by one or, by compiled code, many at a time."""
+
+    def __init__(
+        self, path: str | Path, on_progress: Callable[[int, int | None], None] | None
+    ) -> None:
+        self._blocks = read_blocks(path, block_size=BLOCK_SIZE, on_progress=on_progress)
+        self.path = str(path)
+        self.block = b""
+        self.data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.position = 0
+        self.number = 0  # of the last line that was taken, from 1
+
+    def fill(self) -> bool:
+        """Make sure that a line is there; False at the end of the file."""
+        while self.position == len(self.block):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self.block, self.position = block, 0
+            self.data = np.frombuffer(block, np.uint8)
+        return True
+
+    def next(self) -> str | None:
+        """Take a line, without its end; None at the end of the file."""
+        if not self.fill():
+            return None
+        end = self.block.index(b"\n", self.position)
+        line = self.block[self.position : end]
+        self.position = end + 1
+        self.number += 1
+        return line.decode("utf-8").strip(" \t\r")
+
+    def skip_blank(self) -> str:
+        """Take the first line that is not blank, "" at the end of the file."""
+        while (line := self.next()) == "":
+            pass
+        return line or ""
+
+    def error(self, message: str, hint: str = _AGAIN, line: int | None = None) -> DataError:
+        """Return an error about a line: that taken last, if none is given."""
+        return DataError(message, hint=hint, path=self.path, line=line or self.number)
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, lines: _Lines, on_note: OnNote) -> None:
+        self._lines = lines
+        self._note = on_note
+        self._sizes: list[int] = []
+        self._levels: list[TableLevel] = []
+        self._symbols: list[str] = []
+        self._words = StringTable()
+        self._num_odd = 0
+
+    def read(self) -> tuple[BackoffTable, Vocabulary]:
+        """Read all of it."""
+        ahead = self._read_header()
+        for order in range(1, len(self._sizes) + 1):
+            self._expect(ahead, f"\\{order}-grams:")
+            section = _Section(self._lines, order, self._sizes[order - 1])
+            self._levels.append(self._unigrams(section) if order == 1 else self._level(section))
+            ahead = self._lines.skip_blank()
+        self._expect(ahead, "\\end\\")
+        self._check_rest()
+        if self._num_odd:
+            self._note(
+                f"{self._num_odd:,} n-grams with {BOS} after or {EOS} before another word left out"
+            )
+        while len(self._levels) > 1 and not len(self._levels[-1]):
+            self._note(f"order {len(self._levels)} holds no n-grams and was left out")
+            self._levels.pop()
+        self._levels[-1] = replace(self._levels[-1], backoffs=np.empty(0, np.float32))
+        return BackoffTable(tuple(self._levels), len(self._symbols)), Vocabulary(self._symbols)
+
+    def _read_header(self) -> str:
+        """Read the numbers of n-grams and return the line after them."""
+        line = self._lines.next()
+        while line is not None and line != "\\data\\":
+            if line.lower() in ("iarpa", "qarpa"):
+                raise self._lines.error(
+                    f"{line} is IRSTLM's own format",
+                    "turn it into ARPA first: compile-lm FILE --text=yes OUTPUT",
+                )
+            line = self._lines.next()
+        if line is None:
+            raise DataError(
+                "is no ARPA file: it has no line \\data\\",
+                hint="name a file that KenLM, SRILM, IRSTLM or `seqtool ngram export` wrote",
+                path=self._lines.path,
+            )
+        size_line = re.compile(r"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
+        while found := size_line.fullmatch(ahead := self._lines.skip_blank()):
+            order, size = int(found[1]), int(found[2])
+            if order != len(self._sizes) + 1:
+                raise self._lines.error(
+                    f"the number of {order}-grams stands where that of "
+                    f"{len(self._sizes) + 1}-grams was expected"
+                )
+            if size > _MAX_ROWS:
+                raise self._lines.error(
+                    f"{size:,} n-grams are more than seqtool holds ({_MAX_ROWS:,} of each order)",
+                    "prune the model",
+                )
+            self._sizes.append(size)
+        if not self._sizes:
+            raise self._lines.error(
+                f"{_shown(ahead)} stands where `ngram 1=` and a number was expected"
+            )
+        return ahead
+
+    def _expect(self, line: str, wanted: str) -> None:
+        if line == wanted:
+            return
+        if not line:
+            raise self._lines.error(f"the file is cut off: it ends before {wanted}")
+        raise self._lines.error(f"{_shown(line)} stands where {wanted} was expected")
+
+    def _check_rest(self) -> None:
+        """Read on to the end of the file, which may be damaged there; pass over what it holds."""
+        while self._lines.fill():
+            self._lines.position = len(self._lines.block)
+
+    def _unigrams(self, section: _Section) -> TableLevel:
+        """Build the vocabulary and its hash table, and return order 1."""
+        pieces = list(section.pieces(self._words))
+        words = b"".join(piece.text for piece in pieces).decode("utf-8").split("\n")[:-1]
+        place = {word: row for row, word in enumerate(words)}
+        if len(place) < len(words):
+            row = next(row for row, word in enumerate(words) if place[word] != row)
+            again = words.index(words[row], row + 1)
+            raise self._lines.error(
+                f"the word {words[row]!r} is there a second time", line=section.line_of(again)
+            )
+        unknown = _OTHER_UNK if UNK not in place and _OTHER_UNK in place else UNK
+        if unknown != UNK:
+            self._note(f"{_OTHER_UNK} is read as {UNK}")
+        for word in (unknown, EOS):
+            if word not in place:
+                self._note(f"the file has no {word}: its log10 probability is set to -100")
+        special = {unknown, EOS, BOS}
+        self._symbols = [UNK, EOS, *(word for word in words if word not in special)]
+        names = [unknown, *self._symbols[1:], BOS]
+        self._words = StringTable(names)
+        rows = np.array([place.get(name, -1) for name in names], np.int64)
+        log_probs = np.where(
+            rows < 0, np.float32(MISSING_NATS), _join(p.log_probs for p in pieces)[rows]
+        )
+        log_probs[-1] = BOS_NATS
+        return TableLevel(
+            np.arange(len(names), dtype=np.int32),
+            np.array([0, len(names)], np.int32),
+            log_probs,
+            np.where(rows < 0, np.float32(0), _join(p.backoffs for p in pieces)[rows]),
+        )
+
+    def _level(self, section: _Section) -> TableLevel:
+        """Find the context of every n-gram and sort them into trie order."""
+        num_contexts = len(self._levels[-1])
+        none = np.empty(0, np.int32), np.empty(0, np.int32)
+        found = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
+        first = 0
+        for piece in section.pieces(self._words):
+            contexts = self._contexts(section, first, piece.columns)
+            found.append((contexts, piece.columns[-1].copy(), piece.log_probs, piece.backoffs))
+            first += len(contexts)
+        contexts, words, log_probs, backoffs = (
+            np.concatenate(part) for part in zip(*found, strict=True)
+        )
+        keys = contexts.astype(np.int64) * (len(self._symbols) + 1) + words
+        if not np.all(keys[1:] > keys[:-1]):
+            order = np.argsort(keys, kind="stable")
+            keys, contexts, words = keys[order], contexts[order], words[order]
+            log_probs, backoffs = log_probs[order], backoffs[order]
+            twice = np.flatnonzero((keys[1:] == keys[:-1]) & (contexts[1:] < num_contexts))
+            if len(twice):
+                raise self._lines.error(
+                    "the same n-gram is there a second time",
+                    line=section.line_of(int(order[twice + 1].min())),
+                )
+        # what no sentence holds was given a context that is none, so it is last
+        kept = int(np.searchsorted(contexts, num_contexts))
+        self._num_odd += len(contexts) - kept
+        begins = np.zeros(num_contexts + 1, np.int32)
+        np.cumsum(np.bincount(contexts[:kept], minlength=num_contexts), out=begins[1:])
+        return TableLevel(words[:kept], begins, log_probs[:kept], backoffs[:kept])
+
+    def _contexts(self, section: _Section, first: int, columns: Int32) -> Int32:
+        """Return the row of each n-gram's context, one past the last for what no sentence holds."""
+        order = columns.shape[0]
+        rows: Int32 = columns[0].copy()
+        for n in range(1, order - 1):
+            level = self._levels[n]
+            arpa_lines.descend(level.begins, level.words, columns[n], rows)
+        odd = (columns[1:] == len(self._symbols)).any(axis=0) | (columns[:-1] == EOS_ID).any(axis=0)
+        rows[odd] = len(self._levels[order - 2])
+        missing = np.flatnonzero(rows < 0)
+        if len(missing):
+            i = int(missing[0])
+            names = [*self._symbols, BOS]
+            context = " ".join(names[word] for word in columns[:-1, i])
+            raise self._lines.error(
+                f"this n-gram begins with {context!r}, which is none of the {order - 1}-grams",
+                "have the model written with the beginnings of all its n-grams",
+                line=section.line_of(first + i),
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """R n-grams of one order in the order of the file.
+
+    Attributes:
+        columns: int32 [order, R], their words; not filled for unigrams.
+        text: for unigrams, their words, an LF after each.
+        log_probs: [R] nats.
+        backoffs: [R] nats.
+    """
+
+    columns: Int32
+    text: bytes
+    log_probs: Float32
+    backoffs: Float32
+
+
+class _Section:
+    """The n-grams of one order in the order of the file."""
+
+    def __init__(self, lines: _Lines, order: int, size: int) -> None:
+        self._lines = lines
+        self._order = order
+        self._size = size
+        self._first_line = lines.number + 1
+        self._blanks: list[int] = []  # the number of n-grams before each blank line
+
+    def line_of(self, row: int) -> int:
+        """Return the line that an n-gram stands in."""
+        return self._first_line + row + bisect_right(self._blanks, row)
+
+    def pieces(self, words: StringTable) -> Iterator[_Piece]:
+        """Read to the end of the section.
+
+        Raises:
+            DataError: a line that is no n-gram, or another number of them than was said.
+        """
+        lines = self._lines
+        num_rows, status = 0, arpa_lines.DONE
+        while status == arpa_lines.DONE and lines.fill():
+            # the shortest line is one character a column, each with what parts it from the next
+            most = (len(lines.block) - lines.position) // (2 * self._order + 2) + 1
+            is_first = self._order == 1
+            columns = np.empty((self._order, 0 if is_first else most), np.int32)
+            text = np.empty(len(lines.block) if is_first else 0, np.uint8)
+            log_probs, backoffs = np.empty(most, np.float32), np.empty(most, np.float32)
+            state = np.array([lines.position, 0, 0], np.int64)
+            status = arpa_lines.BLANK
+            while status == arpa_lines.BLANK:
+                status = arpa_lines.take_rows(
+                    *(lines.data, state, words.arrays, text), *(columns, log_probs, backoffs)
+                )
+                if status == arpa_lines.BLANK:
+                    self._blanks.append(num_rows + int(state[1]))
+            lines.position, size, used = state.tolist()
+            num_rows += size
+            lines.number = self._first_line + num_rows + len(self._blanks) - 1
+            if num_rows > self._size:
+                raise lines.error(
+                    f"more {self._order}-grams than the {self._size:,} that \\data\\ gives",
+                    line=self.line_of(self._size),
+                )
+            if status == arpa_lines.BAD:
+                self._refuse_line(words)
+            yield _Piece(
+                columns[:, :size],
+                text[:used].tobytes(),
+                log_probs[:size].copy(),
+                backoffs[:size].copy(),
+            )
+        if num_rows < self._size:
+            what = f"{num_rows:,} {self._order}-grams instead of the {self._size:,} of \\data\\"
+            if not lines.fill():
+                raise lines.error(f"the file is cut off: it ends after {what}")
+            raise lines.error(what, line=lines.number + 1)
+
+    def _refuse_line(self, words: StringTable) -> NoReturn:
+        """Say what is wrong with the next line."""
+        line = self._lines.next() or ""
+        number, *fields = re.split(r"[ \t\r]+", line)
+        order = self._order
+        if (value := _to_number(number)) is None:
+            raise self._lines.error(f"{_shown(number)} stands where a log-probability was expected")
+        if math.isnan(value):
+            raise self._lines.error("the log-probability is not a number (NaN)")
+        if value > 0:
+            raise self._lines.error(f"the log-probability {number} is positive")
+        if not order <= len(fields) <= order + 1:
+            raise self._lines.error(
+                f"{len(fields) + 1} columns, but an n-gram of order {order} has {order + 1}, "
+                f"or {order + 2} with a backoff"
+            )
+        known = {words.text(number) for number in range(len(words))}
+        for word in fields[:order]:
+            if order > 1 and word not in known:
+                raise self._lines.error(f"the word {word!r} is none of the unigrams")
+        raise self._lines.error(f"{_shown(fields[-1])} stands where a backoff was expected")
+
+
+def _to_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _shown(text: str) -> str:
+    """Return a text of a damaged file as a message can hold it."""
+    shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
+    return shown.replace("\\\\", "\\")  # the backslashes of sections
+
+
+def _join(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate([np.empty(0, np.float32), *arrays])

@@ -214,9 +214,6 @@ _SCALE = _DECIMALS / LN_10
 _LEAST = -1e11  # nats; below it a probability is written as none
 _BOS = np.float32(BOS_NATS)
 _NUMBER_SIZE = 24  # bytes of the longest number that is written
-_SPACE, _TAB, _LF, _MINUS, _POINT, _ZERO, _NINE = 32, 9, 10, 45, 46, 48, 57
-
-_int32_in = types.Array(types.int32, 1, "C", readonly=True)
 _float32_in = types.Array(types.float32, 1, "C", readonly=True)
 
 

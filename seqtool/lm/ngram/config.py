@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.core.config import Config, setting
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import Registry, did_you_mean
+from seqtool.core.config import Config, Registry, setting
+from seqtool.core.errors import ConfigError, did_you_mean
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
 SMOOTHINGS: Registry[Any] = Registry(
@@ -22,6 +21,8 @@ SMOOTHINGS: Registry[Any] = Registry(
         "modified-kneser-ney": "seqtool.lm.ngram.smoothing:modified_kneser_ney",
     },
 )
+
+LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
 
 # settings that only these smoothings read
 _READ_BY = {

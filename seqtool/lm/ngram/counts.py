@@ -1,28 +1,266 @@
-"""n-grams of every order with their counts, in trie order."""
+"""n-grams of every order with their counts, in trie order, counted by compiled loops.
+
+Each order is read in the order of its n-grams, and that gives the next order. Every token ends one
+n-gram of each order that its sentence has room for, so an n-gram in the text is known by its end.
+Let the ends of all n-grams of order n be sorted by their n-grams. Going through them and dealing
+each to the pile of the word before its n-gram, and then putting the piles one after another, sorts
+the n-grams of order n+1: one stable pass of a radix sort, from the last word to the first, for each
+order. What is known of an n-gram when it is dealt, its row, is the suffix of the longer one, so
+that equal n-grams are told by first word and suffix alone:
+
+    the text          a b a </s>           ends: 0 1 2 3
+
+    piles of order 1  </s>: 3     a: 0 2   b: 1
+    piles of order 2  a: 3 1      b: 2     <s>: 0      that is, "a </s>", "a b", "b a", "<s> a"
+
+An entry of a pile is one integer, of the n-gram's suffix (its row at the order below), whether the
+n-gram is the first of its context, and its end:
+
+    suffix, 31 bits | is the first, 1 bit | end, 31 bits
+
+`<s>` stands in no text: it is the `</s>` before a sentence, read from the right.
+
+Work is shared among threads by first words: part t deals the n-grams whose first word is in
+cuts[t]:cuts[t+1]. Each pile has one run of room for every part, as long as the tokens that follow
+its word in the text and are in that part; an order fills it, less what sentences end too early.
+
+This module imports Numba (0.3 s), so it is imported on use only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.arrays import Ints, Longs
+from seqtool.core.compiled import compiled
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import Progress
-from seqtool.core.registry import did_you_mean
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID, Vocabulary
+from seqtool.lm.ngram.config import LESS_MEMORY
 
-if TYPE_CHECKING:
-    from seqtool.lm.ngram.counting import Dealt, Piles
+_END = 0x7FFFFFFF
+_STARTS_CONTEXT = 0x80000000
+_BLOCK = 512
+
+_int32 = types.int32[::1]
+_int64 = types.int64[::1]
+_table = types.int32[:, ::1]
+
+
+class Piles(NamedTuple):
+    """The piles of one order; K parts, T tokens, V + 1 words.
+
+    Attributes:
+        entries: int64 [T].
+        starts: int32 [K, V + 1], where each part's run of each pile begins in the entries.
+        stops: int32 [K, V + 1], where it ends.
+        cuts: int64 [K + 1], the first words of each part.
+    """
+
+    entries: Longs
+    starts: Ints
+    stops: Ints
+    cuts: Longs
+
+
+class Dealt(NamedTuple):
+    """What one part deals to the piles of the next order.
+
+    Attributes:
+        entries: int64 [T], of all parts; each has runs of its own.
+        heads: int32 [V + 1, 2], of each pile where the next entry goes, and the last row that was
+            dealt to it.
+        found: int64 [K], how many n-grams of the next order begin with a word of each part.
+    """
+
+    entries: Longs
+    heads: Ints
+    found: Longs
+
+
+class Range(NamedTuple):
+    """What one part fills of a level: contexts of the order below, and rows from one on."""
+
+    context: int
+    last_context: int
+    row: int
+
+
+_piles = types.NamedTuple((_int64, _table, _table, _int64), Piles)  # type: ignore[no-untyped-call]
+_dealt = types.NamedTuple((_int64, _table, _int64), Dealt)  # type: ignore[no-untyped-call]
+# the arrays of a `CountLevel` that is being filled
+_level = types.UniTuple(_int32, 5)  # type: ignore[no-untyped-call]
+_range = types.NamedUniTuple(types.int64, 3, Range)  # type: ignore[no-untyped-call]
+
+
+@compiled(types.void(_int32, _int32, _int32))
+def renumber(ids, final_ids, result):  # type: ignore[no-untyped-def]
+    """Exchange provisional ids for final ones."""
+    for token in range(ids.shape[0]):
+        result[token] = final_ids[ids[token]]
+
+
+@compiled(types.int64(_int32, _int32))
+def count_words(ids, counts):  # type: ignore[no-untyped-def]
+    """Count words; return the length of the longest sentence with its `</s>`, -1 for a bad id."""
+    longest = length = 0
+    for token in range(ids.shape[0]):
+        word = ids[token]
+        if word < 0 or word >= counts.shape[0]:
+            return -1
+        counts[word] += 1
+        length += 1
+        if word == EOS_ID:
+            longest = max(longest, length)
+            length = 0
+    return longest
+
+
+@compiled(types.void(_int32, types.int64, _int32, _int64, _int64, _table))
+def deal_words(ids, first_token, heads, cuts, entries, room):  # type: ignore[no-untyped-def]
+    """Deal the tokens of whole sentences to the piles of their words: order 1.
+
+    In place of a suffix, an entry holds the word before. `room[t, w]` gets the number of tokens
+    that follow w (`<s>`: begin a sentence) and are in part t.
+    """
+    bos = heads.shape[0] - 1
+    before = bos
+    for token in range(ids.shape[0]):
+        word = ids[token]
+        head = heads[word]
+        entries[head] = (before << 32) | (first_token + token)
+        heads[word] = head + 1
+        part = 0
+        while word >= cuts[part + 1]:  # few parts: faster than a search
+            part += 1
+        room[part, before] += 1
+        before = bos if word == EOS_ID else word
+
+
+@compiled(types.void(_piles, types.int64, types.int64, _int32, _dealt))
+def deal_pairs(piles, first, last, adjusted, dealt):  # type: ignore[no-untyped-def]
+    """Read the piles first:last of order 1, and deal what they hold to those of order 2."""
+    source, starts, stops, cuts = piles
+    target, heads, found = dealt
+    for word in range(first, last):
+        # the parts in their order, which is that of the text: dealing is a stable sort
+        for run in range(starts.shape[0]):
+            for i in range(starts[run, word], stops[run, word]):
+                before = source[i] >> 32
+                if heads[before, 1] < word:  # this pair is dealt for the first time
+                    heads[before, 1] = word
+                    adjusted[word] += 1
+                    part = 0
+                    while before >= cuts[part + 1]:
+                        part += 1
+                    found[part] += 1
+                head = heads[before, 0]
+                target[head] = (word << 32) | (source[i] & _END)
+                heads[before, 0] = head + 1
+
+
+@compiled(
+    types.void(
+        *(types.int64, _int32, _piles, types.int64, types.int64), *(_range, _int32, _level, _dealt)
+    )
+)
+def read_level(  # type: ignore[no-untyped-def]
+    order, ids, piles, first, last, filled, context_words, level, dealt
+):
+    """Read the piles first:last of an order from 2 up, and deal what they hold to the next order.
+
+    Args:
+        order: n.
+        ids: the text.
+        piles: of order n.
+        first: of the words whose piles are read.
+        last: one past them.
+        filled: the contexts and rows that these make.
+        context_words: the last word of each n-gram of the order below.
+        level: order n, its rows filled in; `adjusted` is empty at the last order.
+        dealt: receives the entries of order n + 1; nothing at the last order.
+    """
+    source, starts, stops, cuts = piles
+    words, begins, suffixes, counts, adjusted = level
+    target, heads, found = dealt
+    bos = heads.shape[0] - 1
+    is_last = adjusted.shape[0] == 0
+    row, context = filled.row - 1, filled.context - 1
+    context_row = 0  # the first row of the context
+    befores = np.empty(_BLOCK, np.int32)
+    lasts = np.empty(_BLOCK, np.int32)
+    block = np.int64(-_BLOCK)
+    for word in range(first, last):
+        if order == 2:  # the context is the word, whether it is in the text or not
+            context = word
+            context_row = row + 1
+            begins[word] = row + 1
+        suffix = -1  # equal n-grams have one first word and one suffix, and lie side by side
+        for run in range(starts.shape[0]):
+            for i in range(starts[run, word], stops[run, word]):
+                if i >= block + _BLOCK:
+                    # many at once, so that the waits for memory overlap; between piles, entries
+                    # are old or 0, and what is read for them is not used
+                    block = np.int64(i)
+                    for k in range(min(_BLOCK, source.shape[0] - block)):
+                        end = source[block + k] & _END
+                        lasts[k] = ids[end]
+                        befores[k] = ids[max(end - order, 0)]
+                entry = source[i]
+                end = entry & _END
+                if entry >> 32 != suffix:  # the next n-gram
+                    suffix = entry >> 32
+                    row += 1
+                    words[row] = lasts[i - block]
+                    suffixes[row] = suffix
+                    counts[row] = 0
+                    if not is_last:
+                        adjusted[row] = 0
+                    if entry & _STARTS_CONTEXT:
+                        context += 1
+                        while context_words[context] == EOS_ID:  # which nothing follows
+                            begins[context] = row
+                            context += 1
+                        begins[context] = row
+                        context_row = row
+                counts[row] += 1
+                if is_last:
+                    continue
+                if word == bos:  # nothing stands before it: its count is the adjusted one
+                    adjusted[row] += 1
+                    continue
+                before = befores[i - block]
+                if before == EOS_ID or end < order:
+                    before = bos
+                head, latest = heads[before, 0], heads[before, 1]
+                starts_context = 0
+                if latest < row:  # a longer n-gram that was not met yet
+                    heads[before, 1] = row
+                    adjusted[row] += 1
+                    part = 0
+                    while before >= cuts[part + 1]:
+                        part += 1
+                    found[part] += 1
+                    if latest < context_row:  # nor any of its context
+                        starts_context = _STARTS_CONTEXT
+                target[head] = (row << 32) | starts_context | end
+                heads[before, 0] = head + 1
+    if order > 2:  # contexts after the last one that has any n-gram
+        for rest in range(context + 1, filled.last_context):
+            begins[rest] = row + 1
+
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
 _MOST = 2**31 - 2  # tokens, and n-grams of one order
 
 
@@ -130,7 +368,7 @@ def count_ngrams(
 
 
 class _Piles:
-    """The ends of all n-grams of one order, a pile for each first word, as `counting` tells.
+    """The ends of all n-grams of one order, a pile for each first word.
 
     Args:
         ids: the text, int32 [T].
@@ -152,8 +390,6 @@ class _Piles:
         pool: ThreadPoolExecutor,
         memory: int | None,
     ) -> None:
-        from seqtool.lm.ngram.counting import count_words, deal_words
-
         self._ids, self._pool, self._parts = ids, pool, range(num_parts)
         self._memory = memory
         ends = _cut_sentences(ids, num_parts)
@@ -182,8 +418,6 @@ class _Piles:
 
     def read_words(self, is_last: bool) -> CountLevel:
         """Return order 1; replace the piles by those of order 2 unless it is the last."""
-        from seqtool.lm.ngram.counting import deal_pairs
-
         words = np.arange(len(self.counts), dtype=np.int32)
         begins = np.array([0, len(words)], np.int32)
         if is_last:
@@ -203,8 +437,6 @@ class _Piles:
             below: the order below.
             is_last: this is the highest order.
         """
-        from seqtool.lm.ngram.counting import Level, Range, read_level
-
         num_rows = int(self._rows[-1])
         if num_rows > _MOST:
             raise DataError(
@@ -218,22 +450,19 @@ class _Piles:
         adjusted = np.empty(0 if is_last else num_rows, np.int32)
         begins = np.empty(len(below) + 1, np.int32)
         begins[-1] = num_rows
-        level = Level(words, begins, suffixes, counts, adjusted)
+        level = words, begins, suffixes, counts, adjusted
         piles, rows, contexts = self._piles(), self._rows, self._contexts
 
         def deal(part: int, dealt: Dealt) -> None:
             filled = Range(int(contexts[part]), int(contexts[part + 1]), int(rows[part]))
             read_level(
-                *(order, self._ids, piles, *self._words(part)),
-                *(filled, below.words, level, dealt),
+                *(order, self._ids, piles, *self._words(part)), *(filled, below.words, level, dealt)
             )
 
         self._deal(deal, is_last)
         return CountLevel(words, begins, suffixes, counts, counts if is_last else adjusted)
 
     def _piles(self) -> Piles:
-        from seqtool.lm.ngram.counting import Piles
-
         return Piles(self._entries, self._starts, self._stops, self._cuts)
 
     def _words(self, part: int) -> tuple[int, int]:
@@ -242,8 +471,6 @@ class _Piles:
 
     def _deal(self, deal: Callable[[int, Dealt], None], is_last: bool = False) -> None:
         """Have each part read its piles, and take what was dealt as the new piles."""
-        from seqtool.lm.ngram.counting import Dealt
-
         num_parts = len(self._parts)
         if not len(self._spare) and not is_last:
             self._spare = np.zeros_like(self._entries)

@@ -15,13 +15,17 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.runtime import check_memory
-from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.counts import LESS_MEMORY
-from seqtool.text.preparation import INFO_FILE, SplitCounts, read_word_list
-from seqtool.text.prepared import PreparedCorpus
-from seqtool.text.special_words import SpecialTokens, refuse_special_words
-from seqtool.text.tokenizer_training import number_words
+from seqtool.core.vocabulary import (
+    EOS_ID,
+    UNK,
+    UNK_ID,
+    SpecialTokens,
+    Vocabulary,
+    refuse_special_words,
+)
+from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig
+from seqtool.text.preparation import number_words, read_word_list
+from seqtool.text.prepared import INFO_FILE, PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
@@ -88,9 +92,7 @@ def read_ids(
     _check(words.num_tokens, words.num_sentences, config.order, source, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(
-        vocabulary,
-        lowercase=config.lowercase,
-        special_tokens=_policy(config),
+        vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
     )
     counts = SplitCounts(
         tokens=words.num_tokens,
@@ -194,7 +196,7 @@ class _Words:
 
     def finish(self) -> tuple[Vocabulary, Ids]:
         """Return the vocabulary, and the text in its ids; what was read is let go."""
-        from seqtool.lm.ngram.counting import renumber
+        from seqtool.lm.ngram.counts import renumber
 
         if self._config.special_tokens == "skip":
             self._table.counts[UNK_ID] = 0

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.lm.ngram.arpa import check_symbols, read_arpa, write_arpa
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.counts import Counts, count_ngrams
 from seqtool.lm.ngram.data import Reading, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
-from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
-from seqtool.text.preparation import INFO_FILE
-from seqtool.text.splits import plan_splits
+from seqtool.text.preparation import plan_splits
+from seqtool.text.prepared import INFO_FILE
 from seqtool.text.tokenizers import WordTokenizer
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.counts import Counts
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
@@ -137,7 +137,11 @@ def train_ngram(
         "vocabulary_size": counts.vocabulary_size,
     }
     if arpa is not None:
+        from seqtool.lm.ngram.arpa import check_symbols
+
         check_symbols(tokenizer.vocabulary)
+    from seqtool.lm.ngram.smoothing import estimate
+
     del reading  # its ids are four bytes per token
     with stages("estimating"):
         estimated = estimate(counts, config, threads=threads)
@@ -161,6 +165,8 @@ def train_ngram(
             statistics=estimated.statistics,
         )
     if arpa is not None:
+        from seqtool.lm.ngram.arpa import write_arpa
+
         with stages("writing ARPA") as on_write:
             write_arpa(table, tokenizer.vocabulary, arpa, threads=threads, on_progress=on_write)
     return NgramTraining(
@@ -199,6 +205,8 @@ def _count(
     memory: int | None,
     stages: _Stages,
 ) -> tuple[Reading, Counts]:
+    from seqtool.lm.ngram.counts import count_ngrams
+
     with stages("reading") as on_read:
         reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
     with stages("counting") as on_count:
@@ -240,6 +248,8 @@ def import_arpa(
         ModelError: the file is no ARPA file, or damaged.
         OutputError: the output exists.
     """
+    from seqtool.lm.ngram.arpa import read_arpa
+
     checkpoint.check_output(output, force=force, hint=_EXISTS)
     notes: list[str] = []
     table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)

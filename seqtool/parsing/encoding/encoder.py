@@ -24,16 +24,19 @@ from torch.nn import functional
 from seqtool.core.arrays import Ints
 from seqtool.parsing.encoding.features import SymbolTable
 
+Dropout = Callable[[Tensor], Tensor]
+
+
+def as_it_is(values: Tensor) -> Tensor:
+    """Return values without dropout."""
+    return values
+
 
 class BidirectionalLayer(nn.Module):
     """Two LSTMs, one of which reads backwards.
 
     They are apart because torch's bidirectional LSTM begins its backward reading at the padding
-    unless sentences are packed, which takes four times as long on a CPU.
-
-    Args:
-        input_size: D.
-        size: H.
+    unless sentences are packed, which takes four times as long on a CPU. They have H units each.
     """
 
     def __init__(self, input_size: int, size: int) -> None:
@@ -65,34 +68,20 @@ class BidirectionalLayer(nn.Module):
 
 
 class ContextEncoder(nn.Module):
-    """Layers of bidirectional LSTMs (Kiperwasser & Goldberg 2016).
-
-    Args:
-        input_size: D.
-        size: H.
-        num_layers: how many.
-    """
+    """Layers of bidirectional LSTMs of H units (Kiperwasser & Goldberg 2016)."""
 
     def __init__(self, input_size: int, size: int, num_layers: int) -> None:
         super().__init__()
         sizes = [input_size] + [2 * size] * (num_layers - 1)
         self.layers = nn.ModuleList(BidirectionalLayer(width, size) for width in sizes)
 
-    def forward(
-        self,
-        inputs_TD: Tensor,
-        lengths_B: Tensor,
-        dropout: Callable[[Tensor], Tensor] = lambda states_LBD: states_LBD,
-    ) -> Tensor:
+    def forward(self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout = as_it_is) -> Tensor:
         """Return the states of the last layer of all tokens, (T, 2H): see `first_and_last`."""
         _, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout)
         return _in_a_row(last_LBD, inside_LB)
 
     def first_and_last(
-        self,
-        inputs_TD: Tensor,
-        lengths_B: Tensor,
-        dropout: Callable[[Tensor], Tensor] = lambda states_LBD: states_LBD,
+        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout = as_it_is
     ) -> tuple[Tensor, Tensor]:
         """Return the states of the first and of the last layer of all tokens, each (T, 2H).
 
@@ -110,7 +99,7 @@ class ContextEncoder(nn.Module):
         return _in_a_row(self.layers[0](values_LBD, reversal_LB), inside_LB)
 
     def _run(
-        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Callable[[Tensor], Tensor]
+        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the states of the first and last layer, (L, B, 2H), and which are tokens'."""
         values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
@@ -155,9 +144,6 @@ class Cloze(nn.Module):
     Goldberger & Dagan 2016). It teaches the encoder more of a small treebank than its labels do
     (Rei 2017 predicts the next and the previous word).
 
-    Args:
-        size: H.
-        num_words: V.
     """
 
     def __init__(self, size: int, num_words: int) -> None:
@@ -233,11 +219,7 @@ class HeadChoice(nn.Module):
     A transition teaches the encoder little, and of few words. This teaches it the head and the
     label of every word at once, and the gold tags where the parser reads predicted ones. Heads are
     scored by products of states (Zhang, Cheng & Lapata 2017), labels by the state of the word.
-
-    Args:
-        state_size: E.
-        num_labels: labels of arcs.
-        num_tags: combinations of gold tags; 0 where none are given.
+    `num_tags` are combinations of gold tags, 0 where none are given.
     """
 
     def __init__(self, state_size: int, num_labels: int, num_tags: int = 0) -> None:

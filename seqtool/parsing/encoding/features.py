@@ -77,6 +77,7 @@ FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
         "feature": (FEATS, _parts, MAX_FEATS),
     },
 }
+GROUPS = {name: row for groups in FIELDS.values() for name, row in groups.items()}
 # fields whose rare symbols are unknown; tags are few, and known by the guidelines of a treebank
 OPEN_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
 
@@ -101,11 +102,10 @@ class SymbolTable:
     @cached_property
     def _numbered(self) -> list[tuple[int, Symbols, dict[str, int], int]]:
         """Of each group: the place of its column in a type, its symbols' numbers, the unknown."""
-        definitions = {name: row for groups in FIELDS.values() for name, row in groups.items()}
         result = []
         unknown = ROOT + 1
         for name, symbols in self.groups.items():
-            column, split, _ = definitions[name]
+            column, split, _ = GROUPS[name]
             ids = {symbol: number for number, symbol in enumerate(symbols, unknown + 1)}
             result.append((self.columns.index(column), split, ids, unknown))
             unknown += 1 + len(symbols)
@@ -119,8 +119,7 @@ class SymbolTable:
     @cached_property
     def width(self) -> int:
         """Symbols of a type at most."""
-        widths = {name: row[2] for groups in FIELDS.values() for name, row in groups.items()}
-        return max(1, sum(widths[name] for name in self.groups))
+        return max(1, sum(GROUPS[name][2] for name in self.groups))
 
     @classmethod
     def build(
@@ -130,13 +129,10 @@ class SymbolTable:
         min_count: int,
         columns: Sequence[int],
     ) -> Self:
-        """Gather the symbols of some fields.
+        """Gather the symbols of some fields, names in `FIELDS`.
 
-        Args:
-            types: the columns of a type, and how often it occurs; iterated several times.
-            fields: names in `FIELDS`.
-            min_count: rarer symbols of `OPEN_FIELDS` are left out.
-            columns: of CoNLL-U.
+        Types are given with how often they occur, and iterated several times. Rarer symbols than
+        `min_count` are left out of `OPEN_FIELDS`.
         """
         groups: dict[str, tuple[str, ...]] = {}
         for field in fields:
@@ -156,8 +152,7 @@ class SymbolTable:
         """Return the symbols of a type, [width], PAD at the end."""
         found: list[int] = []
         for place, split, ids, unknown in self._numbered:
-            for symbol in split(values[place]):
-                found.append(ids.get(symbol, unknown))
+            found += [ids.get(symbol, unknown) for symbol in split(values[place])]
         return found + [PAD] * (self.width - len(found))
 
     @cached_property
@@ -166,13 +161,9 @@ class SymbolTable:
         return tuple(sorted({place for place, _, _, _ in self._numbered}))
 
     def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
-        """Return how often each symbol occurs, and the unknown symbol of its group.
+        """Return how often each symbol occurs in types, and the unknown symbol of its group.
 
-        Args:
-            types: the columns of a type, and how often it occurs.
-
-        Returns:
-            Counts (0 of PAD, NONE, ROOT and the unknown ones) and ids, both [num_symbols].
+        Both are [num_symbols]; the counts of PAD, NONE, ROOT and the unknown ones are 0.
         """
         counts = np.zeros(self.num_symbols, np.int32)
         unknowns = np.arange(self.num_symbols, dtype=np.int32)
@@ -276,13 +267,13 @@ class Types:
 
 @dataclass(frozen=True)
 class TokenArrays:
-    """Sentences in flat arrays, as `states` lays them out.
+    """Sentences in flat arrays, as `lstm` lays them out.
 
     Attributes:
         types: int32 [num_rows], the type of each token; NONE's row first.
         tokens: int32 [num_sentences], the row of each sentence's ROOT.
         lengths: int32 [num_sentences], words of each.
-        lm_states: of each sentence, what a language model made of it, see `word_states`; None
+        lm_states: of each sentence, what a language model made of it, see `WordStates`; None
             without one.
     """
 

@@ -26,6 +26,8 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 
+DIRECTIONS = ("forwards", "backwards")  # of a layer
+
 _ints = types.int32[::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
@@ -50,7 +52,7 @@ def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
-        if place >= num_read:
+        if place >= num_read:  # in memory that is used again, so that something is left there
             for unit in range(size):
                 cells[place, unit] = np.float32(0.0)
         for unit in range(size):
@@ -154,16 +156,10 @@ class Recurrence:
     """
 
     def __init__(self, weights: Mapping[str, Floats]) -> None:
-        by_direction: dict[str, dict[str, Floats]] = {}
-        for name, array in weights.items():
-            direction, _, rest = name.rpartition(".")
-            by_direction.setdefault(direction, {})[rest] = array
+        layers = sorted({int(name.split(".")[1]) for name in weights})
         self._layers = [
-            [
-                Direction(by_direction[f"layers.{number}.{direction}"])
-                for direction in ("forwards", "backwards")
-            ]
-            for number in range(len(by_direction) // 2)
+            [Direction(part_of(weights, f"layers.{number}.{way}.")) for way in DIRECTIONS]
+            for number in layers
         ]
         self._room = Room()
 
@@ -201,25 +197,18 @@ class Recurrence:
 
 def part_of(weights: Mapping[str, Floats], prefix: str) -> dict[str, Floats]:
     """Return the arrays whose names begin with a prefix, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in weights.items()
-        if name.startswith(prefix)
-    }
+    names = [name for name in weights if name.startswith(prefix)]
+    return {name.removeprefix(prefix): weights[name] for name in names}
 
 
 def bilstm_shapes(name: str, width: int, units: int, num_layers: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays of an `encoder.ContextEncoder`, by their names in a network.
 
-    Args:
-        name: of the encoder in the network.
-        width: of what it reads.
-        units: of a direction.
-        num_layers: how many.
+    The encoder, of so many units a direction, has a name there, and reads inputs of a width.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for layer in range(num_layers):
-        for direction in ("forwards", "backwards"):
+        for direction in DIRECTIONS:
             prefix = f"{name}.layers.{layer}.{direction}"
             shapes[f"{prefix}.weight_ih_l0"] = (4 * units, 2 * units if layer else width)
             shapes[f"{prefix}.weight_hh_l0"] = (4 * units, units)

@@ -9,28 +9,30 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Shorts
-from seqtool.parsing.encoding.features import NONE, TokenArrays
-from seqtool.parsing.encoding.lm_states import WEIGHT
+from seqtool.parsing.encoding.features import NONE, TokenArrays, token_rows
+from seqtool.parsing.encoding.lstm import Recurrence, Room, bilstm_shapes, part_of
+from seqtool.parsing.encoding.pretrained import WEIGHT, project
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.hidden_layer import (
+    NUM_BUCKETS,
     SCALE,
     Tables,
-    TokenProducts,
     Tokens,
+    compile_slots,
     gated,
     hidden_layer,
     round_into,
 )
 from seqtool.parsing.parser.search import Scorer
-from seqtool.parsing.parser.slots import NUM_BUCKETS, Slots, compile_slots
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.transitions import Configurations, Labels
 
 Number = TypeVar("Number", bound=np.generic)
 
-# types and columns whose products are made together: they are to stay in a core's own cache
+# types or tokens, and columns, whose products are made together: enough for products to be fast,
+# and few enough to stay in a core's own cache
 BLOCK = 256
 COLUMNS = 512
+GROUP_TOKENS = 4096  # tokens that are read in context together
 # bytes a parser asks for at first, so that no product is copied when there are more; the system
 # gives memory when it is written to
 RESERVED = 256 << 20
@@ -99,11 +101,11 @@ class ProductTable:
             block = slice(begin, begin + BLOCK)
             vectors = self._vectors((lexical[block], tags[block]))
             at = self.num_types + begin
-            rows = self._rows[at : at + len(vectors)]
-            self._type_vectors[at : at + len(vectors)] = vectors
+            rows = np.arange(at, at + len(vectors))
+            self._type_vectors[rows] = vectors
             vectors -= self._none
             for number, weights in enumerate(self._weights):
-                round_into(vectors @ weights, rows, number * COLUMNS)
+                round_into(vectors @ weights, rows, self._rows, number * COLUMNS)
         self.num_types = needed
 
     @property
@@ -148,17 +150,61 @@ def _sums(embeddings: Floats, symbols: Ints) -> Floats:
     return sums
 
 
+class TokenProducts:
+    """The first layer's products of tokens in their context with every slot that looks at them."""
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self._recurrence = Recurrence(part_of(weights, "encoder."))
+        self._lm = weights.get(WEIGHT)
+        of_contexts = weights["contexts.weight"]
+        self._num_units = len(of_contexts)
+        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
+        self._bias = weights["bottleneck.bias"]
+        self._rows: Shorts = np.empty((0, config.context_units), np.int16)
+        self._weights: Floats = _by_slot(of_contexts, config.context_units) * np.float32(SCALE)
+        self._room = Room()
+
+    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
+        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
+
+        They lie in memory that the next call takes again; the rows of tokens of no sentence mean
+        nothing. `vectors` are those of types.
+        """
+        if len(self._rows) < len(arrays.types):
+            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
+        table = self._rows[: len(arrays.types)]
+        # of like lengths together
+        order = np.argsort(-arrays.lengths, kind="stable")
+        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
+        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
+            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
+            if self._lm is None or arrays.lm_states is None:
+                present, places = np.unique(arrays.types[rows], return_inverse=True)
+                inputs = vectors[present]
+            else:
+                projected = project([arrays.lm_states[i] for i in group], self._lm)
+                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
+                places = np.arange(len(rows))
+            states, tokens = self._recurrence.states(
+                inputs, places.astype(np.int32), arrays.lengths[group] + 1
+            )
+            rows = rows[tokens]
+            for begin in range(0, len(states), BLOCK):
+                block = slice(begin, begin + BLOCK)
+                seen = gated(states[block] @ self._bottleneck + self._bias)
+                products = self._room.array("products", len(seen), table.shape[1])
+                np.matmul(seen, self._weights, out=products)
+                round_into(products, rows[block], table, 0)
+        return table.reshape(-1, self._num_units)
+
+
 def weight_shapes(
     config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
 
-    Args:
-        config: what the network is.
-        num_lexical: lexical symbols.
-        num_tags: tag symbols.
-        labels: of arcs.
-        state_size: width of a language model's states; 0 without one.
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
     """
     units = config.hidden_size
     of_words = len(config.slots) * config.token_size
@@ -181,12 +227,7 @@ def weight_shapes(
         if state_size:
             shapes[WEIGHT] = (config.lm_size, state_size)
             width += config.lm_size
-        for layer in range(config.encoder_layers):
-            for direction in ("forwards", "backwards"):
-                name = f"encoder.layers.{layer}.{direction}"
-                shapes[f"{name}.weight_ih_l0"] = (4 * size, 2 * size if layer else width)
-                shapes[f"{name}.weight_hh_l0"] = (4 * size, size)
-                shapes[f"{name}.bias_ih_l0"] = shapes[f"{name}.bias_hh_l0"] = (4 * size,)
+        shapes |= bilstm_shapes("encoder", width, size, config.encoder_layers)
         shapes["bottleneck.weight"] = (2 * config.context_units, 2 * size)
         shapes["bottleneck.bias"] = (2 * config.context_units,)
         shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * config.context_units)
@@ -205,7 +246,9 @@ class Classifier:
     def __init__(
         self, config: ModelConfig, weights: Mapping[str, Floats], *, reserved: int = RESERVED
     ) -> None:
-        self.slots = slots_of(config)
+        self.slots = compile_slots(
+            config.slots, config.label_slots, config.measures, config.contexts
+        )
         self._activation = config.activation
         first = weights["first.weight"]
         num_sums = len(first)
@@ -214,11 +257,7 @@ class Classifier:
             weights["lexical.weight"],
             weights["tags.weight"],
             of_words,
-            {
-                name.removeprefix("join."): array
-                for name, array in weights.items()
-                if name.startswith("join.")
-            },
+            part_of(weights, "join."),
             reserved,
         )
         label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
@@ -245,12 +284,9 @@ class Classifier:
         self._gates: Floats = np.empty((num, self._num_sums - num_units), np.float32)
 
     def in_context(self, arrays: TokenArrays) -> Shorts:
-        """Return the products of tokens as the encoder reads them.
+        """Return the products of tokens as the encoder reads them, whose types are known by now.
 
-        The products of their types are there already.
-
-        Returns:
-            A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
+        A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
         """
         if self._in_context is None:
             return np.empty((0, self._num_sums), np.int16)
@@ -262,12 +298,10 @@ class Classifier:
         in_context: Shorts | None = None,
         token_rows: Ints | None = None,
     ) -> Scorer:
-        """Return what scores the configurations of sentences.
+        """Return what scores the configurations of sentences, by the types of all tokens.
 
-        Args:
-            token_types: the types of all tokens.
-            in_context: what `in_context` returned; not needed without an encoder.
-            token_rows: for which token of `in_context` each token stands; None for itself.
+        `in_context` is what the method returned; `token_rows` tell for which token of it each token
+        stands, None for itself.
         """
         if in_context is None:
             in_context = np.empty((0, self._num_sums), np.int16)
@@ -317,13 +351,9 @@ def average_scorer(members: Sequence[Scorer]) -> Scorer:
     return score
 
 
-def slots_of(config: ModelConfig) -> Slots:
-    """Return the slots that the settings name."""
-    return compile_slots(config.slots, config.label_slots, config.measures, config.contexts)
-
-
 def _table_of(products: Floats, num_units: int) -> Shorts:
     table = np.empty(products.shape, np.int16)
     if products.size:
-        round_into((products - products[0]) * np.float32(SCALE), table)
+        scaled = (products - products[0]) * np.float32(SCALE)
+        round_into(scaled, np.arange(len(table)), table, 0)
     return table.reshape(-1, num_units)

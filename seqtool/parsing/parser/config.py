@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from seqtool.core.config import Config, setting
-from seqtool.core.errors import ConfigError
-from seqtool.core.registry import did_you_mean
+from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 

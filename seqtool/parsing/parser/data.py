@@ -22,12 +22,10 @@ from seqtool.parsing.encoding.features import (
     Types,
     columns_of,
 )
-from seqtool.parsing.encoding.lm_states import WordStates
-from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
+from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
-from seqtool.parsing.parser.configurations import SYSTEMS, Labels
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.parsing.parser.transitions import SYSTEMS, Labels
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, UPOS, Sentence
 
@@ -113,33 +111,20 @@ def _tags_of(sentence: Sentence) -> list[str]:
 
 
 class _Reader:
-    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to.
-
-    Types are numbered in the order in which they are met, as `features.Types` does, which cannot be
-    made before all symbols are known.
-
-    Args:
-        columns: those that make a type.
-        keep_forms: whether a language model is to read them.
-    """
+    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to."""
 
     def __init__(self, columns: tuple[int, ...], *, keep_forms: bool) -> None:
         self.columns, self.keep_forms = columns, keep_forms
         self.counts: Counter[tuple[str, ...]] = Counter()
+        # in the order in which they are met, as `features.Types` numbers them, which cannot be made
+        # before all symbols are known
         self.ids: dict[tuple[str, ...], int] = {}
         self.digest = hashlib.sha256()
 
     def read(
         self, sentence: Sentence, into: Part, *, count: bool, gold: Sentence | None = None
     ) -> None:
-        """Add a sentence to a part.
-
-        Args:
-            sentence: whose tree is learnt, or compared with.
-            into: the part.
-            count: count its types, which are to be learnt.
-            gold: the same sentence with gold tags.
-        """
+        """Add a sentence, whose types are to be learnt if they count; `gold` has its gold tags."""
         keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
         if count:
             self.counts.update(keys)
@@ -191,17 +176,9 @@ def prepare_data(
     word_states: WordStates | None = None,
     gold_tags: str | None = None,
 ) -> TrainingData:
-    """Read a treebank and make ready what a parser is trained on.
+    """Read a treebank and make ready what a parser is trained on; the system `auto` is chosen.
 
-    Args:
-        train_files: CoNLL-U.
-        dev_file: CoNLL-U; without it, every tenth sentence of the treebank is kept for validation.
-        config: all settings; the system `auto` is chosen here.
-        skip_invalid: leave out broken sentences.
-        embeddings: a file of word vectors.
-        word_states: a language model that is to read the sentences.
-        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
-            predicted; they teach the encoder.
+    The files are those of a `TreebankRecord`; `word_states` is to read the sentences.
 
     Raises:
         DataError: a broken sentence, no trees, or too few; gold tags of other sentences.
@@ -269,11 +246,7 @@ def prepare_data(
 def _with_gold(
     sentences: Iterable[Sentence], path: str | None
 ) -> Iterator[tuple[Sentence, Sentence | None]]:
-    """Yield each sentence with the same one of a file that has its gold tags, if there is one.
-
-    Raises:
-        DataError: when iterated: the file has other sentences.
-    """
+    """Yield each sentence with the same one of a file that has its gold tags, if there is one."""
     if path is None:
         yield from ((sentence, None) for sentence in sentences)
         return

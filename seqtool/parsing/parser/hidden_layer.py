@@ -1,5 +1,18 @@
 """What the classifier sees of a configuration, and its hidden layer, in compiled code.
 
+Slots are the places of a configuration that it looks at, written as addresses:
+
+    s0 s1 ...    the top of the stack, the word below it, ...
+    b0 b1 ...    the first word of the buffer, the next one, ...
+    .l1 .l2      its leftmost and second leftmost child so far
+    .r1 .r2      its rightmost and second rightmost child so far
+    .prev .next  the word before and after it in the sentence
+
+`s1.r1.next` is the word after the rightmost child of s1. A measure is a number instead of a word:
+
+    s0.lefts s0.rights   how many children s0 has on its left, on its right
+    s1-s0                how far s0 is to the right of s1
+
 The first layer is linear in what stands in each slot, so its products with a type are the same
 whenever that type stands there. They are rows of tables, [type * num_slots + slot, hidden], whole
 numbers of 1 / `SCALE`. NONE's row is taken off all others and added to the bias once, so that where
@@ -11,7 +24,8 @@ Imports Numba, so on use only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,34 +33,108 @@ from numba import types
 
 from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.core.compiled import compiled, fetch
-from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.lm_states import WEIGHT, project
-from seqtool.parsing.encoding.lstm import Recurrence, Room, part_of
-from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.configurations import (
+from seqtool.core.errors import ConfigError
+from seqtool.parsing.parser.transitions import (
     BASE,
     BUFFER,
     FRONT,
     LABEL,
+    LEFT1,
+    LEFT2,
     LENGTH,
+    NUM_LEFT,
+    NUM_RIGHT,
+    RIGHT1,
+    RIGHT2,
     STACK,
     STACK_SIZE,
     TOKENS,
+    Configurations,
 )
-from seqtool.parsing.parser.slots import (
-    COUNT,
-    FROM_BUFFER,
-    FROM_STACK,
-    NUM_BUCKETS,
-    TO_CHILD,
-    Slots,
-)
-from seqtool.parsing.parser.transitions import Configurations
 
-# tokens that are read together, and tokens whose products are made together: enough for products to
-# be fast, and few enough to stay in a core's own cache
-GROUP_TOKENS = 4096
-BLOCK = 256
+# what a node of an address does: take a word from the stack or buffer, or go on from another word
+FROM_STACK, FROM_BUFFER, TO_CHILD, TO_NEIGHBOUR = range(4)
+CHILDREN = {"l1": LEFT1, "l2": LEFT2, "r1": RIGHT1, "r2": RIGHT2}
+NEIGHBOURS = {"prev": -1, "next": 1}
+
+COUNT, DISTANCE = range(2)
+COUNTS = {"lefts": NUM_LEFT, "rights": NUM_RIGHT}
+NUM_BUCKETS = 9  # values of a measure: 0 none, 1 + a count up to 7, 1.. for classes of distances
+
+_WORD = re.compile(r"[sb][0-9]")
+_HINT = "write s0, b1, s0.l1, s1.r2.next ...; steps are l1 l2 r1 r2 prev next"
+_MEASURE_HINT = "write s0.lefts, s1.rights or s1-s0"
+
+
+class Slots(NamedTuple):
+    """Addresses as compiled code reads them.
+
+    Attributes:
+        nodes: int32 [num_nodes, 3], the parts of all addresses: the node to go on from (-1: none),
+            what to do, and its argument.
+        words: int32, the node of each slot that looks at a word.
+        labels: int32, the node of each slot that looks at the label of a word's arc.
+        measures: int32 [num_measures, 3]: kind, node, and column of counts or second node.
+        contexts: int32, the node of each slot that looks at a word in its context.
+    """
+
+    nodes: Ints
+    words: Ints
+    labels: Ints
+    measures: Ints
+    contexts: Ints
+
+
+def compile_slots(
+    words: Sequence[str],
+    labels: Sequence[str],
+    measures: Sequence[str],
+    contexts: Sequence[str] = (),
+) -> Slots:
+    """Return addresses and measures as tables.
+
+    Raises:
+        ConfigError: one that cannot be read; it is quoted.
+    """
+    table: dict[str, int] = {}
+    rows: list[tuple[int, int, int]] = []
+
+    def node(address: str) -> int:
+        if address not in table:
+            before, _, step = address.rpartition(".")
+            if not before:
+                if not _WORD.fullmatch(address):
+                    raise ConfigError(f"{address!r} is no place of a configuration", hint=_HINT)
+                kind = FROM_STACK if address[0] == "s" else FROM_BUFFER
+                row = (-1, kind, int(address[1]))
+            elif step in CHILDREN:
+                row = (node(before), TO_CHILD, CHILDREN[step])
+            elif step in NEIGHBOURS:
+                row = (node(before), TO_NEIGHBOUR, NEIGHBOURS[step])
+            else:
+                raise ConfigError(f"{address!r} has the unknown step {step!r}", hint=_HINT)
+            table[address] = len(rows)
+            rows.append(row)
+        return table[address]
+
+    def column(addresses: Iterable[str]) -> Ints:
+        return np.asarray([node(address) for address in addresses], np.int32)
+
+    def measure(text: str) -> tuple[int, int, int]:
+        first, dash, second = text.partition("-")
+        if dash:
+            return DISTANCE, node(first), node(second)
+        address, _, count = text.rpartition(".")
+        if not address or count not in COUNTS:
+            raise ConfigError(f"{text!r} is no measure", hint=_MEASURE_HINT)
+        return COUNT, node(address), COUNTS[count]
+
+    of_words, of_labels, of_contexts = column(words), column(labels), column(contexts)
+    measured = np.asarray([measure(text) for text in measures], np.int32).reshape(-1, 3)
+    nodes = np.asarray(rows, np.int32).reshape(-1, 3)
+    return Slots(nodes, of_words, of_labels, measured, of_contexts)
+
+
 SCALE = 1024.0  # of a table's numbers: they reach from -32 to 32 in steps of 0.001
 STEP = np.float32(1.0 / SCALE)
 AHEAD = 3  # configurations whose rows memory is asked for before they are added
@@ -55,7 +143,7 @@ ACTIVATIONS = {"relu": RELU, "cube": CUBE, "glu": GLU}
 
 
 class Tokens(NamedTuple):
-    """What stands for each token of the token arrays (`configurations` draws them).
+    """What stands for each token of the token arrays (`transitions` draws them).
 
     Attributes:
         types: its type, whose products are rows of `Tables.types`.
@@ -303,13 +391,15 @@ def _open_gates(hidden, gates):  # type: ignore[no-untyped-def]
             hidden[place, unit] *= half + half * gates[place, unit]
 
 
-@compiled(types.void(_floats, _products, _int))
-def _round(values, table, begin):  # type: ignore[no-untyped-def]
-    # what does not fit is cut off, and does not turn round
+@compiled(types.void(_floats, types.int64[::1], _products, _int))
+def round_into(values, rows, table, begin):  # type: ignore[no-untyped-def]
+    """Write values, in steps of 1 / SCALE, into some rows of a table, from column `begin` on."""
     low, high = np.float32(-32767.0), np.float32(32767.0)
-    for row in range(values.shape[0]):
+    for place in range(values.shape[0]):
+        row = rows[place]
         for column in range(values.shape[1]):
-            value = min(max(values[row, column], low), high)
+            # an int16 must not wrap around, so what is too large is cut off
+            value = min(max(values[place, column], low), high)
             table[row, begin + column] = np.int16(np.int32(np.rint(value)))
 
 
@@ -320,19 +410,10 @@ def gated(sums: Floats) -> Floats:
     return units
 
 
-def round_into(values: Floats, table: Shorts, begin: int = 0) -> None:
-    """Write values, in steps of 1 / SCALE, into the columns of `table` from `begin` on."""
-    _round(values, table, begin)
-
-
 def extract(configurations: Configurations, which: Ints, token_numbers: Ints, slots: Slots) -> Seen:
-    """Return what stands in each slot of some configurations.
+    """Return what stands in each slot of some configurations, [N].
 
-    Args:
-        configurations: where they are.
-        which: which of them, [N].
-        token_numbers: what is to be noted of each token, as its type.
-        slots: the places to look at.
+    Of a token, its number is noted, `token_numbers`, such as its type.
     """
     columns = (slots.words, slots.labels, slots.measures)
     seen = Seen(*(np.empty((len(which), len(column)), np.int32) for column in columns))
@@ -353,16 +434,8 @@ def hidden_layer(
 ) -> None:
     """Fill `hidden`, [len(which), hidden units], from tables of products (see above).
 
-    Args:
-        configurations: where they are.
-        which: which of them.
-        tokens: what stands for each token.
-        slots: the places to look at.
-        tables: products to add.
-        bias: of the first layer and what NONE adds in every slot, in steps of 1 / SCALE.
-        activation: a name in `ACTIVATIONS`.
-        hidden: is written.
-        gates: is written: what opened each hidden unit; without gates, no column.
+    `bias` is that of the first layer with what NONE adds in every slot, in steps of 1 / SCALE.
+    `gates` is written too: what opened each hidden unit; without gates it has no column.
     """
     _hidden(
         *(configurations.configs, configurations.nodes, which, tokens, slots, tables),
@@ -371,73 +444,3 @@ def hidden_layer(
     if ACTIVATIONS[activation] == GLU:
         np.tanh(gates, out=gates)
         _open_gates(hidden, gates)
-
-
-@compiled(types.void(types.float32[:, ::1], types.int64[::1], types.int16[:, ::1]))
-def _round_rows(values, rows, table):  # type: ignore[no-untyped-def]
-    """Write values as whole numbers into some rows of a table."""
-    low, high = np.float32(-32767.0), np.float32(32767.0)
-    for place in range(values.shape[0]):
-        row = rows[place]
-        for column in range(values.shape[1]):
-            # a sum of int16 must not wrap around, so what is too large is cut off
-            value = min(max(values[place, column], low), high)
-            table[row, column] = np.int16(np.int32(np.rint(value)))
-
-
-class TokenProducts:
-    """The first layer's products of tokens in their context with every slot that looks at them.
-
-    Args:
-        config: what the classifier is.
-        weights: its arrays, by their names in `network.ParserNetwork`.
-    """
-
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
-        self._recurrence = Recurrence(part_of(weights, "encoder."))
-        self._lm = weights.get(WEIGHT)
-        of_contexts = weights["contexts.weight"]
-        self._num_units = len(of_contexts)
-        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
-        self._bias = weights["bottleneck.bias"]
-        by_slot = of_contexts.reshape(self._num_units, len(config.context_slots), -1)
-        width = by_slot.shape[2]
-        self._rows: Shorts = np.empty((0, width), np.int16)
-        self._weights: Floats = by_slot.transpose(2, 1, 0).reshape(width, -1) * np.float32(SCALE)
-        self._room = Room()
-
-    def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
-        """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
-
-        They lie in memory that the next call takes again.
-
-        Args:
-            vectors: of types.
-            arrays: the sentences; the rows of tokens of no sentence mean nothing.
-        """
-        if len(self._rows) < len(arrays.types):
-            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
-        table = self._rows[: len(arrays.types)]
-        # of like lengths together
-        order = np.argsort(-arrays.lengths, kind="stable")
-        groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
-        for group in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
-            rows = token_rows(arrays.tokens[group], arrays.lengths[group])
-            if self._lm is None or arrays.lm_states is None:
-                present, places = np.unique(arrays.types[rows], return_inverse=True)
-                inputs = vectors[present]
-            else:
-                projected = project([arrays.lm_states[i] for i in group], self._lm)
-                inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
-                places = np.arange(len(rows))
-            states, tokens = self._recurrence.states(
-                inputs, places.astype(np.int32), arrays.lengths[group] + 1
-            )
-            rows = rows[tokens]
-            for begin in range(0, len(states), BLOCK):
-                block = slice(begin, begin + BLOCK)
-                seen = gated(states[block] @ self._bottleneck + self._bias)
-                products = self._room.array("products", len(seen), table.shape[1])
-                np.matmul(seen, self._weights, out=products)
-                _round_rows(products, rows[block], table)
-        return table.reshape(-1, self._num_units)

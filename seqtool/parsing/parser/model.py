@@ -21,35 +21,32 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.encoding.lm_states import WordStates, summarise
+from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import KIND, ParserConfig
-from seqtool.parsing.parser.configurations import Labels
-from seqtool.parsing.parser.search import MARGIN, search
-from seqtool.treebank.conllu import Item, Sentence, SentenceBatch, sentences_of
+from seqtool.parsing.parser.search import search
+from seqtool.parsing.parser.transitions import Labels
+from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
 # 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
 TEMPERATURE = 1.5
 TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
+CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
+HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
 Tree = tuple[list[int], list[str]]
 
 
 class Parser(TreebankModel[ParserConfig]):
-    """A trained parser.
+    """A trained parser; the weights are those of `network.ParserNetwork`.
 
-    Args:
-        config: all settings; `model.system` is no longer auto.
-        types: those met so far, by the symbols that were learnt.
-        labels: of arcs.
-        weights: the arrays of `network.ParserNetwork`, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
+    In its settings, `model.system` is no longer auto. Its types are those met so far.
     """
 
     kind = KIND
@@ -177,9 +174,7 @@ class Parser(TreebankModel[ParserConfig]):
             if num_types < len(self.types):
                 classifier.products.extend(*self.types.arrays(num_types))
 
-    def heads_and_labels(
-        self, arrays: TokenArrays, *, beam: int = 1, margin: float = MARGIN
-    ) -> tuple[Ints, Ints]:
+    def heads_and_labels(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse encoded sentences.
 
         Returns:
@@ -189,20 +184,18 @@ class Parser(TreebankModel[ParserConfig]):
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
             self.prepare()
+            scorers = [
+                classifier.scorer(arrays.types, classifier.in_context(arrays))
+                for classifier in self._classifiers
+            ]
             return search(
                 self.config.model.system,
                 self.labels,
                 arrays.tokens,
                 arrays.lengths,
                 len(arrays.types),
-                average_scorer(
-                    [
-                        classifier.scorer(arrays.types, classifier.in_context(arrays))
-                        for classifier in self._classifiers
-                    ]
-                ),
+                average_scorer(scorers),
                 beam=beam,
-                margin=margin,
                 temperature=TEMPERATURE,
             )
 
@@ -221,10 +214,8 @@ class Parser(TreebankModel[ParserConfig]):
     def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
         """Return the places of the sentences in which an arc is to be put back, in order."""
         marked = np.flatnonzero(self._lifted[label_ids])
-        places: list[int] = np.unique(
-            np.searchsorted(arrays.tokens, marked, side="right") - 1
-        ).tolist()
-        return places
+        places = np.unique(np.searchsorted(arrays.tokens, marked, side="right") - 1)
+        return list(places.tolist())
 
     def parse(self, sentences: Sequence[Sentence], *, beam: int = 1) -> None:
         """Give every sentence a tree."""
@@ -239,59 +230,41 @@ class Parser(TreebankModel[ParserConfig]):
                 row[DEPREL] = deprel
 
     def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
-        """Give every sentence a tree, see `streams.parse_stream`."""
-        return parse_stream(self, items, beam=beam)
+        """Give the items with new trees, in order; broken sentences as they are.
 
-
-load_model = Parser.load
-
-
-CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
-HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
-
-
-def parse_stream(parser: Parser, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
-    """Give the items with new trees, in order; broken sentences as they are.
-
-    Args:
-        parser: gives the trees. One that reads a language model's states needs the words
-            themselves, so that each batch comes back as its sentences.
-        items: what `read_conllu`, `read_items` or `read_batches` gives.
-        beam: hypotheses per sentence.
-    """
-    if parser.word_states is not None:
-        items = sentences_of(items)
-    parsing = _StreamParser(parser, beam)
-    chunk: list[Item] = []
-    num_words = num_bytes = 0
-    stretch = b""
-    for item in items:
-        chunk.append(item)
-        if isinstance(item, SentenceBatch):
-            num_words += len(item.words)
-            # batches of one stretch hold it once
-            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
-            stretch = item.stretch
-        elif isinstance(item, Sentence):
-            num_words += len(item)
-            num_bytes += sum(map(len, item.comments))
-        else:
-            num_bytes += len(item.text)
-        if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
-            parsing.parse(chunk)
-            yield from chunk
-            chunk, num_words, num_bytes, stretch = [], 0, 0, b""
-    parsing.parse(chunk)
-    yield from chunk
+        Args:
+            items: what `read_conllu`, `read_items` or `read_batches` gives. With a language model,
+                which reads the words themselves, each batch comes back as its sentences.
+            beam: hypotheses per sentence.
+        """
+        if self.word_states is not None:
+            items = sentences_of(items)
+        parsing = _StreamParser(self, beam)
+        chunk: list[Item] = []
+        num_words = num_bytes = 0
+        stretch = b""
+        for item in items:
+            chunk.append(item)
+            if isinstance(item, SentenceBatch):
+                num_words += len(item.words)
+                # batches of one stretch hold it once
+                num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+                stretch = item.stretch
+            elif isinstance(item, Sentence):
+                num_words += len(item)
+                num_bytes += sum(map(len, item.comments))
+            else:
+                num_bytes += len(item.text)
+            if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
+                parsing.parse(chunk)
+                yield from chunk
+                chunk, num_words, num_bytes, stretch = [], 0, 0, b""
+        parsing.parse(chunk)
+        yield from chunk
 
 
 class _StreamParser:
-    """A parser, and the types of the texts that batches number.
-
-    Args:
-        parser: gives the trees.
-        beam: hypotheses per sentence.
-    """
+    """A parser, and the types of the texts that batches number."""
 
     def __init__(self, parser: Parser, beam: int) -> None:
         self._parser, self._beam = parser, beam
@@ -359,3 +332,6 @@ class _StreamParser:
             columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
             self._types[unknown] = types.numbers(columns)
         return self._types[numbers]
+
+
+load_model = Parser.load

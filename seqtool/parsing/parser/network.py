@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, HeadChoice
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, HeadChoice, as_it_is
 from seqtool.parsing.encoding.features import PAD
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.slots import NUM_BUCKETS
+from seqtool.parsing.parser.hidden_layer import NUM_BUCKETS
 
 
 def gated(sums: Tensor) -> Tensor:
@@ -39,9 +39,6 @@ class FieldJoin(nn.Module):
     Summed embeddings say of each field what it means by itself; this says what they mean together.
     As a type's products with the first layer are computed once, it costs nothing in parsing.
 
-    Args:
-        width: of a type's vector.
-        num_units: of the layer.
     """
 
     def __init__(self, width: int, num_units: int) -> None:
@@ -49,9 +46,7 @@ class FieldJoin(nn.Module):
         self.inside = nn.Linear(width, 2 * num_units)
         self.outside = nn.Linear(num_units, width, bias=False)
 
-    def forward(
-        self, vectors_UD: Tensor, drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ
-    ) -> Tensor:
+    def forward(self, vectors_UD: Tensor, drop: Dropout = as_it_is) -> Tensor:
         """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
         joined_UD: Tensor = vectors_UD + self.outside(drop(gated(self.inside(vectors_UD))))
         return joined_UD
@@ -144,31 +139,19 @@ class ParserNetwork(nn.Module):
         self,
         lexical_UW: Tensor,
         tags_UW: Tensor,
-        drop: Callable[[Tensor], Tensor] = lambda units_UJ: units_UJ,
+        drop: Dropout = as_it_is,
     ) -> Tensor:
-        """Return the vectors of types, [U, D].
+        """Return the vectors of types, [U, D], by their lexical and tag symbols, PAD at the end.
 
-        Args:
-            lexical_UW: the lexical symbols of each, PAD at the end.
-            tags_UW: its tag symbols.
-            drop: is applied to the units that join fields.
+        `drop` is applied to the units that join fields.
         """
         vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
         if self.config.type_units:
             vectors_UD = self.join(vectors_UD, drop)
         return vectors_UD
 
-    def in_context(
-        self,
-        states_TE: Tensor,
-        drop: Callable[[Tensor], Tensor] = lambda units_TK: units_TK,
-    ) -> Tensor:
-        """Return what the classifier sees of tokens in their sentences, [T, K].
-
-        Args:
-            states_TE: of the encoder, [T, 2E].
-            drop: is applied to the units.
-        """
+    def in_context(self, states_TE: Tensor, drop: Dropout = as_it_is) -> Tensor:
+        """Return what the classifier sees of tokens, by the encoder's states, [T, 2E]: [T, K]."""
         return drop(gated(self.bottleneck(states_TE)))
 
     def forward(
@@ -178,8 +161,8 @@ class ParserNetwork(nn.Module):
         labels_NC: Tensor,
         measures_NM: Tensor,
         contexts_NX: Tensor | None = None,
-        drop_inputs: Callable[[Tensor], Tensor] = lambda inputs_ND: inputs_ND,
-        drop_hidden: Callable[[Tensor], Tensor] = lambda hidden_NH: hidden_NH,
+        drop_inputs: Dropout = as_it_is,
+        drop_hidden: Dropout = as_it_is,
     ) -> Tensor:
         """Return the scores of all transitions, [N, A].
 

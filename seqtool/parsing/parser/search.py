@@ -15,8 +15,7 @@ from numba import types
 
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.configurations import UNATTACHED, Labels
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.transitions import UNATTACHED, Configurations, Labels
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
@@ -93,14 +92,8 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
     """Return the logarithm of the sum of the exponentials of the legal scores, to 0.0001.
 
     exp(x) is 2 to the whole part of x / ln 2, whose bits are written into a float, times a cubic in
-    the rest: a loop without branches, where `np.exp` is called for each.
-
-    Args:
-        scores: of all transitions.
-        mask: the legal actions.
-        segments: of transitions, by action.
-        highest: of the legal scores.
-        bits: room for as many numbers as transitions.
+    the rest: a loop without branches, where `np.exp` is called for each. `bits` is room for as many
+    numbers as transitions, `highest` is the highest legal score.
     """
     floats = bits.view(np.float32)  # the same memory
     total = np.float32(0.0)
@@ -134,20 +127,8 @@ def _select(  # type: ignore[no-untyped-def]
 ):
     """Choose the best continuations of each lane, and note them as the next step.
 
-    Args:
-        configs: all configurations.
-        num_lanes: sentences.
-        beam: hypotheses of each.
-        masks: the legal actions of each open hypothesis, in the order of their rows.
-        scores: of all transitions in each of these.
-        segments: of transitions, by action.
-        margin: see `MARGIN`.
-        hypotheses: those that there are; become those that there will be.
-        step: is written.
-        bits: room for as many numbers as transitions.
-
-    Returns:
-        How many copies are to be made, and how many transitions taken.
+    `masks` and `scores` are those of the open hypotheses, in the order of their rows; `hypotheses`
+    become those that there will be. Returns how many copies and how many transitions there are.
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
@@ -238,11 +219,7 @@ def _select(  # type: ignore[no-untyped-def]
 
 @compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
 def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
-    """Note the best hypothesis of each lane in which all are final, and free the lane.
-
-    Returns:
-        How many there are.
-    """
+    """Note the best hypothesis of each lane in which all are final, free it; return how many."""
     found = 0
     for lane in range(num_lanes):
         best = -1
@@ -279,7 +256,7 @@ def search(
     legal ones; nothing is added for those without a choice.
 
     Args:
-        system: a name in `configurations.SYSTEMS`.
+        system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
         tokens: the row of each sentence's ROOT in the token arrays.
         lengths: words of each sentence.

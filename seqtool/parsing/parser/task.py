@@ -1,22 +1,27 @@
 """Choosing transitions as a task of the training loop.
 
-The sentences of an epoch are parsed in blocks by the classifier that is being trained, see
-`rollouts`. The configurations of a block are shuffled, and divided among the steps of the block.
+The sentences of an epoch are parsed in blocks by the classifier that is being trained: a roll-out,
+in lockstep, as in `search`. The configurations that it comes through are shuffled, and divided
+among the steps of the block. With a static oracle, its transition is what is to be learnt, and what
+is taken. With a dynamic one, all transitions that cost nothing are to be learnt; the one that is
+taken is the classifier's own, or, not exploring, the one of these that the classifier likes best
+(Goldberg & Nivre 2012).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Floats, Halves, Ints, Longs
+from seqtool.core.arrays import Bytes, Floats, Halves, Ints, Longs
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     num_words,
@@ -27,15 +32,60 @@ from seqtool.parsing.encoding.encoder import (
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.parser.classifier import Classifier
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
-from seqtool.parsing.parser.configurations import NUM_ACTIONS
 from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ParserNetwork
 from seqtool.parsing.parser.oracles import Oracle
-from seqtool.parsing.parser.rollouts import Examples, roll_out
-from seqtool.parsing.parser.search import Scorer
-from seqtool.parsing.parser.slots import compile_slots
-from seqtool.parsing.task import TreebankTask
+from seqtool.parsing.parser.search import NODE_ROWS, Scorer
+from seqtool.parsing.parser.transitions import NUM_ACTIONS, TOKENS, UNATTACHED, Configurations
+from seqtool.parsing.train import TreebankTask
+
+NUM_LANES = 512
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Configurations, and what is to be done in them; N rows each.
+
+    Attributes:
+        tokens, labels, measures: what stands in the slots, see `hidden_layer.Seen`.
+        legal: the legal actions, as bits.
+        free: int32 [N, NUM_ACTIONS], of each action the transition that costs nothing, or -1.
+        sentences: the row of ROOT in the sentence.
+    """
+
+    tokens: Ints
+    labels: Ints
+    measures: Ints
+    legal: Bytes
+    free: Ints
+    sentences: Ints
+
+    def __len__(self) -> int:
+        return len(self.legal)
+
+    @classmethod
+    def of(cls, parts: Sequence[Self]) -> Self:
+        """Return the examples of all parts, one part after another."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+    def batches(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
+        """Return the rows of each of several random batches."""
+        return np.array_split(generator.permutation(len(self)), num_batches)
+
+    def batches_of_sentences(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
+        """Return the rows of each of several batches, each of a few sentences of like lengths.
+
+        The longer a sentence, the more examples it has, which stand for its length here; a little
+        chance makes the batches others in each epoch.
+        """
+        _, sentences, sizes = np.unique(self.sentences, return_inverse=True, return_counts=True)
+        disturbed = sizes * generator.uniform(0.9, 1.1, len(sizes))
+        parts = np.array_split(np.argsort(disturbed[sentences], kind="stable"), num_batches)
+        return [parts[place] for place in generator.permutation(num_batches)]
+
 
 LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
@@ -43,15 +93,9 @@ BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
 
 @dataclass(frozen=True)
 class _RollOut:
-    """The examples of a block.
+    """The examples of a block, and the state of the generator after them."""
 
-    Attributes:
-        key: the epoch, the step, and a digest of the weights that made them.
-        examples: these.
-        random_state: of the generator after them.
-    """
-
-    key: tuple[int, int, bytes]
+    key: tuple[int, int, bytes]  # the epoch, the step, and a digest of the weights that made them
     examples: Examples
     random_state: Mapping[str, Any]
 
@@ -62,10 +106,8 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
     items = "configurations"
     score = "dev_las"
 
-    def __init__(
-        self, config: ParserConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
-    ) -> None:
-        super().__init__(config, data, device=device, command=command)
+    def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
+        super().__init__(config, data, **options)
         labels, types = data.labels, data.types
         system = config.model.system
         # an encoder's slots are looked at last
@@ -93,7 +135,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
             places, rows = data.vectors.initial(types.lexical)
             with torch.no_grad():
                 self.module.lexical.weight[places] = torch.from_numpy(rows)
-        self.module.to(device)
+        self.module.to(self._device)
         arrays = data.train.arrays
         self._arrays = arrays
         self._lengths = np.zeros(len(arrays.types), np.int32)  # of the sentence of each ROOT
@@ -118,7 +160,9 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         # [32, A]: what is added to the scores of transitions under each mask of legal actions
         bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
         legal = np.repeat(bits, np.diff(labels.segments), axis=1)
-        self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(device)
+        self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(
+            self._device
+        )
 
     def start_epoch(self, epoch: int) -> int:
         """Draw an order of the sentences, in blocks; return the number of steps."""
@@ -176,11 +220,9 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         raise IndexError(index)
 
     def _roll_out_once(self, index: int, sentences: Ints) -> Examples:
-        """Roll out, unless it was done for the same step and with the same weights.
-
-        The training loop asks for a step twice when it saves between: first to judge the weights.
-        What chance draws afterwards is the same then too.
-        """
+        """Roll out, unless it was done for the same step and with the same weights."""
+        # the training loop asks for a step twice when it saves between: first to judge the weights;
+        # what chance draws afterwards is the same then too
         key = (self._epoch, index, _digest(self._average.arrays()))
         if self._rolled_out is None or self._rolled_out.key != key:
             examples = self._roll_out(sentences)
@@ -223,19 +265,58 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         return self._configurations(sentences, scorer)
 
     def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:
-        learning = self.config.learning
-        return roll_out(
-            self._oracle,
-            self.config.model.system,
-            self._data.labels,
-            np.arange(len(self._arrays.types), dtype=np.int32),
-            self._arrays.tokens[sentences],
-            self._arrays.lengths[sentences],
-            self._slots,
-            scorer=scorer,
-            exploration=learning.exploration if self._epoch >= learning.explore_after else 0.0,
-            generator=self._random,
-        )
+        """Parse sentences, and note the configurations that leave a choice.
+
+        The scorer is the classifier, whose own choice is followed now and then; without it, that of
+        the static oracle is.
+        """
+        learning, labels = self.config.learning, self._data.labels
+        exploration = learning.exploration if self._epoch >= learning.explore_after else 0.0
+        tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
+        token_numbers = np.arange(len(self._arrays.types), dtype=np.int32)
+        longest = int(lengths.max())
+        num_lanes = max(1, min(NUM_LANES, len(lengths), NODE_ROWS // (longest + 1)))
+        configurations = Configurations(self.config.model.system, labels, num_lanes, longest)
+        lanes = np.arange(num_lanes, dtype=np.int32)
+        scores = np.empty((num_lanes, labels.num_transitions), np.float32)
+        found: list[tuple[npt.NDArray[np.generic], ...]] = []
+        waiting = 0
+        while True:
+            while waiting < len(lengths):
+                done = lanes[configurations.configs[lanes, UNATTACHED] == 0]
+                done = done[: len(lengths) - waiting]
+                if not len(done):
+                    break
+                begun = slice(waiting, waiting + len(done))
+                configurations.start(done, tokens[begun], lengths[begun])
+                waiting += len(done)
+            # a sentence may be final when it begins, so that lanes can be done again at once
+            which = configurations.unfinished(lanes)
+            if not len(which):
+                break
+            legal = configurations.legal(which)
+            if scorer is None:
+                chosen = self._oracle.transitions(configurations, which)
+                free = np.full((len(which), NUM_ACTIONS), -1, np.int32)
+                free[:, 0] = chosen  # the column does not matter to what is learnt
+            else:
+                targets = self._oracle.targets(configurations, which)
+                costs = self._oracle.costs(configurations, which, legal)
+                free = np.where(costs == 0, targets, -1)
+                scorer(configurations, which, scores[: len(which)])
+                own = configurations.choose(legal, scores[: len(which)])
+                best = _best_of(free, scores[: len(which)])
+                # no gold label at all on what is free: only its own choice is left
+                follows = (self._random.random(len(which)) < exploration) | (best < 0)
+                chosen = np.where(follows, own, best).astype(np.int32)
+            roots = configurations.configs[which, TOKENS]
+            seen = extract(configurations, which, token_numbers, self._slots)
+            found.append((*seen, legal, free, roots))
+            configurations.advance(which, chosen)
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        # a word that has lost its head for good may leave no transition with its gold label
+        known = (columns[-2] >= 0).any(axis=1)
+        return Examples(*(column[known] for column in columns))
 
     def _scores(
         self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
@@ -310,16 +391,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
     def _read(
         self, vectors_UD: Tensor, places_T: Longs, sentences_B: Ints, lengths_B: Ints
     ) -> tuple[Tensor, Tensor]:
-        """Return the states of tokens in the encoder's first and its last layer, each [T, 2E].
-
-        Those of the first layer are without the language model, if there is one.
-
-        Args:
-            vectors_UD: of types.
-            places_T: which of them each token is.
-            sentences_B: the row of ROOT in each sentence.
-            lengths_B: words of each.
-        """
+        """Return the states of tokens in the encoder's first and its last layer, each [T, 2E]."""
         dropout = self.config.learning.dropout_encoder
         inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
         inputs_TD = inputs_TD * self._kept(inputs_TD, dropout)
@@ -335,17 +407,15 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
         )
-        if lm_states is not None and self._words is not None:
+        if lm_states is not None and self._words is not None:  # `Cloze` is not to see the words
             alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
             first_TE = self.module.encoder.first(alone_TD, sizes_B)
         return first_TE, last_TE * self._kept(last_TE, dropout)
 
     def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
-        """Return symbols of types, the rarer ones now and then unknown, on the device.
-
-        One draw for a type, so that if its form is unknown, all that is rarer is too.
-        """
+        """Return symbols of types, the rarer ones now and then unknown, on the device."""
         if self.config.learning.dropout_words:
+            # one draw for a type, so that if its form is unknown, all that is rarer is too
             drawn = torch.from_numpy(self._random.random((len(symbols), 1), np.float32))
             symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
         return symbols.to(self._device)
@@ -360,10 +430,8 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         dev = self._data.dev
         trees = self.model().trees(dev.arrays)
         num_heads = num_both = 0
-        for (heads, deprels), (gold_heads, gold_deprels) in zip(trees, dev.trees, strict=True):
-            for head, deprel, gold, wanted in zip(
-                heads, deprels, gold_heads, gold_deprels, strict=True
-            ):
+        for found, told in zip(trees, dev.trees, strict=True):
+            for head, deprel, gold, wanted in zip(*found, *told, strict=True):
                 if head == gold:
                     num_heads += 1
                     num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
@@ -388,6 +456,15 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         }
         self._examples = Examples(**parts) if parts else None
         self._batches = []  # of other examples
+
+
+def _best_of(free: Ints, scores: Floats) -> Ints:
+    """Return the transition of the highest score in each row of `free`; -1 without any."""
+    values = np.take_along_axis(scores, np.maximum(free, 0), axis=1)
+    best = np.where(free >= 0, values, -np.inf).argmax(axis=1)
+    chosen: Ints = free[np.arange(len(free)), best]
+    chosen[(free < 0).all(axis=1)] = -1
+    return chosen
 
 
 def _digest(weights: Mapping[str, Floats]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser
@@ -19,15 +19,9 @@ from seqtool.training.run import TrainedModel
 
 @dataclass(frozen=True)
 class TrainedParser(TrainedModel):
-    """What `train_parser` returns.
+    """What `train_parser` returns; the scores are `dev_las` and `dev_uas` in percent.
 
     Attributes:
-        path: the model directory.
-        scores: `dev_las` and `dev_uas` in percent, `train_seconds`, and the
-            `configurations_per_second` of training where a whole epoch was trained.
-        seconds: training time, validation included, over all continuations.
-        num_parameters: trained numbers.
-        epochs: epochs completed.
         system: the transition system, as chosen.
     """
 
@@ -42,6 +36,7 @@ def train_parser(
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
     lm: str | Path | None = None,
+    gold_tags: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -51,7 +46,6 @@ def train_parser(
     on_data: Callable[[TrainingData], None] = lambda data: None,
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
-    gold_tags: str | Path | None = None,
 ) -> TrainedParser:
     """Train a dependency parser.
 
@@ -64,6 +58,8 @@ def train_parser(
         embeddings: a file of word vectors that forms begin with.
         lm: a neural language model whose states after words are read too; it is copied into the
             model directory.
+        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
+            predicted; an encoder learns from them what it cannot read.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -73,8 +69,6 @@ def train_parser(
         on_data: called with the data once they are read.
         should_stop: asked with the step number before each step; True saves and interrupts.
         command: what the user typed, for the model card.
-        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
-            predicted; an encoder learns from them what it cannot read.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
@@ -85,18 +79,18 @@ def train_parser(
         train_files,
         output,
         config,
+        resume=resume,
+        device=device,
+        on_event=on_event,
+        on_data=on_data,
+        should_stop=should_stop,
         dev=dev,
         embeddings=embeddings,
         lm=lm,
         gold_tags=gold_tags,
-        resume=resume,
         force=force,
         skip_invalid=skip_invalid,
-        device=device,
         threads=threads,
-        on_event=on_event,
-        on_data=on_data,
-        should_stop=should_stop,
         command=command,
     )
     system = checkpoint.read_header(trained.path).config["model"]["system"]

@@ -2,7 +2,7 @@
 
 tagger/                 trained on the treebank; others of other seeds in tagger-2/ and so on
 segmenter/              likewise; segmenter-2/ ...
-multiword/              on surface tokens, where these need it: see `multiword`; multiword-2/ ...
+multiword/              on surface tokens, where these need it: see `model`; multiword-2/ ...
 jackknife/              taggers of parts of it, removed when they are done
 treebank/train.conllu   the treebank with the tags that those gave it
 treebank/gold.conllu    the same sentences with gold tags, which an encoder of the parser learns too
@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -32,13 +32,19 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import FOLDER, check_given
+from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
-from seqtool.parsing.pipeline.config import KIND, PRESETS, PipelineConfig, folders
+from seqtool.parsing.pipeline.config import KIND, PARTS, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.jobs import Job, Team
-from seqtool.parsing.pipeline.model import model_card, open_part, open_pipeline
-from seqtool.parsing.pipeline.multiword import LEAST_SHARE, share_of_both, surface_sentence
+from seqtool.parsing.pipeline.model import (
+    LEAST_SHARE,
+    model_card,
+    open_part,
+    open_pipeline,
+    share_of_both,
+    surface_sentence,
+)
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.train import SEGMENTER, train_segmenter
 from seqtool.parsing.tagger.model import Tagger
@@ -50,11 +56,16 @@ from seqtool.parsing.tagger.train import (
     tagged_fold,
     train_tagger,
 )
-from seqtool.parsing.train import Kind, TreebankRecord, open_record, with_precision
+from seqtool.parsing.train import (
+    Kind,
+    TreebankRecord,
+    WordRecordOptions,
+    open_record,
+    with_precision,
+)
 from seqtool.training import hardware
-from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.conllu import held_out, read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
-from seqtool.treebank.held_out import held_out
 from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
@@ -85,19 +96,12 @@ def train_pipeline(
     output: str | Path = "runs/parser",
     config: PipelineConfig | None = None,
     *,
-    dev: str | Path | None = None,
-    embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
-    resume: bool = False,
-    force: bool = False,
-    skip_invalid: bool = False,
     device: str = "auto",
-    threads: int | None = None,
     on_event: Callable[[Event, str], None] = lambda event, part: None,
     on_part: Callable[[str], None] = lambda part: None,
     on_held_out: Callable[[int, int], None] = lambda num_train, num_dev: None,
     should_stop: Callable[[int], bool] | None = None,
-    command: str = "",
+    **options: Unpack[WordRecordOptions],
 ) -> TrainedPipeline:
     """Train segmenters, taggers with a lemmatizer, and parsers on one treebank.
 
@@ -106,24 +110,15 @@ def train_pipeline(
         output: the model directory.
         config: all settings, those of the preset `accurate` if not given; those of the run when one
             is resumed.
-        dev: CoNLL-U by which the best epochs are chosen; without it, each part keeps a tenth of the
-            treebank for that.
-        embeddings: a file of word vectors that forms begin with, in tagger and parser.
-        lm: a neural language model whose states after words are read too, by tagger and parser;
-            it is copied into their directories.
-        resume: continue the run in `output` where it was saved.
-        force: replace a run that is there.
-        skip_invalid: leave out broken sentences.
         device: auto, cpu, cuda or mps.
-        threads: CPU threads, None for torch's choice; with several, as many parts are trained at
-            once, each in a process, and share them.
         on_event: called with every event of every run, and the name of the part.
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
-            given; see `seqtool.treebank.held_out.describe`.
+            given; see `seqtool.treebank.conllu.describe_held_out`.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
-        command: what the user typed, for the model card.
+        options: see `WordRecordOptions`. With several threads, as many parts are trained at once,
+            each in a process, and share them.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
@@ -131,26 +126,13 @@ def train_pipeline(
     """
     output = Path(output)
     device = hardware.choose_device(device)
-    record = open_record(
-        PRESETS,
-        output,
-        config,
-        train_files,
-        wanted="a CoNLL-U file with trees",
-        dev=dev,
-        embeddings=embeddings,
-        lm=lm,
-        resume=resume,
-        force=force,
-        skip_invalid=skip_invalid,
-        threads=threads,
-        command=command,
-    )
+    wanted = "a CoNLL-U file with trees"
+    record = open_record(PRESETS, output, config, train_files, wanted=wanted, **options)
     threads = hardware.set_threads(record.threads)
     record = dataclasses.replace(record, config=_with_precision(record.config, device))
     team = Team(on_part, on_event, should_stop or (lambda step: False))
     stage = _Stages(output, record, device, threads, team)
-    if resume:
+    if options.get("resume"):
         record.write(output)
     else:
         stage.check_lm()
@@ -169,13 +151,7 @@ def train_pipeline(
 
 
 class _Stages:
-    """The stages of one run.
-
-    Args:
-        output, record, device: of the run; the device is chosen.
-        threads: CPU threads to be shared out.
-        team: what trains the parts.
-    """
+    """The stages of one run; its CPU threads are shared out among what `team` trains at once."""
 
     def __init__(
         self,
@@ -269,15 +245,7 @@ class _Stages:
         dev: str | Path | None,
         **given: Any,
     ) -> list[Job]:
-        """Return the jobs that train the members of a part, or go on with them.
-
-        Args:
-            part: its name.
-            train: trains a member.
-            files: the treebank.
-            dev: its validation part.
-            given: other arguments of `train`.
-        """
+        """Return the jobs that train the members of a part, by `train`, or go on with them."""
         jobs = []
         for folder in folders(part, getattr(self.config, f"{part}s")):
             is_begun = (self.output / folder / checkpoint.RUN).is_file()
@@ -358,14 +326,10 @@ class _Stages:
 
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Return settings with the precision of all parts decided, so that `run.json` names it."""
-    kinds: dict[str, Kind[Any]] = {
-        "segmenter": SEGMENTER,
-        "multiword": TAGGER,
-        "tagger": TAGGER,
-        "parser": PARSER,
-    }
+    kinds: tuple[Kind[Any], ...] = (SEGMENTER, TAGGER, TAGGER, PARSER)
     decided: dict[str, Any] = {
-        part: with_precision(getattr(config, part), device, kind) for part, kind in kinds.items()
+        part: with_precision(getattr(config, part), device, kind)
+        for part, kind in zip(PARTS, kinds, strict=True)
     }
     return dataclasses.replace(config, **decided)
 

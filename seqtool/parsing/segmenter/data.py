@@ -8,14 +8,21 @@
 A paragraph that begins inside a sentence (NewPar=Yes in MISC) is taken for a space. How a text is
 broken into lines and paragraphs tells little about its sentences, so that is drawn anew for each
 epoch: lines of some width, a line for each sentence, a paragraph run on into the next one.
+
+Multiword tokens are split by a table learnt from the treebank, and by rules for unseen ones, which
+are those of endings, as most languages' clitics are:
+
+    du        -> de le       by the table; case is kept: Du -> De le, DU -> DE LE
+    mightn't  -> might n't   by a rule: the longest ending that was learnt, here tn't -> t n't
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +31,86 @@ import numpy as np
 from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
+
+MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about
+
+Words = tuple[str, ...]
+
+
+class MultiwordSplitter:
+    """How tokens are split into words.
+
+    Args:
+        table: token -> its words; in lower case.
+        rules: ending -> (what replaces it in the first word, the other words); in lower case.
+    """
+
+    def __init__(self, table: Mapping[str, Words], rules: Mapping[str, Words]) -> None:
+        self.table, self.rules = dict(table), dict(rules)
+        self._longest = max(map(len, rules), default=0)
+
+    @classmethod
+    def learn(cls, tokens: Iterable[tuple[str, Words]]) -> MultiwordSplitter:
+        """Learn from the multiword tokens of a treebank and their words.
+
+        A token is split as it was split most often. An ending becomes a rule if at least two
+        tokens that end with it are split alike, and more of them than otherwise.
+        """
+        splits: dict[str, Counter[Words]] = defaultdict(Counter)
+        for form, words in tokens:
+            splits[form.lower()][tuple(word.lower() for word in words)] += 1
+        table = {form: counts.most_common(1)[0][0] for form, counts in sorted(splits.items())}
+        endings: dict[str, Counter[Words]] = defaultdict(Counter)
+        for form, words in table.items():
+            for size in range(1, min(len(form), MAX_RULE_SHARE + 1)):
+                rule = _rule(form, words, size)
+                # an ending that the split does not fit speaks against the others
+                endings[form[-size:]][rule or ()] += 1
+        rules = {}
+        for ending, counts in endings.items():
+            rule, count = counts.most_common(1)[0]
+            if rule and count >= 2 and 2 * count > counts.total():
+                rules[ending] = rule
+        return cls(table, rules)
+
+    def split(self, form: str) -> Words | None:
+        """Return the words of a token; None if neither table nor rules know any."""
+        folded = form.lower()
+        words = self.table.get(folded)
+        if words is None and len(folded) == len(form):
+            for size in range(min(self._longest, len(folded) - 1), 0, -1):
+                rule = self.rules.get(folded[-size:])
+                if rule is not None:
+                    words = (folded[:-size] + rule[0], *rule[1:])
+                    break
+        return None if words is None else _cased(form, words)
+
+
+def _rule(form: str, words: Words, size: int) -> Words | None:
+    """Return the rule by which an ending of so many characters gives the words, if any."""
+    kept = form[:-size]
+    if not words[0].startswith(kept) or not all(words[1:]):
+        return None
+    return (words[0][len(kept) :], *words[1:])
+
+
+def _cased(form: str, words: Words) -> Words:
+    """Give words the case of the token that they come from."""
+    if "".join(words) == form.lower() and len(form) == len(form.lower()):
+        bounds = accumulate(map(len, words), initial=0)
+        return tuple(form[begin:end] for begin, end in pairwise(bounds))
+    if form.isupper() and sum(map(str.isalpha, form)) > 1:
+        return tuple(word.upper() for word in words)
+    # as far as the first word is written as the token is, so is its case
+    first = words[0]
+    same = 0
+    while same < min(len(first), len(form)) and first[same] == form[same].lower():
+        same += 1
+    first = form[:same] + first[same:]
+    return (first[:1].upper() + first[1:] if form[0].isupper() else first, *words[1:])
+
 
 LINE_WIDTH = 80  # of the raw texts that Universal Dependencies publishes
 _DIGITS = re.compile(r"\d")
@@ -74,11 +157,8 @@ def surface_tokens(sentence: Sentence) -> Iterator[Token]:
             count, inner, words = 1, [row], ()
         word += count
         spaced = "SpaceAfter=No" not in row[MISC].split("|")
-        yield Token(row[FORM], words, spaced, tuple(map(_tags, inner)))
-
-
-def _tags(row: Sequence[str]) -> tuple[str, str]:
-    return row[UPOS], row[DEPREL].partition(":")[0]
+        tags = tuple((part[UPOS], part[DEPREL].partition(":")[0]) for part in inner)
+        yield Token(row[FORM], words, spaced, tags)
 
 
 def begins_paragraph(sentence: Sentence) -> bool:
@@ -118,19 +198,9 @@ class GoldText:
         """The number of tags."""
         return int(self.tags.max()) + 1
 
-    @property
-    def num_sentences(self) -> int:
-        """The number of sentences."""
-        return int(self.ends.sum())
-
 
 def gold_text(sentences: Sequence[Sentence], lexicon: dict[str, int]) -> GoldText:
-    """Gather the tokens of sentences.
-
-    Args:
-        sentences: in the order of the text.
-        lexicon: folded form -> number from 1 on.
-    """
+    """Gather the tokens of sentences; the lexicon is folded form -> number from 1 on."""
     tokens: list[Token] = []
     ends: list[int] = []
     breaks: list[int] = []
@@ -165,11 +235,8 @@ def fold(form: str) -> str:
 def raw_text(sentences: Iterable[Sentence], *, width: int | None = LINE_WIDTH) -> str:
     """Return the text of a treebank, as Universal Dependencies publishes it.
 
-    Paragraphs and documents are apart by a blank line; inside, lines are broken at spaces.
-
-    Args:
-        sentences: in the order of the text.
-        width: characters of a line; None leaves each paragraph on one.
+    Paragraphs and documents are apart by a blank line; inside, lines are broken at spaces after so
+    many characters. None leaves each paragraph on one line.
     """
     paragraphs: list[list[str]] = []
     for sentence in sentences:

@@ -1,17 +1,350 @@
-"""Files of raw text to sentences: by a model, by rules, or as the text is laid out already."""
+r"""Raw text in files to sentences of CoNLL-U: by a model, by rules, or as it is laid out already.
+
+Rules, without a model, serve any language; word breaks are near UAX #29. Tokens: whitespace parts
+them. A run of letters, marks and digits is one, with apostrophes inside it and points, commas and
+colons between its digits. Han, Hiragana, Thai, Lao, Khmer, Burmese and Tibetan, which are written
+without spaces, are a token for each character with its marks; a run of Katakana is one. An address
+(www., http://, name@host), a series of letters with points (U.S.), a single letter or a title with
+its point (J., Dr.) is one. Any other character is a token, an emoji with all that belongs to it,
+and a run of the same one (..., --). Sentences end after a run of . ! ? and their like in other
+scripts, and the quotation marks and brackets that close right after it, if whitespace and then no
+small letter follows; after marks as wide as a Chinese character, at once.
+
+Whitespace stands in column MISC, so that words and spaces rebuild the text (UDPipe's convention):
+
+    SpaceAfter=No        nothing follows
+    (neither)            one space follows
+    SpacesAfter=\n\n     this whitespace follows
+    SpacesBefore=\s\s    this whitespace comes before the first word of a text
+    SpacesInToken=a\nb   the token as it is written, where its whitespace is not single spaces
+
+Space, tab, CR, LF, the bar and the backslash are written \s \t \r \n \p and two backslashes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import STDIN, BlockReader, find_files, unpacked_name
-from seqtool.parsing.segmenter.assembly import Spans, assemble
-from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
-from seqtool.treebank.sentence import Sentence
+from seqtool.parsing.segmenter.characters import (
+    MAX_WORD,
+    Stretch,
+    Unit,
+    UnitReader,
+    continuing_table,
+    sentence_ends,
+    to_text,
+)
+from seqtool.parsing.segmenter.data import Words
+from seqtool.treebank.sentence import FORM, ID, MISC, NUM_COLUMNS, Sentence
+
+_ESCAPES = {" ": r"\s", "\t": r"\t", "\r": r"\r", "\n": r"\n", "|": r"\p", "\\": r"\\"}
+_CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
+_TO_ESCAPE = re.compile(r"[ \t\r\n|\\]")
+_ESCAPED = re.compile(r"\\[strnp\\]")
+
+
+def escaped(text: str) -> str:
+    """Return a text as column MISC can hold it."""
+    return _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text)
+
+
+def unescaped(text: str) -> str:
+    """Return the text that `escaped` was given."""
+    return _ESCAPED.sub(lambda match: _CHARACTERS[match[0]], text)
+
+
+def misc_of(after: str, *, before: str = "", raw: str = "") -> str:
+    """Return column MISC of a token.
+
+    Args:
+        after: the whitespace that follows.
+        before: that before it, for the first token of a text.
+        raw: the token as it is written, if that is not its form.
+    """
+    items = []
+    if not after:
+        items.append("SpaceAfter=No")
+    elif after != " ":
+        items.append(f"SpacesAfter={escaped(after)}")
+    if before:
+        items.append(f"SpacesBefore={escaped(before)}")
+    if raw:
+        items.append(f"SpacesInToken={escaped(raw)}")
+    return "|".join(items) or "_"
+
+
+def rebuild(sentences: Iterable[Sentence]) -> str:
+    """Return the text that sentences were split from."""
+    pieces: list[str] = []
+    for sentence in sentences:
+        extras = [(place, line.split("\t")) for place, line in sentence.extras]
+        lines = {place: row for place, row in extras if "-" in row[ID]}
+        last = 0  # word of the running multiword token
+        for place, row in enumerate(sentence.rows):
+            if place in lines:
+                row = lines[place]
+                last = int(row[ID].partition("-")[2])
+            elif place < last:
+                continue
+            misc = dict(item.partition("=")[::2] for item in row[MISC].split("|"))
+            after = "" if misc.get("SpaceAfter") == "No" else " "
+            if "SpacesAfter" in misc:
+                after = unescaped(misc["SpacesAfter"])
+            raw = unescaped(misc["SpacesInToken"]) if "SpacesInToken" in misc else row[FORM]
+            pieces += [unescaped(misc.get("SpacesBefore", "")), raw, after]
+    return "".join(pieces)
+
+
+BATCH = 1 << 16  # characters that are segmented together
+# how far from the end of a stretch that is not whole a sentence is surely whole
+SURE = 1024
+
+_EMPTY = ["_"] * (NUM_COLUMNS - 3)  # between FORM and MISC
+
+
+@dataclass(slots=True)
+class Spans:
+    """Where the tokens and sentences of a stretch are.
+
+    Attributes:
+        begins, ends: the first character of each token, and the one after its last.
+        sentence_ends: the number of the token after the last one of each sentence, ascending.
+        words: those of multiword tokens, by the number of the token.
+    """
+
+    begins: list[int]
+    ends: list[int]
+    sentence_ends: list[int]
+    words: dict[int, Words] = field(default_factory=dict)
+
+
+# gives the spans of stretches, each by itself
+Split = Callable[[Sequence[CodePoints]], Sequence[Spans]]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A sentence of which only the whitespace after it may be missing."""
+
+    comments: list[str]
+    text: str
+    begins: list[int]
+    ends: list[int]
+    words: dict[int, Words]
+    before: str = ""
+
+    def sentence(self, number: int, after: str) -> Sentence:
+        """Return the sentence with its number and the whitespace that follows it."""
+        rows: list[list[str]] = []
+        extras: list[tuple[int, str]] = []
+        shown: list[str] = []
+        before, text = self.before, self.text
+        last = len(self.ends) - 1
+        for place, (begin, end) in enumerate(zip(self.begins, self.ends, strict=True)):
+            raw = text[begin:end]
+            form = raw if raw.isalnum() else " ".join(raw.split())
+            spaces = after if place == last else text[end : self.begins[place + 1]]
+            if spaces == " " and form == raw and not before:
+                misc = "_"
+            else:
+                misc = misc_of(spaces, before=before, raw="" if form == raw else raw)
+                before = ""
+            shown.append(form + " " if spaces else form)
+            if place in self.words:
+                words = self.words[place]
+                first = len(rows) + 1
+                identity = f"{first}-{len(rows) + len(words)}"
+                extras.append((len(rows), "\t".join((identity, form, *_EMPTY, misc))))
+                rows += [
+                    [str(first + offset), word, *_EMPTY, "_"] for offset, word in enumerate(words)
+                ]
+            else:
+                rows.append([str(len(rows) + 1), form, *_EMPTY, misc])
+        comments = [
+            *self.comments,
+            f"# sent_id = {number}",
+            f"# text = {''.join(shown).removesuffix(' ')}",
+        ]
+        return Sentence(comments, rows, extras)
+
+
+def assemble(
+    pieces: Iterable[str],
+    split: Split,
+    *,
+    unit: Unit = "paragraph",
+    document: str | None = None,
+    first_number: int = 1,
+) -> Iterator[Sentence]:
+    """Segment one document, whose text comes in pieces, in bounded memory.
+
+    The comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text; columns
+    but ID, FORM and MISC are `_`. Units are split apart from all else.
+    """
+    reader = UnitReader(pieces, unit)
+    newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
+    held: _Draft | None = None
+    number = first_number
+    batch: list[Stretch] = []
+    size = 0
+    while True:
+        stretch = reader.take()
+        if stretch is not None:
+            batch.append(stretch)
+            size += len(stretch.codes)
+        if stretch is None or size >= BATCH or not stretch.is_whole:
+            spans = split([member.codes for member in batch])
+            for member, found in zip(batch, spans, strict=True):
+                drafts, used = _drafts(member, found)
+                before = member.before
+                for draft, after in drafts:
+                    if held is None:
+                        draft.comments.insert(0, newdoc)
+                        draft.before = before
+                    else:
+                        yield held.sentence(number, before)
+                        number += 1
+                    held, before = draft, after
+                if not member.is_whole:
+                    reader.take_back(member.codes[used:])
+            batch, size = [], 0
+        if stretch is None:
+            break
+    if held is not None:
+        yield held.sentence(number, reader.spaces)
+
+
+def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
+    """Return sentences, each with what follows it inside the stretch, and the place after them."""
+    text = to_text(stretch.codes)
+    bounds = [0, *spans.sentence_ends]
+    if not stretch.is_whole:
+        sure = [end for end in bounds[1:] if spans.ends[end - 1] <= len(text) - SURE]
+        bounds = [0, *sure]
+    drafts = []
+    for first, end in pairwise(bounds):
+        words = {}
+        if spans.words:
+            known = (place for place in range(first, end) if place in spans.words)
+            words = {place - first: spans.words[place] for place in known}
+        comments = ["# newpar"] if not first and stretch.begins_paragraph else []
+        after = text[spans.ends[end - 1] : spans.begins[end]] if end < len(spans.ends) else ""
+        drafts.append(
+            (_Draft(comments, text, spans.begins[first:end], spans.ends[first:end], words), after)
+        )
+    return drafts, spans.ends[bounds[-1] - 1]
+
+
+SENTENCE_WORDS = 300
+
+# letters each of which is a token
+_SINGLE = (
+    "\u3040-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+)
+_KATAKANA = "\u30a0-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mme|Sra|Hr|Fr|No|vs"
+_WIDE_ENDS = frozenset("\u3002\uff01\uff1f\uff61\uff0e")
+_ENDS = _WIDE_ENDS | frozenset(
+    ".!?\u2026\u0589\u061f\u06d4\u0964\u0965\u1362\u1367\u166e\u1803\u1809\u203c\u203d\u2047\u2048\u2049"
+)
+_FOLLOWING = re.compile(r"(\s*)(\S?)")
+_CLOSING = frozenset("\"'")  # beside those of Unicode's categories for closing
+
+
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    marks = "".join(f"{chr(begin)}-{chr(end)}" for begin, end in _ranges(continuing_table()))
+    letter = rf"(?:[^\W{_SINGLE}{_KATAKANA}]|[{marks}])"
+    any_letter = r"[^\W\d_]"
+    return re.compile(
+        rf"""
+        (?:https?://|www\.)\S{{1,999}}(?<![.,;:!?)\]}}'"\u00bb\u201d\u2019])
+        | [\w.+-]{{1,64}}@\w[\w-]{{0,62}}(?:\.\w[\w-]{{0,62}})+
+        | (?:{any_letter}\.){{2,}}
+        | (?<!\w)(?:{_TITLES}|{any_letter})\.(?!\.)(?=\s*\w)
+        | [{_SINGLE}][{marks}]*
+        | [{_KATAKANA}][{_KATAKANA}{marks}]*
+        | {letter}+(?:(?:(?<=\d)[.,:](?=\d)|['\u2019](?=\w)){letter}+)*
+        | [\U0001f1e6-\U0001f1ff]{{2}}
+        | ([^\w\s])(?:\1+|(?:[{marks}]|(?<=\u200d)[^\w\s])*)
+        """,
+        re.VERBOSE,
+    )
+
+
+def _ranges(table: np.ndarray) -> list[tuple[int, int]]:
+    """Return the ranges of code points that a table is true for, with their ends."""
+    changes = np.flatnonzero(np.diff(table, prepend=False, append=False)).tolist()
+    return [(begin, end - 1) for begin, end in zip(changes[::2], changes[1::2], strict=True)]
+
+
+def split_by_rules(stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
+    """Find tokens and sentences by rules; see `model.Segmenter.split`."""
+    return [_split(codes, whole) for codes in stretches]
+
+
+def split_at_spaces(stretches: Sequence[CodePoints]) -> list[Spans]:
+    """Take what stands between whitespace for tokens, and each stretch for one sentence."""
+    found = [list(re.finditer(r"\S+", to_text(codes))) for codes in stretches]
+    return [
+        Spans([match.start() for match in tokens], [match.end() for match in tokens], [len(tokens)])
+        for tokens in found
+    ]
+
+
+def _split(codes: CodePoints, whole: bool) -> Spans:
+    text = to_text(codes)
+    begins: list[int] = []
+    ends: list[int] = []
+    for match in _token_pattern().finditer(text):
+        begin, end = match.span()
+        pieces = range(begin, end, MAX_WORD)
+        begins += pieces
+        ends += [*pieces[1:], end]
+    if whole:
+        return Spans(begins, ends, [len(begins)])
+    scores = np.full(len(begins), -1.0, np.float32)
+    for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if text[begin] in _ENDS and _ENDS.issuperset(text[begin:end]):
+            place = _closed(text, begins, ends, place)
+            if _ends_sentence(text, ends[place], is_wide=text[end - 1] in _WIDE_ENDS):
+                scores[place] = 1.0
+    after = np.append(begins[1:], len(text))
+    positions = np.array(ends)
+    cuts = sentence_ends(scores, after > positions, positions, SENTENCE_WORDS)
+    return Spans(begins, ends, cuts)
+
+
+def _closed(text: str, begins: list[int], ends: list[int], place: int) -> int:
+    """Return the last token of the ends of sentences, quotation marks and brackets from one on."""
+    while place + 1 < len(begins) and begins[place + 1] == ends[place]:
+        form = text[begins[place + 1] : ends[place + 1]]
+        is_closing = form in _CLOSING or unicodedata.category(form[0]) in ("Pe", "Pf")
+        if not is_closing and not _ENDS.issuperset(form):
+            break
+        place += 1
+    return place
+
+
+def _ends_sentence(text: str, end: int, *, is_wide: bool) -> bool:
+    follows = _FOLLOWING.match(text, end)
+    assert follows is not None  # it matches nothing too
+    spaces, character = follows.groups()
+    return is_wide or not character or (bool(spaces) and not character.islower())
+
 
 BLOCK_SIZE = 1 << 18  # bytes
 
@@ -116,15 +449,10 @@ def segment_files(
     Raises:
         DataError: when iterated: a file that is empty, no text or cannot be read.
     """
-
-    def split(stretches: Sequence[CodePoints]) -> Sequence[Spans]:
-        if given == "words":
-            return split_at_spaces(stretches)
-        whole = given == "sentences"
-        if segmenter is None:
-            return split_by_rules(stretches, whole=whole)
-        return segmenter.split(stretches, whole=whole)
-
+    split: Split = split_at_spaces
+    if given != "words":
+        by = split_by_rules if segmenter is None else segmenter.split
+        split = partial(by, whole=given == "sentences")
     number = 1
     for name, pieces in read_documents(inputs):
         for sentence in assemble(
@@ -152,15 +480,10 @@ def segment_texts(
     presegmented: bool,
     pretokenized: bool,
 ) -> Iterator[Sentence]:
-    """Return the sentences of plain text.
+    """Return the sentences of plain text: by a model that can segment, in `path`, or by rules.
 
-    Args:
-        files: of plain text.
-        model: one that can segment, or anything with `rules` or `pretokenized`.
-        path: where it is.
-        rules: split by rules, not by the model.
-        presegmented: lines are sentences.
-        pretokenized: and words are between spaces.
+    Lines are sentences where the text is `presegmented`, and words are between spaces where it is
+    `pretokenized`.
 
     Raises:
         ConfigError: options that do not go together.

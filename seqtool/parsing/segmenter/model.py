@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,22 +20,24 @@ from seqtool.core.arrays import Bools, CodePoints, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.lm_states import WordStates
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.model import Shapes, TreebankModel, average
-from seqtool.parsing.segmenter.assembly import Spans, assemble
 from seqtool.parsing.segmenter.characters import (
+    MAX_WORD,
     NUM_CODES,
     Alphabet,
     Ints64,
+    Unit,
+    may_end,
     seen,
+    sentence_ends,
     space_table,
     to_text,
 )
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
-from seqtool.parsing.segmenter.data import fold
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
-from seqtool.parsing.segmenter.units import MAX_WORD, Unit, may_end, sentence_ends
+from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
+from seqtool.parsing.segmenter.documents import Spans, assemble
 from seqtool.treebank.sentence import Sentence
 
 
@@ -62,12 +65,9 @@ class Windows:
 
     @classmethod
     def over(cls, lengths: Ints64, size: int, context: int) -> Windows:
-        """Lay windows over sequences.
+        """Lay windows over sequences of some lengths, 1 or more.
 
-        Args:
-            lengths: of the sequences, 1 or more.
-            size: places of a window that are used.
-            context: places read before and after them.
+        Of a window, `size` places are used, and `context` more are read before and after them.
         """
         counts = np.where(lengths <= size + 2 * context, 1, -(-lengths // size))
         firsts = np.repeat(np.cumsum(lengths) - lengths, counts)
@@ -163,9 +163,7 @@ class Reader:
     def character_states(self, rows: Ints, group: Windows) -> Floats:
         """Return the states of the characters that a group of windows uses, [C, 2H].
 
-        Args:
-            rows: of all characters, by `rows_of`.
-            group: of windows over them.
+        The rows are those of all characters, by `rows_of`.
         """
         return _states(self._characters, self._vectors, rows[group.places()], group)
 
@@ -178,10 +176,7 @@ class Reader:
     def token_scores(self, states: Floats, forms: list[str], counts_S: Ints64) -> Floats:
         """Score tokens, [N, 2]: above 0 where a sentence ends, and for several words.
 
-        Args:
-            states: of the first and last character of each, [N, 4H].
-            forms: of each.
-            counts_S: tokens of each stretch.
+        The states are those of the first and last character of each, [N, 4H].
         """
         rows = np.array([self.lexicon.get(fold(form), 0) for form in forms], np.int32)
         inputs_NI = np.hstack((states, self.weights["forms.weight"][rows]))
@@ -208,8 +203,6 @@ class Segmenter(TreebankModel[SegmenterConfig]):
     """A trained segmenter.
 
     Args:
-        config: all settings.
-        alphabet: of characters.
         lexicon: folded form -> row of its vector, from 1 on.
         splitter: of multiword tokens.
         has_spaces: whether a token may hold whitespace.
@@ -293,15 +286,10 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         pieces: Iterable[str],
         *,
         unit: Unit = "paragraph",
-        document: str | None = None,
-        first_number: int = 1,
+        **options: Any,
     ) -> Iterator[Sentence]:
-        """Segment a text; see `assembly.assemble`. With unit "line", a line is a sentence."""
-
-        def split(stretches: Sequence[CodePoints]) -> list[Spans]:
-            return self.split(stretches, whole=unit == "line")
-
-        return assemble(pieces, split, unit=unit, document=document, first_number=first_number)
+        """Segment a text; see `documents.assemble`. With unit "line", a line is a sentence."""
+        return assemble(pieces, partial(self.split, whole=unit == "line"), unit=unit, **options)
 
     def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """Find the tokens and sentences of stretches of text, each by itself.
@@ -332,12 +320,8 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         if self.has_spaces:
             forms = [" ".join(form.split()) for form in forms]
         counts_S = np.diff(np.searchsorted(found.lasts, np.cumsum(sizes_S)), prepend=0)
-        scores_N2 = average(
-            [
-                member.reader.token_scores(states, forms, counts_S)
-                for member, states in zip(self.members, found.states, strict=True)
-            ]
-        )
+        pairs = zip(self.members, found.states, strict=True)
+        scores_N2 = average([m.reader.token_scores(states, forms, counts_S) for m, states in pairs])
         all_spans = []
         first = 0
         for count, origin, size in zip(
@@ -379,12 +363,8 @@ class Segmenter(TreebankModel[SegmenterConfig]):
                 reader.character_states(rows_C, group)
                 for reader, rows_C in zip(readers, rows, strict=True)
             ]
-            scores_C = average(
-                [
-                    reader.end_scores(states_CH)
-                    for reader, states_CH in zip(readers, states, strict=True)
-                ]
-            )
+            pairs = zip(readers, states, strict=True)
+            scores_C = average([reader.end_scores(states_CH) for reader, states_CH in pairs])
             begin, end = int(group.begins[0]), int(group.ends[-1])
             part = slice(begin, end)
             is_end = (scores_C > 0) & allowed[part] | forced[part]
@@ -420,14 +400,7 @@ class _Tokens(NamedTuple):
 
 
 def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
-    """Return the ends of tokens, and more of them where one would be longer than MAX_WORD.
-
-    Args:
-        ends: the last places of tokens, ascending.
-        begin: where the first of them begins.
-        limit: ends are looked for below this place.
-        is_space: of all places; no token ends at whitespace.
-    """
+    """Return the last places of tokens, and more where one would be longer than MAX_WORD."""
     bounds = np.concatenate(([begin - 1], ends, [limit]))
     gaps = np.flatnonzero(np.diff(bounds) > MAX_WORD)
     if not len(gaps):
@@ -435,7 +408,7 @@ def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
     more = []
     for last, following in zip(bounds[gaps].tolist(), bounds[gaps + 1].tolist(), strict=True):
         cuts = range(last + MAX_WORD, following, MAX_WORD)
-        more += [cut - int(is_space[cut]) for cut in cuts]
+        more += [cut - int(is_space[cut]) for cut in cuts]  # no token ends at whitespace
     return np.union1d(ends, np.array(more, np.int64))
 
 
@@ -451,18 +424,9 @@ def weight_shapes(
         "decisions.weight": (2, 2 * config.token_units),
         "decisions.bias": (2,),
     }
-    encoders = (
-        ("characters", config.character_size, config.character_units, config.character_layers),
-        (
-            "tokens",
-            4 * config.character_units + config.form_size,
-            config.token_units,
-            config.token_layers,
-        ),
-    )
-    for encoder, width, units, num_layers in encoders:
-        shapes |= bilstm_shapes(encoder, width, units, num_layers)
-    return shapes
+    units, width = config.character_units, 4 * config.character_units + config.form_size
+    shapes |= bilstm_shapes("characters", config.character_size, units, config.character_layers)
+    return shapes | bilstm_shapes("tokens", width, config.token_units, config.token_layers)
 
 
 load_model = Segmenter.load

@@ -11,20 +11,12 @@ of a form's vector, H and G units of a direction over characters and tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is
 from seqtool.parsing.segmenter.config import ModelConfig
-
-Dropout = Callable[[Tensor], Tensor]
-
-
-def _as_it_is(values: Tensor) -> Tensor:
-    return values
 
 
 class SegmenterNetwork(nn.Module):
@@ -71,13 +63,9 @@ class SegmenterNetwork(nn.Module):
     def character_states(
         self, symbols_U3: Tensor, types_C: Tensor, lengths_W: Tensor, drop_inputs: Dropout
     ) -> Tensor:
-        """Return the states of characters, [C, 2H].
+        """Return the states of characters, [C, 2H], of windows, one after another.
 
-        Args:
-            symbols_U3: of types of characters.
-            types_C: the type of each character, one window after another.
-            lengths_W: characters of each window.
-            drop_inputs: is applied to the characters' vectors.
+        Characters are given by the symbols of their types; `drop_inputs` is applied to vectors.
         """
         vectors_CD = self.symbols(symbols_U3)[types_C]
         states_CH: Tensor = self.characters(drop_inputs(vectors_CD), lengths_W)
@@ -90,17 +78,12 @@ class SegmenterNetwork(nn.Module):
         lasts_N: Tensor,
         forms_N: Tensor,
         lengths_W: Tensor,
-        dropout: Dropout = _as_it_is,
+        dropout: Dropout = as_it_is,
     ) -> Tensor:
-        """Return the states of tokens, [N, 2G].
+        """Return the states of tokens, [N, 2G], of windows, one after another.
 
-        Args:
-            states_CH: of characters.
-            firsts_N: the character that each token begins with.
-            lasts_N: the one that it ends with.
-            forms_N: the form of each.
-            lengths_W: tokens of each window.
-            dropout: is applied to what the layers after the first one read.
+        Tokens are given by the characters that they begin and end with, and by their forms;
+        `dropout` is applied to what the layers after the first one read.
         """
         inputs_NI = torch.cat((states_CH[firsts_N], states_CH[lasts_N], self.forms(forms_N)), dim=1)
         states_NG: Tensor = self.tokens(inputs_NI, lengths_W, dropout)

@@ -15,7 +15,7 @@ from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
 from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.parsing.task import TreebankTask
+from seqtool.parsing.train import TreebankTask
 from seqtool.treebank.sentence import Sentence
 
 
@@ -38,12 +38,8 @@ def segmentation_scores(
 
 
 def _spans(sentences: Iterable[Sentence]) -> dict[str, set[tuple[object, ...]]]:
-    spans: dict[str, set[tuple[object, ...]]] = {
-        "tokens": set(),
-        "words": set(),
-        "multiword": set(),
-        "sentences": set(),
-    }
+    names = ("tokens", "words", "multiword", "sentences")
+    spans: dict[str, set[tuple[object, ...]]] = {name: set() for name in names}
     place = 0
     for sentence in sentences:
         begin = place
@@ -67,19 +63,12 @@ class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
     items = "characters"
     score = "dev_mean"
 
-    def __init__(
-        self,
-        config: SegmenterConfig,
-        data: TrainingData,
-        *,
-        device: str = "cpu",
-        command: str = "",
-    ) -> None:
-        super().__init__(config, data, device=device, command=command)
+    def __init__(self, config: SegmenterConfig, data: TrainingData, **options: str) -> None:
+        super().__init__(config, data, **options)
         self.module = SegmenterNetwork(
             config.model, len(data.alphabet), len(data.lexicon), data.text.num_tags
         )
-        self.module.to(device)
+        self.module.to(self._device)
         present, counts = np.unique(data.text.codes, return_counts=True)
         # newlines and spaces are drawn anew in each epoch
         present = np.union1d(present, [ord(" "), ord("\n")])
@@ -166,16 +155,11 @@ class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
         loss = end_loss + decision_loss + learning.tag_weight * tag_loss
         return loss / num_items, num_items
 
-    def _drawn(self, chances: Tensor) -> Tensor:
-        return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
-
     def model(self) -> Segmenter:
         """Return the segmenter of the weights as they are."""
         data = self._data
-        return Segmenter(
-            self.config, data.alphabet, data.lexicon, data.splitter, data.has_spaces,
-            self.module.arrays(),
-        )  # fmt: skip
+        learnt = data.alphabet, data.lexicon, data.splitter, data.has_spaces
+        return Segmenter(self.config, *learnt, self.module.arrays())
 
     def validate(self) -> dict[str, float]:
         """Return F1 of tokens, words and sentences of the validation part's raw text, in percent.

@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
-from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import WordStates
+from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, prepare_data
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.task import SegmenterTask
-from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
+from seqtool.parsing.train import Kind, RunOptions, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
-
-
-@dataclass(frozen=True)
-class TrainedSegmenter(TrainedModel):
-    """What `train_segmenter` returns.
-
-    Attributes:
-        path: the model directory.
-        scores: F1 in percent, `dev_tokens`, `dev_words`, `dev_sentences`, `dev_multiword` where
-            there are multiword tokens, and `dev_mean` of words and sentences; `train_seconds`, and
-            the `characters_per_second` of training where a whole epoch was trained.
-        seconds: training time, validation included, over all continuations.
-        num_parameters: trained numbers.
-        epochs: epochs completed.
-    """
 
 
 def train_segmenter(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/segmenter",
     config: SegmenterConfig | None = None,
-    *,
-    dev: str | Path | None = None,
-    resume: bool = False,
-    force: bool = False,
-    skip_invalid: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    on_event: Callable[[Event], None] = lambda event: None,
-    on_data: Callable[[TrainingData], None] = lambda data: None,
-    should_stop: Callable[[int], bool] | None = None,
-    command: str = "",
-) -> TrainedSegmenter:
+    **options: Unpack[RunOptions],
+) -> TrainedModel:
     """Train what splits raw text into sentences, tokens and words.
 
     Args:
@@ -54,39 +28,17 @@ def train_segmenter(
             and relations where there are any. A run that is resumed knows its own.
         output: the model directory.
         config: all settings; those of the run when one is resumed.
-        dev: CoNLL-U by whose words and sentences the best epoch is chosen; without it, every
-            tenth sentence of the treebank is kept for that.
-        resume: continue the run in `output` where it was saved.
-        force: replace a run that is there.
-        skip_invalid: leave out broken sentences.
-        device: auto, cpu, cuda or mps.
-        threads: CPU threads; None leaves the choice to torch.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-        command: what the user typed, for the model card.
+        options: see `RunOptions`; the best epoch is chosen by words and sentences.
+
+    Returns:
+        Its scores are F1 in percent, `dev_tokens`, `dev_words`, `dev_sentences`, `dev_multiword`
+        where there are multiword tokens, and `dev_mean` of words and sentences.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    trained = train_on_treebank(
-        SEGMENTER,
-        train_files,
-        output,
-        config,
-        dev=dev,
-        resume=resume,
-        force=force,
-        skip_invalid=skip_invalid,
-        device=device,
-        threads=threads,
-        on_event=on_event,
-        on_data=on_data,
-        should_stop=should_stop,
-        command=command,
-    )
-    return TrainedSegmenter(**vars(trained))
+    return train_on_treebank(SEGMENTER, train_files, output, config, **options)
 
 
 def _read(

@@ -14,14 +14,18 @@ import numpy as np
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.lm_states import WordStates
-from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
-from seqtool.parsing.tagger.bundles import Bundles
+from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import FIELDS, Characters, lexical_table, padded
-from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.held_out import held_out
+from seqtool.parsing.tagger.morphology import (
+    FIELDS,
+    Bundles,
+    Characters,
+    Lemmas,
+    edit_script,
+    lexical_table,
+    padded,
+)
+from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 
 NO_SCRIPT = -1
@@ -43,7 +47,8 @@ class Part:
     lengths: list[int] = field(default_factory=list)
 
     def add(self, sentence: Sentence, ids: dict[Word, int]) -> None:
-        """Add a sentence, and its words to the distinct ones."""
+        """Add a sentence, and its words to the distinct ones; refuse one without tags."""
+        _check_tagged(sentence)
         found = [tuple([row[column] for column in ANALYSED]) for row in sentence.rows]
         self.words += [ids.setdefault(word, len(ids)) for word in found]
         self.lengths.append(len(found))
@@ -112,13 +117,7 @@ def read_data(
 ) -> TrainingData:
     """Read a treebank and make ready what a tagger is trained on.
 
-    Args:
-        train_files: CoNLL-U.
-        dev_file: CoNLL-U; without it, every tenth sentence of the treebank is kept for validation.
-        config: what the network is.
-        skip_invalid: leave out broken sentences.
-        embeddings: a file of word vectors.
-        word_states: a language model that is to read the sentences.
+    The files are those of a `TreebankRecord`; `word_states` is to read the sentences.
 
     Raises:
         DataError: a broken sentence, or words without UPOS.
@@ -142,10 +141,8 @@ def prepare_data(
     ids: dict[Word, int] = {}
     train, dev = Part(), Part()
     for sentence, is_dev in held_out(train_sentences):
-        _check_tagged(sentence)
         (dev if is_dev and dev_sentences is None else train).add(sentence, ids)
     for sentence in dev_sentences or ():
-        _check_tagged(sentence)
         dev.add(sentence, ids)
     if not dev.lengths:  # nothing is held out of so small a treebank
         dev = train
@@ -207,11 +204,7 @@ def prepare_data(
 
 
 def _check_tagged(sentence: Sentence) -> None:
-    """Refuse a sentence in which a word has no UPOS.
-
-    Raises:
-        DataError: it is one; the line is named.
-    """
+    """Refuse a sentence in which a word has no UPOS; its line is named."""
     for number, row in enumerate(sentence.rows, 1):
         if row[UPOS] == "_":
             raise DataError(

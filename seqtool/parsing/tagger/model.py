@@ -15,13 +15,19 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.lm_states import WEIGHT, WordStates, project, summarise
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
+from seqtool.parsing.encoding.pretrained import WEIGHT, WordStates, project, summarise
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles, values_there
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
-from seqtool.parsing.tagger.forms import Characters, Forms
-from seqtool.parsing.tagger.lemmas import Lemmas
+from seqtool.parsing.tagger.morphology import (
+    COLUMNS,
+    Bundles,
+    Characters,
+    Forms,
+    Lemmas,
+    best_bundles,
+    values_there,
+)
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
@@ -45,17 +51,7 @@ class Reading(NamedTuple):
 
 
 class Tagger(TreebankModel[TaggerConfig]):
-    """A trained tagger and lemmatizer.
-
-    Args:
-        config: all settings.
-        symbols: of forms and their affixes.
-        characters: those that are known.
-        bundles: of tags.
-        lemmas: what was learnt of them.
-        weights: the arrays of `network.TaggerNetwork`, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
-    """
+    """A trained tagger and lemmatizer; the weights are those of `network.TaggerNetwork`."""
 
     kind = KIND
     config_class = TaggerConfig
@@ -170,7 +166,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         """Give the words of sentences UPOS, XPOS, FEATS and lemmas.
 
         What is there already is kept, and what is predicted agrees with it where it can: see
-        `bundles.values_there`. A word has no lemma if that is `_`.
+        `morphology.values_there`. A word has no lemma if that is `_`.
 
         Args:
             sentences: are changed.
@@ -239,10 +235,7 @@ class Tagger(TreebankModel[TaggerConfig]):
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
     """Weights [O, D + 2H] as [D, O] and [2H, O]."""
-    return (
-        np.ascontiguousarray(weights[:, :width].T),
-        np.ascontiguousarray(weights[:, width:].T),
-    )
+    return np.ascontiguousarray(weights[:, :width].T), np.ascontiguousarray(weights[:, width:].T)
 
 
 def _write_tags(

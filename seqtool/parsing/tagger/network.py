@@ -9,17 +9,13 @@ to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, without_lm
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.forms import PAD
-
-Noise = Callable[[Tensor], Tensor]
+from seqtool.parsing.tagger.morphology import PAD
 
 
 class CharacterNetwork(nn.Module):
@@ -110,8 +106,8 @@ class TaggerNetwork(nn.Module):
         self,
         inputs_TD: Tensor,
         lengths: Tensor,
-        between: Noise,
-        after: Noise,
+        between: Dropout,
+        after: Dropout,
         lm_TP: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
@@ -133,7 +129,7 @@ class TaggerNetwork(nn.Module):
             first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
         return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
 
-    def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Noise) -> Tensor:
+    def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Dropout) -> Tensor:
         """Return the scores of edit scripts, [T, E], of words with these bundles."""
         hidden_TM = (self.lemma_words(states_TX) + self.lemma_bundles(bundles_T)).relu()
         scores_TE: Tensor = self.scripts(noise(hidden_TM))

@@ -21,29 +21,20 @@ from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.parsing.task import TreebankTask
+from seqtool.parsing.train import TreebankTask
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
 class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
-    """The choice of tags and edit scripts, for `seqtool.training.loop.train`.
-
-    Args:
-        config: all settings.
-        data: what is learnt from.
-        device: torch device of the network.
-        command: what the user typed, for the model card.
-    """
+    """The choice of tags and edit scripts, for `seqtool.training.loop.train`."""
 
     items = "words"
     score = "dev_tags"
 
-    def __init__(
-        self, config: TaggerConfig, data: TrainingData, *, device: str = "cpu", command: str = ""
-    ) -> None:
-        super().__init__(config, data, device=device, command=command)
+    def __init__(self, config: TaggerConfig, data: TrainingData, **options: str) -> None:
+        super().__init__(config, data, **options)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:
@@ -62,7 +53,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             places, rows = data.vectors.initial(data.symbols)
             with torch.no_grad():
                 self.module.lexical.weight[places] = torch.from_numpy(rows)
-        self.module.to(device)
+        self.module.to(self._device)
         self._lexical, self._spelling = (
             torch.from_numpy(array).long() for array in (data.lexical, data.spelling)
         )
@@ -72,7 +63,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         self._unknowns = torch.from_numpy(unknowns).long()
         # [B, 3]: which of all values those of a bundle are
         members = torch.from_numpy(bundles.table + bundles.starts).long()
-        self._members = members.to(device)
+        self._members = members.to(self._device)
         self._lm_states: list[Halves] | None = None
         if data.word_states is not None:
             forms = list(data.forms(data.words.tolist(), data.lengths.tolist()))
@@ -152,26 +143,17 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         """Return the vectors of forms, the rarer symbols of which are now and then unknown."""
         lexical_US = self._lexical[words_U]
         if self.config.learning.dropout_words:
-            drawn = torch.from_numpy(self._random.random(lexical_US.shape, np.float32))
-            lexical_US = torch.where(
-                drawn < self._chances[lexical_US], self._unknowns[lexical_US], lexical_US
-            )
+            unknown = self._drawn(self._chances[lexical_US])
+            lexical_US = torch.where(unknown, self._unknowns[lexical_US], lexical_US)
         longest = int(self._num_characters[words_U].max())
         spelling_UL = self._spelling[words_U, :longest]
         return self.module.vectors(lexical_US.to(self._device), spelling_UL.to(self._device))
 
     def model(self) -> Tagger:
         """Return the tagger of the averaged weights."""
-        arrays, data = self._average.arrays(), self._data
-        return Tagger(
-            self.config,
-            data.symbols,
-            data.characters,
-            data.bundles,
-            data.lemmas,
-            arrays,
-            data.word_states,
-        )
+        data = self._data
+        learnt = data.symbols, data.characters, data.bundles, data.lemmas
+        return Tagger(self.config, *learnt, self._average.arrays(), data.word_states)
 
     def validate(self) -> dict[str, float]:
         """Return how many words of the validation part are right, in percent."""

@@ -8,58 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.lm_states import FOLDER, WordStates, open_word_states
+from seqtool.parsing.encoding.pretrained import FOLDER, WordStates, open_word_states
 from seqtool.parsing.tagger.config import PRESETS, TaggerConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.train import Kind, TreebankRecord, fingerprint, train_on_treebank
+from seqtool.parsing.train import Kind, TreebankRecord, WordOptions, fingerprint, train_on_treebank
 from seqtool.training.loop import train
 from seqtool.training.run import TrainedModel, complete
 from seqtool.treebank.sentence import Sentence
-
-
-@dataclass(frozen=True)
-class TrainedTagger(TrainedModel):
-    """What `train_tagger` returns.
-
-    Attributes:
-        path: the model directory.
-        scores: `dev_upos`, `dev_xpos`, `dev_feats`, `dev_tags` (all three) and `dev_lemmas` in
-            percent, `train_seconds`, and the `words_per_second` of training where a whole epoch was
-            trained.
-        seconds: training time, validation included, over all continuations.
-        num_parameters: trained numbers.
-        epochs: epochs completed.
-    """
 
 
 def train_tagger(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/tagger",
     config: TaggerConfig | None = None,
-    *,
-    dev: str | Path | None = None,
-    embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
-    resume: bool = False,
-    force: bool = False,
-    skip_invalid: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    on_event: Callable[[Event], None] = lambda event: None,
-    on_data: Callable[[TrainingData], None] = lambda data: None,
-    should_stop: Callable[[int], bool] | None = None,
-    command: str = "",
-) -> TrainedTagger:
+    **options: Unpack[WordOptions],
+) -> TrainedModel:
     """Train a tagger and lemmatizer.
 
     Args:
@@ -68,44 +40,17 @@ def train_tagger(
         output: the model directory.
         config: all settings, the preset `accurate` if not given; those of the run when one is
             resumed.
-        dev: CoNLL-U by whose tags the best epoch is chosen; without it, every tenth sentence of the
-            treebank is kept for that.
-        embeddings: a file of word vectors that forms begin with.
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
-        resume: continue the run in `output` where it was saved.
-        force: replace a run that is there.
-        skip_invalid: leave out broken sentences.
-        device: auto, cpu, cuda or mps.
-        threads: CPU threads; None leaves the choice to torch.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-        command: what the user typed, for the model card.
+        options: see `WordOptions`; the best epoch is chosen by tags.
+
+    Returns:
+        Its scores are `dev_upos`, `dev_xpos`, `dev_feats`, `dev_tags` (all three) and `dev_lemmas`
+        in percent.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    trained = train_on_treebank(
-        TAGGER,
-        train_files,
-        output,
-        config,
-        dev=dev,
-        embeddings=embeddings,
-        lm=lm,
-        resume=resume,
-        force=force,
-        skip_invalid=skip_invalid,
-        device=device,
-        threads=threads,
-        on_event=on_event,
-        on_data=on_data,
-        should_stop=should_stop,
-        command=command,
-    )
-    return TrainedTagger(**vars(trained))
+    return train_on_treebank(TAGGER, train_files, output, config, **options)
 
 
 def _read(
@@ -136,11 +81,7 @@ def fold_config(**training: Any) -> TaggerConfig:
 
 
 def check_folds(num_sentences: int, folds: int) -> None:
-    """Refuse a number of folds that cannot be.
-
-    Raises:
-        ConfigError: fewer sentences than folds, or fewer than two folds.
-    """
+    """Raise ConfigError where there are fewer sentences than folds, or fewer than two folds."""
     if folds < 2 or num_sentences < folds:
         raise ConfigError(
             f"{counted(num_sentences, 'sentence')} cannot be split into {folds} folds",
@@ -165,19 +106,10 @@ def tagged_fold(
 
     Sentence i, from 0, is of fold i % folds, and is tagged by a tagger of all others. The folds do
     not depend on one another. The same sentences and settings give the same tags. Called again
-    after an interruption, it goes on where it stopped, with the same result.
-
-    Args:
-        sentences: of all folds, with tags and lemmas.
-        fold: which one, from 0.
-        directory: for the runs of the folds, `fold-0` and so on; it may be removed afterwards.
-        config: of the tagger; `fold_config()` if not given.
-        folds: how many there are: see `check_folds`.
-        device: torch device.
-        lm: a language model that the tagger reads too.
-        command: what the hint of an interrupted run names, with the directory above `directory`.
-        on_event: called with every event of the run.
-        should_stop: asked with the step number before each step; True interrupts.
+    after an interruption, it goes on where it stopped, with the same result. The runs of the folds,
+    `fold-0` and so on, are in `directory`, and may be removed afterwards; the hint of an
+    interrupted run names `command` and the directory above. Without `config`, it is that of
+    `fold_config()`. See `check_folds`, and `WordOptions` for the others.
 
     Raises:
         Interrupted: it was stopped; the state is saved.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
-from seqtool.treebank.conllu import DEPREL, FORM, MISC, UPOS, Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -15,8 +16,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LEFTWARD = frozenset({"R", "AL", "AN", "RLE", "RLO", "RLI"})
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
+class Surface(NamedTuple):
     """A multiword token: words `first` to `last`, written as `form`."""
 
     first: int
@@ -34,7 +34,7 @@ class MarkedSentence:
         text: how it is written.
         forms, tags, relations: of each word, safe to show.
         heads: of each word, 0 for the root.
-        gold_heads, gold_relations: the gold ones; None with nothing to compare with.
+        gold: the gold (head, relation) of each word; None with nothing to compare with.
         surfaces: its multiword tokens.
     """
 
@@ -45,8 +45,7 @@ class MarkedSentence:
     tags: list[str]
     relations: list[str]
     heads: list[int]
-    gold_heads: list[int] | None
-    gold_relations: list[str] | None
+    gold: list[tuple[int, str]] | None
     surfaces: list[Surface]
 
     def __len__(self) -> int:
@@ -54,9 +53,9 @@ class MarkedSentence:
 
     def correction(self, word: int) -> tuple[int, str] | None:
         """Return the gold (head, relation) of a word whose own are wrong, else None."""
-        if self.gold_heads is None or self.gold_relations is None:
+        if self.gold is None:
             return None
-        head, relation = self.gold_heads[word - 1], self.gold_relations[word - 1]
+        head, relation = self.gold[word - 1]
         ours = universal_relation(self.relations[word - 1])
         if head == self.heads[word - 1] and universal_relation(relation) == ours:
             return None
@@ -67,48 +66,39 @@ class MarkedSentence:
         return sum(self.correction(word) is not None for word in range(1, len(self) + 1))
 
 
-def mark(
-    sentence: Sentence, gold: Sentence | None = None, *, compared: bool = False
-) -> MarkedSentence:
-    """Return a sentence to be drawn.
-
-    Args:
-        sentence: with a tree.
-        gold: the same sentence with the tree to compare with.
-        compared: there must be such a one.
+def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
+    """Return a sentence to be drawn, and what is wrong where the gold one is given.
 
     Raises:
         DataError: a sentence has no tree, or the gold one has other words.
     """
     checked(sentence)
+    gold_tree = None
     if gold is not None:
         if checked(gold).column(FORM) != sentence.column(FORM):
-            raise DataError(
-                f"the words differ from those of {gold.path or 'the gold sentence'}:{gold.line}",
-                hint="give the gold annotation of the same words",
-                path=sentence.path or None,
-                line=sentence.line,
-            )
-    elif compared:
-        raise DataError(
-            "there is no gold sentence for this one",
-            hint="give the gold annotation of the same sentences",
-            path=sentence.path or None,
-            line=sentence.line,
-        )
-    surfaces = _surfaces(sentence)
+            other = f"{gold.path or 'the gold sentence'}:{gold.line}"
+            raise fault_of(sentence, f"the words differ from those of {other}", "words")
+        gold_tree = list(zip(gold.heads(), map(printable, gold.column(DEPREL)), strict=True))
     return MarkedSentence(
         sentence=sentence,
         name=printable(_comment(sentence, "sent_id")),
-        text=printable(_comment(sentence, "text") or _written(sentence, surfaces)),
+        text=printable(_comment(sentence, "text") or _written(sentence)),
         forms=[printable(form) for form in sentence.column(FORM)],
         tags=[printable(tag) for tag in sentence.column(UPOS)],
         relations=[printable(relation) for relation in sentence.column(DEPREL)],
         heads=sentence.heads(),
-        gold_heads=None if gold is None else gold.heads(),
-        gold_relations=None if gold is None else [printable(r) for r in gold.column(DEPREL)],
-        surfaces=surfaces,
+        gold=gold_tree,
+        surfaces=[
+            Surface(first, last, printable(columns[FORM]))
+            for first, last, columns in sentence.multiword_tokens()
+        ],
     )
+
+
+def fault_of(sentence: Sentence, message: str, what: str = "sentences") -> DataError:
+    """Return the error that a sentence and the gold annotation do not go together."""
+    hint = f"give the gold annotation of the same {what}"
+    return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
 
 
 def printable(text: str) -> str:
@@ -133,9 +123,7 @@ def has_leftward(text: str) -> bool:
 def is_leftward(text: str, otherwise: bool = False) -> bool:
     """Return whether a text is written from right to left, by its first letter that says so.
 
-    Args:
-        text: of a sentence or a word.
-        otherwise: what to return where no letter says so, as in numbers and punctuation.
+    Where none does, as in numbers and punctuation, return `otherwise`.
     """
     for character in text:
         direction = unicodedata.bidirectional(character)
@@ -153,32 +141,13 @@ def _comment(sentence: Sentence, name: str) -> str:
     return ""
 
 
-def _surfaces(sentence: Sentence) -> list[Surface]:
-    surfaces = []
-    for _, line in sentence.extras:
-        columns = line.split("\t")
-        first, dash, last = columns[0].partition("-")
-        if dash:
-            surfaces.append(Surface(int(first), int(last), printable(columns[FORM])))
-    return surfaces
-
-
-def _written(sentence: Sentence, surfaces: list[Surface]) -> str:
+def _written(sentence: Sentence) -> str:
     """Return the text of a sentence whose comments do not have it."""
-    miscs = {
-        line.split("\t")[0].partition("-")[0]: line.split("\t")[MISC]
-        for _, line in sentence.extras
-        if "-" in line.partition("\t")[0]
-    }
-    by_first = {surface.first: surface for surface in surfaces}
-    pieces = []
+    tokens = {first: (last, columns) for first, last, columns in sentence.multiword_tokens()}
+    text = ""
     word = 1
     while word <= len(sentence):
-        surface = by_first.get(word)
-        row = sentence.rows[word - 1]
-        form, misc = (row[FORM], row[MISC]) if surface is None else (surface.form, miscs[str(word)])
-        pieces.append(form)
-        if "SpaceAfter=No" not in misc.split("|"):
-            pieces.append(" ")
-        word = word + 1 if surface is None else surface.last + 1
-    return "".join(pieces).strip()
+        last, columns = tokens.get(word, (word, sentence.rows[word - 1]))
+        text += columns[FORM] + ("" if "SpaceAfter=No" in columns[MISC].split("|") else " ")
+        word = last + 1
+    return text.strip()

@@ -152,12 +152,7 @@ def _centres(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], fl
         else:
             label_widths[arc.word] = max(label_widths[arc.word], _small_width(arc.relation))
     widths = [
-        max(
-            WORD_CELL * cell_len(form),
-            _small_width(tag),
-            SLOT * meeting[word],
-            label_widths[word],
-        )
+        max(WORD_CELL * cell_len(form), _small_width(tag), SLOT * meeting[word], label_widths[word])
         for word, (form, tag) in enumerate(zip(sentence.forms, sentence.tags, strict=True), start=1)
     ]
     for surface in sentence.surfaces:
@@ -210,15 +205,10 @@ def _draw_arcs(
     base: float,
     direction: int,
 ) -> list[str]:
-    """Return the elements of arcs.
+    """Return the elements of the arcs on one side of the words, which they meet at height `base`.
 
-    Args:
-        arcs: those on one side of the words.
-        levels: of each.
-        centres: middle of each word.
-        step: from one slot to the next, negative from right to left.
-        base: height where arcs meet the words.
-        direction: -1 for arcs above the words, 1 for arcs below them.
+    `step` is from one slot to the next, negative from right to left. The direction is -1 for arcs
+    above the words, 1 for arcs below them.
     """
     slots = _slots(arcs, centres, step)
     lines, labels = [], []  # relations are written after all arcs, so that no line crosses them

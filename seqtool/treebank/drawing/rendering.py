@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import repeat
 from typing import Any, Literal
 
-from seqtool.core.errors import DataError, counted
-from seqtool.treebank.conllu import Sentence
-from seqtool.treebank.drawing.marked import MarkedSentence, mark
+from rich.cells import cell_len
+from rich.style import Style
+
+from seqtool.core.errors import counted
+from seqtool.treebank.drawing.marked import MarkedSentence, fault_of, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
-from seqtool.treebank.drawing.terminal import coloured_trees, plain_trees
-from seqtool.treebank.sentence import COLUMNS, DEPREL, HEAD
+from seqtool.treebank.sentence import COLUMNS, Sentence
 
 Format = Literal["tree", "svg", "html", "json"]
 
@@ -33,6 +35,16 @@ h2 { font-size: 0.9em; font-weight: normal; color: #666 }
 .picture { overflow-x: auto }
 .errors { color: #c62828 }
 """.strip()
+
+_FAINT = Style(dim=True)
+_WORD = Style(bold=True)
+_WRONG = Style(color="red")
+_GOLD = Style(color="green")
+
+# keep a terminal from turning a line round that has words written from right to left
+_LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
+_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_WITHOUT_DIRECTION = dict.fromkeys(map(ord, (_LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
 def render(
@@ -55,8 +67,8 @@ def render(
     Raises:
         DataError: when iterated: the gold sentences have other words, or heads are no tree.
     """
-    writer = coloured_trees if colour and format == "tree" else _WRITERS[format]
-    return writer(_marked(sentences, gold))
+    marked = _marked(sentences, gold)
+    return _trees(marked, colour=colour) if format == "tree" else _WRITERS[format](marked)
 
 
 def _marked(
@@ -66,20 +78,16 @@ def _marked(
         yield from map(mark, sentences)
         return
     remaining = iter(gold)
-    sentence = None
     for sentence in sentences:
-        yield mark(sentence, next(remaining, None), compared=True)
-    extra = next(remaining, None)
-    if extra is not None:
-        raise DataError(
-            "the gold sentence has no counterpart",
-            hint="give the gold annotation of the same sentences",
-            path=extra.path or None,
-            line=extra.line,
-        )
+        counterpart = next(remaining, None)
+        if counterpart is None:
+            raise fault_of(sentence, "there is no gold sentence for this one")
+        yield mark(sentence, counterpart)
+    for extra in remaining:
+        raise fault_of(extra, "the gold sentence has no counterpart")
 
 
-def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
+def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give the page in pieces, a sentence each."""
     yield (
         '<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
@@ -90,7 +98,7 @@ def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     for number, sentence in enumerate(sentences, start=1):
         picture = draw(sentence)
         errors = ""
-        if sentence.gold_heads is not None:
+        if sentence.gold is not None:
             num = sentence.num_wrong()
             kind = ' class="errors"' if num else ""
             errors = f" · <span{kind}>{counted(num, 'wrong arc')}</span>"
@@ -103,7 +111,7 @@ def html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-def json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
+def _json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give a line for each sentence: see `to_object`."""
     for sentence in sentences:
         yield json.dumps(to_object(sentence), ensure_ascii=False) + "\n"
@@ -122,11 +130,8 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     for word, row in enumerate(sentence.rows, start=1):
         columns: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
         columns["id"], columns["head"] = word, marked.heads[word - 1]
-        if marked.gold_heads is not None and marked.gold_relations is not None:
-            columns["gold"] = {
-                _NAMES[HEAD]: marked.gold_heads[word - 1],
-                _NAMES[DEPREL]: marked.gold_relations[word - 1],
-            }
+        if marked.gold is not None:
+            columns["gold"] = dict(zip(("head", "deprel"), marked.gold[word - 1], strict=True))
             columns["wrong"] = marked.correction(word) is not None
         words.append(columns)
     result: dict[str, Any] = {"id": marked.name or None, "text": marked.text, "words": words}
@@ -141,10 +146,124 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     return result
 
 
+def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iterator[str]:
+    """Give each sentence as its text, a line for each word, and an empty line."""
+
+    def paint(text: str, style: Style) -> str:
+        return style.render(text) if colour and text else text
+
+    for sentence in sentences:
+        words = range(1, len(sentence) + 1)
+        notes = {s.first: f"{s.first}-{s.last} {_isolated(s.form)}" for s in sentence.surfaces}
+        marks = [
+            "" if gold is None else f"✗ gold: {gold[1]} of {gold[0]}"
+            for gold in map(sentence.correction, words)
+        ]
+        relation_styles = [_WRONG if gold else Style() for gold in marks]
+        # (cells, styles, aligned to the right)
+        columns = [
+            (list(map(str, words)), repeat(_FAINT), True),
+            (list(map(_isolated, sentence.forms)), repeat(_WORD), False),
+            (sentence.tags, repeat(_FAINT), False),
+            (sentence.relations, relation_styles, False),
+            ([notes.get(word, "") for word in words], repeat(_FAINT), False),
+            (marks, repeat(_GOLD), False),
+        ]
+        rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
+        for number, (cells, styles, to_right) in enumerate(columns):
+            width = max(map(_width, cells))
+            if not width:
+                continue
+            gap = " " if number < 2 else "  "
+            for i, (cell, style) in enumerate(zip(cells, styles, strict=False)):
+                blank = " " * (width - _width(cell))
+                shown = paint(cell, style)
+                rows[i] += gap + (blank + shown if to_right else shown + blank)
+        any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
+        start = _LEFT_TO_RIGHT if any_leftward else ""
+        title = f"# {sentence.name}: " if sentence.name else "# "
+        lines = [paint(title + _isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
+        yield "".join(f"{start}{line}\n" for line in lines) + "\n"
+
+
+def _width(text: str) -> int:
+    """Return the cells that a text takes in a terminal; marks of direction take none."""
+    return cell_len(text.translate(_WITHOUT_DIRECTION))
+
+
+def _isolated(text: str) -> str:
+    """Return a text that keeps its own direction and does not turn what stands beside it."""
+    return f"{_ISOLATE}{text}{_END}" if has_leftward(text) else text
+
+
+def _lines(heads: list[int]) -> list[str]:
+    """Return the lines of the tree, all as wide."""
+    columns = _node_columns(heads)
+    width = 2 * max(columns) + 1
+    grid = [[" "] * width for _ in heads]
+    first, last = _reaches(heads)
+    # what leads to the right first, so that what leads up and down passes over it
+    for word, head in enumerate(heads, start=1):
+        start = 2 * columns[head - 1] + 1 if head else 2 * columns[word - 1]
+        grid[word - 1][start:] = ["─"] * (width - start)
+    for word in range(1, len(heads) + 1):
+        column = 2 * columns[word - 1]
+        for row in range(first[word - 1], last[word - 1] + 1):
+            grid[row - 1][column] = "│"
+    for word, head in enumerate(heads, start=1):
+        if head:
+            column = 2 * columns[head - 1]
+            corner = "├"
+            if word == first[head - 1]:
+                corner = "┌"
+            elif word == last[head - 1]:
+                corner = "└"
+            grid[word - 1][column] = corner
+        grid[word - 1][2 * columns[word - 1]] = "●"
+    return ["".join(row) for row in grid]
+
+
+def _reaches(heads: list[int]) -> tuple[list[int], list[int]]:
+    """Return the first and the last of each word and those that depend on it."""
+    first = list(range(1, len(heads) + 1))
+    last = list(first)
+    for word, head in enumerate(heads, start=1):
+        if head:
+            first[head - 1] = min(first[head - 1], word)
+            last[head - 1] = max(last[head - 1], word)
+    return first, last
+
+
+def _node_columns(heads: list[int]) -> list[int]:
+    """Return the column of each word: right of its head's, and free over all its reach.
+
+    In a projective tree that is the distance from the root.
+    """
+    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
+    for word, head in enumerate(heads, start=1):
+        children[head].append(word)
+    first, last = _reaches(heads)
+    taken: list[list[tuple[int, int]]] = []  # of each column, the reaches in it
+    columns = [0] * len(heads)
+    pending = [(word, 0) for word in children[0]]
+    while pending:
+        deeper: list[tuple[int, int]] = []
+        for word, column in pending:
+            low, high = first[word - 1], last[word - 1]
+            while column < len(taken) and any(a <= high and low <= b for a, b in taken[column]):
+                column += 1
+            taken.extend([] for _ in range(len(taken), column + 1))
+            taken[column].append((low, high))
+            columns[word - 1] = column
+            deeper.extend((child, column + 1) for child in children[word])
+        pending = deeper
+    return columns
+
+
 _WRITERS: dict[str, Callable[[Iterable[MarkedSentence]], Iterator[str]]] = {
-    "tree": plain_trees,
+    "tree": _trees,
     "svg": svg_picture,
-    "html": html_page,
-    "json": json_lines,
+    "html": _html_page,
+    "json": _json_lines,
 }
 FORMATS = tuple(_WRITERS)

@@ -18,9 +18,8 @@ from toy_models import word_tokenizer
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.neural.config import ModelConfig, OutputConfig
+from seqtool.lm.neural.config import DynamicConfig, ModelConfig, OutputConfig
 from seqtool.lm.neural.dynamic import (
-    DynamicConfig,
     DynamicLanguageModel,
     GradientStatistics,
     gradient_statistics,

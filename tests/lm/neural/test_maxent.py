@@ -12,11 +12,12 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import cross_entropy, maxent
-from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural import maxent, output
+from seqtool.lm.neural.config import ModelConfig, OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
 from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.neural.output import Surroundings
 from seqtool.training.config import TrainingConfig
 from seqtool.training.optimisers import Optimisers
 
@@ -25,11 +26,12 @@ HIDDEN, VOCABULARY, NUM_STEPS, NUM_STREAMS = 5, 30, 12, 4
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(output, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(size: int, order: int = 4, dtype: torch.dtype = torch.float64) -> MaxentSoftmax:
-    layer = MaxentSoftmax(HIDDEN, VOCABULARY, order, size).to(dtype)
+    config = OutputConfig(layer="maxent", direct_order=order, direct_size=size)
+    layer = MaxentSoftmax(config, Surroundings(HIDDEN, VOCABULARY)).to(dtype)
     generator = torch.Generator().manual_seed(7)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, generator=generator)

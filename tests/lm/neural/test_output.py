@@ -13,17 +13,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import cross_entropy
-from seqtool.lm.neural.adaptive import AdaptiveSoftmax, choose_cutoffs, rank_by_count
+from seqtool.lm.neural import output as module
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqtool.lm.neural.output import (
     OUTPUT_LAYERS,
     FullSoftmax,
     OutputLayer,
     Surroundings,
     count_symbols,
+)
+from seqtool.lm.neural.softmaxes import (
+    AdaptiveSoftmax,
+    MixtureOfSoftmaxes,
+    choose_cutoffs,
+    rank_by_count,
 )
 
 HIDDEN, VOCABULARY = 6, 40
@@ -36,13 +40,14 @@ LAYERS: dict[str, dict[str, Any]] = {
     "blackout": {"layer": "blackout", "noise_samples": 7},
     "mixture": {"layer": "mixture", "mixtures": 3},
 }
+AROUND = Surroundings(HIDDEN, VOCABULARY)
 every_layer = pytest.mark.parametrize("name", LAYERS)
 tied_or_not = pytest.mark.parametrize("tied", [False, True])
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(
@@ -56,7 +61,7 @@ def make(
     """Return a layer with drawn weights, in evaluation mode."""
     weight = nn.Parameter(torch.empty(VOCABULARY, HIDDEN)) if tied else None
     config = OutputConfig(**{**LAYERS[name], **settings})
-    layer = OUTPUT_LAYERS[name].make(config, Surroundings(HIDDEN, VOCABULARY, weight, COUNTS))
+    layer = OUTPUT_LAYERS[name](config, Surroundings(HIDDEN, VOCABULARY, weight, COUNTS))
     layer = layer.to(dtype).eval()
     generator = torch.Generator().manual_seed(3)
     for parameter in layer.parameters():
@@ -199,7 +204,8 @@ def test_adaptive_softmax_is_that_of_torch() -> None:
     theirs = nn.AdaptiveLogSoftmaxWithLoss(
         HIDDEN, VOCABULARY, [5, 11], div_value=2.0, head_bias=True, dtype=torch.float64
     )
-    ours = AdaptiveSoftmax(HIDDEN, VOCABULARY, (5, 11), div_value=2.0).double()
+    config = OutputConfig(layer="adaptive", cutoffs=(5, 11), div_value=2.0)
+    ours = AdaptiveSoftmax(config, AROUND).double()
     weights = {"head_weight": theirs.head.weight, "head_bias": theirs.head.bias}
     tails = dict(theirs.tail.named_parameters())
     for number in range(2):
@@ -255,7 +261,7 @@ def test_adaptive_softmax_by_its_definition(tied: bool) -> None:
 def test_chosen_cutoffs_lie_in_the_vocabulary(vocabulary_size: int) -> None:
     borders = [1, *choose_cutoffs(vocabulary_size), vocabulary_size]
     assert all(low < high for low, high in itertools.pairwise(borders))
-    layer = AdaptiveSoftmax(2, vocabulary_size)
+    layer = AdaptiveSoftmax(OutputConfig(layer="adaptive"), Surroundings(2, vocabulary_size))
     assert layer.ranks_V.tolist() == list(range(vocabulary_size))
 
 
@@ -268,7 +274,7 @@ def test_ranks() -> None:
 def test_a_cutoff_outside_the_vocabulary_is_refused() -> None:
     for cutoffs in ((40,), (5, 50)):
         with pytest.raises(ConfigError, match="but the vocabulary has 40 symbols") as caught:
-            AdaptiveSoftmax(HIDDEN, VOCABULARY, cutoffs)
+            AdaptiveSoftmax(OutputConfig(layer="adaptive", cutoffs=cutoffs), AROUND)
         assert caught.value.hint == "give smaller cutoffs, or leave them out"
 
 
@@ -277,7 +283,8 @@ def test_ranks_are_saved_with_the_weights(tied: bool) -> None:
     layer = make("adaptive", tied=tied)
     weight = nn.Parameter(torch.empty(VOCABULARY, HIDDEN)) if tied else None
     # opened without the counts
-    opened = AdaptiveSoftmax(HIDDEN, VOCABULARY, (5, 11, 30), weight=weight).double()
+    config = OutputConfig(layer="adaptive", cutoffs=(5, 11, 30))
+    opened = AdaptiveSoftmax(config, Surroundings(HIDDEN, VOCABULARY, weight)).double()
     opened.load_state_dict(layer.state_dict())
     hidden_NH, _ = batch()
     assert torch.equal(opened.log_probs(hidden_NH), layer.log_probs(hidden_NH))
@@ -318,7 +325,7 @@ def test_a_mixture_breaks_the_bottleneck() -> None:
 def test_a_mixture_of_one_is_a_softmax() -> None:
     layer = make("mixture", mixtures=1)
     assert isinstance(layer, MixtureOfSoftmaxes)
-    softmax = FullSoftmax(HIDDEN, VOCABULARY).double()
+    softmax = FullSoftmax(OutputConfig(), AROUND).double()
     softmax.load_state_dict({name: layer.state_dict()[name] for name in ("weight", "bias")})
     hidden_NH, _ = batch()
     latent_NE = torch.tanh(layer.latent(hidden_NH))
@@ -345,6 +352,8 @@ def test_what_each_softmax_reads_is_dropped_in_training() -> None:
 
 def test_a_tied_mixture_is_as_wide_as_the_embedding() -> None:
     weight = nn.Parameter(torch.randn(VOCABULARY, 4))
-    layer = MixtureOfSoftmaxes(HIDDEN, VOCABULARY, 3, weight=weight)
+    layer = MixtureOfSoftmaxes(
+        OutputConfig(layer="mixture", mixtures=3), Surroundings(HIDDEN, VOCABULARY, weight)
+    )
     assert layer.weight is weight
     assert layer.log_probs(torch.randn(2, HIDDEN)).shape == (2, VOCABULARY)

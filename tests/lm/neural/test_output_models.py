@@ -13,14 +13,13 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.config import NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.recipes import resolve
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training.processes import Group
+from seqtool.training.hardware import Group
 
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},

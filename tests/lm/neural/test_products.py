@@ -47,7 +47,7 @@ def test_parts_make_the_whole(shape: tuple[int, int, int], dtype: torch.dtype) -
 @pytest.mark.parametrize("inner", [1, 6, 257])
 @pytest.mark.parametrize("rows", [1, 16, 21])
 def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
-    from seqtool.lm.neural import bf16_dot_products
+    from seqtool.lm.neural import highway_cpu
 
     generator = torch.Generator().manual_seed(rows)
     left, right = (
@@ -56,8 +56,8 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
     )
     out = np.full((rows, columns), np.nan, np.float32)
     bits = right.view(torch.uint16).numpy()
-    for depth, weights in enumerate(bf16_dot_products.pack_pairs(left)):
-        bf16_dot_products.multiply(weights, bits, out)
+    for depth, weights in enumerate(highway_cpu.pack_pairs(left)):
+        highway_cpu.compiled_multiply()(weights, bits, out)
         expected = left[depth].double() @ right.double()
         sizes = left[depth].double().abs() @ right.double().abs()
         error = (torch.from_numpy(out).double() - expected).abs()

@@ -9,9 +9,8 @@ import torch
 
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.lm.neural.config import NeuralLMConfig, load_recipe, recipe_names, resolve
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.recipes import load_recipe, recipe_names, resolve
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training.optimisers import Optimisers

@@ -15,7 +15,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import Surroundings
-from seqtool.lm.neural.sampled import BlackOut, NoiseContrastive, SampledSoftmax
+from seqtool.lm.neural.softmaxes import BlackOut, NoiseContrastive, SampledSoftmax
 
 COUNTS = np.array([4, 3, 0, 2, 6, 1])
 HIDDEN, VOCABULARY = 3, len(COUNTS)
@@ -25,7 +25,7 @@ every_kind = pytest.mark.parametrize("name", KINDS)
 
 def make(name: str, num_samples: int = 4, **settings: Any) -> SampledSoftmax:
     config = OutputConfig(layer=name, noise_samples=num_samples, **settings)  # type: ignore[arg-type]
-    layer = KINDS[name].make(config, Surroundings(HIDDEN, VOCABULARY, counts=COUNTS)).double()
+    layer = KINDS[name](config, Surroundings(HIDDEN, VOCABULARY, counts=COUNTS)).double()
     generator = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, generator=generator)
@@ -169,7 +169,7 @@ def test_only_rows_of_targets_and_samples_have_gradients(
 
 @every_kind
 def test_without_counts_there_is_no_training(name: str) -> None:
-    layer = KINDS[name].make(OutputConfig(layer=name), Surroundings(3, 6))  # type: ignore[arg-type]
+    layer = KINDS[name](OutputConfig(layer=name), Surroundings(3, 6))  # type: ignore[arg-type]
     hidden_NH, targets_N = batch()
     with pytest.raises(ConfigError, match="no counts of the training text are known"):
         layer.train().loss(hidden_NH.float(), targets_N)

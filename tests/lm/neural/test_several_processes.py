@@ -25,7 +25,7 @@ from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import TrainedLM, train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
-from seqtool.training.processes import ALONE, Group, joined
+from seqtool.training.hardware import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
 MODELS: dict[str, dict[str, Any]] = {

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from seqtool.lm.neural import cross_entropy
+from seqtool.lm.neural import output as module
+from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import FullSoftmax
+from seqtool.lm.neural.output import FullSoftmax, Surroundings
 
 # chunks are made as small as they get, 16 rows, so that N on both sides of a border is cheap
 CHUNK_ROWS = 16
@@ -19,13 +20,13 @@ NUMS = [1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 3 * CHUNK_ROWS, 3 * CHUNK
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
 
 
 def make(
     vocabulary_size: int, hidden_size: int = 5, dtype: torch.dtype = torch.float64
 ) -> FullSoftmax:
-    softmax = FullSoftmax(hidden_size, vocabulary_size).to(dtype)
+    softmax = FullSoftmax(OutputConfig(), Surroundings(hidden_size, vocabulary_size)).to(dtype)
     generator = torch.Generator().manual_seed(vocabulary_size)
     for parameter in softmax.parameters():
         nn.init.normal_(parameter, generator=generator)
@@ -136,7 +137,7 @@ def test_loss_without_gradients() -> None:
 
 def test_tied_weight_gets_both_gradients() -> None:
     embedding = nn.Embedding(6, 5).double()
-    softmax = FullSoftmax(5, 6, embedding.weight).double()
+    softmax = FullSoftmax(OutputConfig(), Surroundings(5, 6, embedding.weight)).double()
     assert softmax.weight is embedding.weight
     inputs, targets = torch.tensor([0, 2, 2, 5, 1]), torch.tensor([2, 2, 5, 1, 0])
     softmax.loss(torch.tanh(embedding(inputs)), targets).backward()
@@ -200,7 +201,7 @@ def test_bfloat16_products_err_no_more_than_their_rounding() -> None:
 
 def test_memory_of_chunks_is_used_again_in_any_mode() -> None:
     def address(dtype: torch.dtype, num: int) -> int:
-        ((chunk, room),) = cross_entropy.in_chunks(num, 5, dtype)
+        ((chunk, room),) = module.in_chunks(num, 5, dtype)
         assert chunk == slice(0, num)
         assert room.shape == (num, 5)
         return room.fill_(1).data_ptr()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.lm.neural import highway
+from seqtool.lm.neural import cells
 from seqtool.lm.neural.cells import Cell
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork, detach
@@ -101,7 +101,7 @@ def test_both_loops_of_the_highway_cell_train_alike(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses, weights = train(CASES[name])
-    monkeypatch.setattr(highway, "FEWEST_STEPS", 1_000_000)
+    monkeypatch.setattr(cells, "FEWEST_STEPS", 1_000_000)
     others, other_weights = train(CASES[name])
     assert distance(weights, other_weights) < 1e-5
     assert losses == pytest.approx(others, rel=1e-5)

@@ -9,11 +9,12 @@ import pytest
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
+from seqtool.core.storage import sum_of
 from seqtool.lm.neural.config import CellName, NeuralLMConfig
 from seqtool.lm.neural.train import train_lm
 from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.datasets import sample_text, true_perplexity
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.text.sample import sample_text, true_perplexity
 
 TEST = sample_text("en", "test")
 VALID = sample_text("en", "valid")
@@ -48,7 +49,7 @@ def test_no_cell_is_better_than_the_grammar(
     )
     train_lm(corpus, tmp_path / "lm", config, threads=1)
     evaluation = evaluate_lm(checkpoint.load(tmp_path / "lm"), [TEST])
-    truth = true_perplexity(TEST)
+    truth = true_perplexity(sum_of(TEST))
     assert truth is not None
     assert evaluation.oov == 0
     assert evaluation.true_perplexity == pytest.approx(truth.perplexity, rel=1e-12)

@@ -226,11 +226,10 @@ def test_pieces_are_in_order_and_progress_is_told(
 
 
 def test_blocks_cut_anywhere_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqtool.lm.ngram import arpa_reading
 
     whole = read(GOLDEN / "unusual.arpa")
     for size in (1, 7, 50, 300):
-        monkeypatch.setattr(arpa_reading, "BLOCK_SIZE", size)
+        monkeypatch.setattr(arpa, "BLOCK_SIZE", size)
         table, vocabulary, notes = read(GOLDEN / "unusual.arpa")
         assert_equal(table, whole[0], 0)
         assert (vocabulary, notes) == whole[1:]

@@ -23,14 +23,12 @@ from seqtool.core.errors import ConfigError, Interrupted
 from seqtool.parsing.encoding.encoder import ContextEncoder
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
-from seqtool.parsing.parser import hidden_layer
+from seqtool.parsing.parser import classifier
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.configurations import SYSTEMS
-from seqtool.parsing.parser.hidden_layer import SCALE, extract
-from seqtool.parsing.parser.rollouts import Examples
+from seqtool.parsing.parser.hidden_layer import SCALE, compile_slots, extract
 from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.slots import compile_slots
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.task import Examples
+from seqtool.parsing.parser.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 WIDTH, SIZE = 5, 6
@@ -224,8 +222,8 @@ def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = parser.encode(random_sentences(20, 9))
     parser.prepare()
     whole = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
-    monkeypatch.setattr(hidden_layer, "GROUP_TOKENS", 12)
-    monkeypatch.setattr(hidden_layer, "BLOCK", 5)
+    monkeypatch.setattr(classifier, "GROUP_TOKENS", 12)
+    monkeypatch.setattr(classifier, "BLOCK", 5)
     parts = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     # a sum in another order may be rounded to the next whole number; row 0 is of no token
     assert np.abs(whole[1:].astype(int) - parts[1:]).max() <= 1

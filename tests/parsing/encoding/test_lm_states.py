@@ -30,9 +30,9 @@ from seqtool.lm.neural.model import NeuralLanguageModel, NeuralNetwork
 from seqtool.lm.neural.train import train_lm
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.parsing.encoding import lm_states
+from seqtool.parsing.encoding import pretrained
 from seqtool.parsing.encoding.encoder import Cloze
-from seqtool.parsing.encoding.lm_states import WordStates, open_word_states
+from seqtool.parsing.encoding.pretrained import WordStates, open_word_states
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.hidden_layer import SCALE
@@ -42,7 +42,7 @@ from seqtool.parsing.tagger import data as tagging
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.task import TaggerTask
 from seqtool.parsing.tagger.train import train_tagger
-from seqtool.text.sample import sample_text, sample_treebank
+from seqtool.text.datasets import sample_text, sample_treebank
 from seqtool.text.subwords import train_subwords
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 from seqtool.treebank.conllu import read_conllu
@@ -95,7 +95,7 @@ def test_states_are_those_after_the_last_unit_of_each_word(
 ) -> None:
     model = language_model(TOKENIZERS[unit]())
     for size in (1, 40, 1 << 13):  # alone, some together, all together
-        monkeypatch.setattr(lm_states, "BATCH_IDS", size)
+        monkeypatch.setattr(pretrained, "BATCH_IDS", size)
         found = WordStates(model, {}).of(TEXTS)
         for forms, states in zip(TEXTS, found, strict=True):
             assert states.shape == (len(forms) + 1, 5)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.parsing.encoding import word_vectors as vectors_module
-from seqtool.parsing.encoding.word_vectors import WordVectors, read_vectors
+from seqtool.parsing.encoding import pretrained
+from seqtool.parsing.encoding.pretrained import WordVectors, read_vectors
 
 WORDS = ("dog", "Łódź", "the", "\u3000x")
 ROWS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -54,7 +54,7 @@ def test_every_format_says_the_same(name: str, tmp_path: Path) -> None:
 def test_the_first_words_are_enough(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors_module, "MAX_WORDS", 2)
+    monkeypatch.setattr(pretrained, "MAX_VECTORS", 2)
     content = FILES[name][:-5]  # what is not read may be cut off
     assert read(tmp_path / name, content).words == WORDS[:2]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser import configurations
+from seqtool.parsing.parser import transitions
 
 SHIFT, REDUCE, LEFT, RIGHT, ROOT = range(5)
 Heads = tuple[int, ...]  # of words 1..n; 0 is ROOT, -1 no head yet
@@ -169,29 +169,29 @@ def load(batch: Any, row: int, config: Configuration, tokens: int = 1) -> None:
     """Write a configuration into a row of `Configurations`, as `states` draws it."""
     stack, buffer, heads = config
     length = len(heads)
-    base = batch.configs[row, configurations.BASE]
+    base = batch.configs[row, transitions.BASE]
     front = length + 1 - len(buffer)
     batch.configs[row] = (base, tokens, length, len(stack), front, heads.count(-1))
     nodes = batch.nodes[base : base + length + 1]
     nodes[:] = 0
-    nodes[:, configurations.HEAD] = (-1, *heads)
-    nodes[:, configurations.LABEL] = -1
-    nodes[: len(stack), configurations.STACK] = stack
-    nodes[front:, configurations.BUFFER] = buffer
+    nodes[:, transitions.HEAD] = (-1, *heads)
+    nodes[:, transitions.LABEL] = -1
+    nodes[: len(stack), transitions.STACK] = stack
+    nodes[front:, transitions.BUFFER] = buffer
     for head in range(length + 1):
         children = [word for word in range(1, length + 1) if heads[word - 1] == head]
         left = [word for word in children if word < head]
         right = [word for word in reversed(children) if word > head]
-        nodes[head, [configurations.NUM_LEFT, configurations.NUM_RIGHT]] = len(left), len(right)
-        nodes[head, [configurations.LEFT1, configurations.LEFT2]] = ([*left, 0, 0])[:2]
-        nodes[head, [configurations.RIGHT1, configurations.RIGHT2]] = ([*right, 0, 0])[:2]
+        nodes[head, [transitions.NUM_LEFT, transitions.NUM_RIGHT]] = len(left), len(right)
+        nodes[head, [transitions.LEFT1, transitions.LEFT2]] = ([*left, 0, 0])[:2]
+        nodes[head, [transitions.RIGHT1, transitions.RIGHT2]] = ([*right, 0, 0])[:2]
 
 
 def snapshot(batch: Any, row: int) -> Ints:
     """A configuration's numbers, but for its place, labels and what stack and buffer once held."""
     base, _, length, size, front, _ = batch.configs[row]
     nodes = batch.nodes[base : base + length + 1].copy()
-    nodes[:, configurations.LABEL] = 0
-    nodes[size:, configurations.STACK] = 0
-    nodes[:front, configurations.BUFFER] = 0
+    nodes[:, transitions.LABEL] = 0
+    nodes[size:, transitions.STACK] = 0
+    nodes[:front, transitions.BUFFER] = 0
     return np.concatenate([batch.configs[row, 2:], nodes.ravel()])

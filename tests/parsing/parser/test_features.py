@@ -21,10 +21,8 @@ from seqtool.parsing.encoding.features import (
     shape,
 )
 from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fields
-from seqtool.parsing.parser.configurations import Labels
-from seqtool.parsing.parser.hidden_layer import extract
-from seqtool.parsing.parser.slots import compile_slots
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.hidden_layer import compile_slots, extract
+from seqtool.parsing.parser.transitions import Configurations, Labels
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
 
 WORDS = st.lists(

@@ -16,15 +16,13 @@ from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
 from seqtool.parsing.parser import classifier, model
 from seqtool.parsing.parser.config import CHEN_MANNING
-from seqtool.parsing.parser.configurations import SYSTEMS, Labels
 from seqtool.parsing.parser.hidden_layer import SCALE, extract
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ParserNetwork
-from seqtool.parsing.parser.transitions import Configurations
+from seqtool.parsing.parser.transitions import SYSTEMS, Configurations, Labels
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
-from seqtool.treebank.trees import find_fault
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence, find_fault
 
 CHEN = {
     "fields": ["form", "upos"],

@@ -24,7 +24,8 @@ from parsing.parser.references import (
 from parsing.parser.references import trees as all_trees
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.configurations import (
+from seqtool.parsing.parser.oracles import ILLEGAL, Oracle
+from seqtool.parsing.parser.transitions import (
     LEFT,
     NUM_ACTIONS,
     REDUCE,
@@ -32,11 +33,9 @@ from seqtool.parsing.parser.configurations import (
     SHIFT,
     SYSTEMS,
     TOKENS,
+    Configurations,
     Labels,
 )
-from seqtool.parsing.parser.dynamic_oracles import ILLEGAL
-from seqtool.parsing.parser.oracles import Oracle
-from seqtool.parsing.parser.transitions import Configurations
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root", "root:x"))
 DYNAMIC = [name for name, system in SYSTEMS.items() if system.dynamic]

@@ -11,7 +11,8 @@ from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.configurations import (
+from seqtool.parsing.parser.search import search
+from seqtool.parsing.parser.transitions import (
     BASE,
     FRONT,
     HEAD,
@@ -21,9 +22,8 @@ from seqtool.parsing.parser.configurations import (
     SYSTEMS,
     TOKENS,
     UNATTACHED,
+    Configurations,
 )
-from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.transitions import Configurations
 
 ALL = list(SYSTEMS)
 SEGMENTS = LABELS.segments.tolist()

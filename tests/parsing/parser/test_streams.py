@@ -17,12 +17,11 @@ from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.parser import model
-from seqtool.parsing.parser.configurations import Labels
 from seqtool.parsing.parser.model import Parser
-from seqtool.text.sample import sample_treebank
+from seqtool.parsing.parser.transitions import Labels
+from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
-    Sentence,
     SentenceBatch,
     read_batches,
     read_conllu,
@@ -33,6 +32,7 @@ from seqtool.treebank.conllu import (
 )
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.scanner import LabelTexts, Scanner, TextTable
+from seqtool.treebank.sentence import Sentence
 
 GOLDEN = Path(__file__).parents[2] / "treebank" / "golden" / "everything.conllu"
 

@@ -17,11 +17,10 @@ from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError,
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser import task as task_module
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.configurations import SYSTEMS
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.rollouts import Examples
-from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.parser.task import Examples, ParserTask
 from seqtool.parsing.parser.train import TrainedParser, train_parser
+from seqtool.parsing.parser.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL

@@ -26,7 +26,7 @@ from parsing.parser.references import (
 from parsing.parser.references import trees as all_trees
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.configurations import (
+from seqtool.parsing.parser.transitions import (
     BASE,
     HEAD,
     LABEL,
@@ -34,9 +34,9 @@ from seqtool.parsing.parser.configurations import (
     NUM_ACTIONS,
     ROOT,
     SYSTEMS,
+    Configurations,
     Labels,
 )
-from seqtool.parsing.parser.transitions import Configurations
 
 ALL = list(SYSTEMS)
 LABELS = Labels(("nsubj", "obj", "det"), ("root", "root:x"))

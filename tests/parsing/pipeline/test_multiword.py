@@ -14,16 +14,15 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import CodePoints
 from seqtool.core.config import from_dict, to_dict
 from seqtool.parsing.pipeline.config import PipelineConfig
-from seqtool.parsing.pipeline.multiword import (
+from seqtool.parsing.pipeline.model import (
     MultiwordChooser,
     share_of_both,
     surface_sentence,
 )
 from seqtool.parsing.pipeline.train import train_pipeline
-from seqtool.parsing.segmenter.assembly import Spans
 from seqtool.parsing.segmenter.characters import code_points
-from seqtool.parsing.segmenter.data import raw_text
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
+from seqtool.parsing.segmenter.data import MultiwordSplitter, raw_text
+from seqtool.parsing.segmenter.documents import Spans
 from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import FORM, LEMMA, UPOS, XPOS, Sentence

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.parsing.segmenter import units
-from seqtool.parsing.segmenter.characters import code_points
-from seqtool.parsing.segmenter.units import may_end, sentence_ends
+from seqtool.parsing.segmenter import characters
+from seqtool.parsing.segmenter.characters import code_points, may_end, sentence_ends
 
 
 def ends(scores: list[float], max_words: int, spaced: list[bool] | None = None) -> list[int]:
@@ -39,9 +38,9 @@ def test_a_long_sentence_is_cut_where_an_end_is_likeliest() -> None:
 
 
 def test_a_sentence_of_too_many_characters_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "MAX_SENTENCE", 5)  # two tokens of two characters
+    monkeypatch.setattr(characters, "MAX_SENTENCE", 5)  # two tokens of two characters
     assert ends([-1, -2, -1, -1, -1], 100) == [2, 4, 5]
-    monkeypatch.setattr(units, "MAX_SENTENCE", 1)  # a token that is too long is a sentence
+    monkeypatch.setattr(characters, "MAX_SENTENCE", 1)  # a token that is too long is a sentence
     assert ends([-1, -2, -1], 100) == [1, 2, 3]
 
 

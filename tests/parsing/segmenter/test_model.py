@@ -16,12 +16,11 @@ from parsing.segmenter.tiny_segmenter import FORMS, SPLITTER, random_segmenter
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
 from seqtool.parsing.segmenter import model as model_module
-from seqtool.parsing.segmenter.assembly import Spans
-from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen
+from seqtool.parsing.segmenter.characters import MAX_WORD, Alphabet, code_points, seen
+from seqtool.parsing.segmenter.data import MultiwordSplitter
+from seqtool.parsing.segmenter.documents import Spans
 from seqtool.parsing.segmenter.model import Segmenter, Windows
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.parsing.segmenter.network import SegmenterNetwork
-from seqtool.parsing.segmenter.units import MAX_WORD
 
 CHARACTERS = st.sampled_from(list("abdehtu.,' \n\u00e9\u0301\u4e2d0"))
 STRETCHES = st.lists(

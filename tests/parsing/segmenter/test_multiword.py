@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
+from seqtool.parsing.segmenter.data import MultiwordSplitter
 
 FRENCH = [("du", ("de", "le")), ("Du", ("De", "le")), ("au", ("\u00e0", "le")), ("du", ("du", ""))]
 ENGLISH = [

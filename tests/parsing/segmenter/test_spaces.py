@@ -7,9 +7,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsing.segmenter.tiny_segmenter import random_segmenter
 
-from seqtool.parsing.segmenter.assembly import Split, assemble, escaped, misc_of, rebuild, unescaped
-from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
-from seqtool.parsing.segmenter.units import Unit
+from seqtool.parsing.segmenter.characters import Unit
+from seqtool.parsing.segmenter.documents import (
+    Split,
+    assemble,
+    escaped,
+    misc_of,
+    rebuild,
+    split_at_spaces,
+    split_by_rules,
+    unescaped,
+)
 from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 
 # texts that tokenizers stumble over, between characters of any kind

@@ -14,11 +14,12 @@ from safetensors.numpy import load_file
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
-from seqtool.parsing.segmenter.assembly import rebuild
 from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
 from seqtool.parsing.segmenter.data import prepare_data
+from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.parsing.segmenter.task import SegmenterTask
-from seqtool.parsing.segmenter.train import TrainedSegmenter, train_segmenter
+from seqtool.parsing.segmenter.train import train_segmenter
+from seqtool.training.run import TrainedModel
 
 SETTINGS = {
     "model": {
@@ -39,7 +40,7 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(folder: Path, output: Path, **rest: Any) -> TrainedSegmenter:
+def trained(folder: Path, output: Path, **rest: Any) -> TrainedModel:
     settings = from_dict(SegmenterConfig, SETTINGS)
     train, dev = folder / "train.conllu", folder / "dev.conllu"
     return train_segmenter(train, output, settings, dev=dev, device="cpu", **rest)

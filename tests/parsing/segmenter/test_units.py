@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsing.segmenter.tiny_segmenter import random_segmenter
 
-from seqtool.parsing.segmenter import assembly, units
-from seqtool.parsing.segmenter.assembly import rebuild
-from seqtool.parsing.segmenter.characters import to_text
-from seqtool.parsing.segmenter.rules import split_by_rules
-from seqtool.parsing.segmenter.units import Unit, UnitReader
+from seqtool.parsing.segmenter import characters, documents
+from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
+from seqtool.parsing.segmenter.documents import rebuild, split_by_rules
 
 
 def stretches(pieces: list[str], unit: Unit = "paragraph") -> list[tuple[str, str, bool]]:
@@ -55,7 +53,7 @@ def test_the_pieces_do_not_matter(text: str, cuts: list[int], unit: Unit) -> Non
     bounds = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(bounds)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(units, "READ", 1)
+        patch.setattr(characters, "READ", 1)
         whole = stretches([text], unit)
         assert stretches(pieces, unit) == whole
     assert "".join(before + inner for before, inner, _ in whole) == text
@@ -77,13 +75,13 @@ def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -
     text = "".join(pieces)
     for split in (split_by_rules, random_segmenter(seed, sentence_words=4).split):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(units, "READ", 7)
-            patch.setattr(units, "MAX_STRETCH", 96)
-            patch.setattr(assembly, "SURE", 24)
-            in_pieces = list(assembly.assemble(pieces, split))
-            at_once = list(assembly.assemble([text], split))
+            patch.setattr(characters, "READ", 7)
+            patch.setattr(characters, "MAX_STRETCH", 96)
+            patch.setattr(documents, "SURE", 24)
+            in_pieces = list(documents.assemble(pieces, split))
+            at_once = list(documents.assemble([text], split))
         assert [s.to_conllu() for s in in_pieces] == [s.to_conllu() for s in at_once]
         assert rebuild(at_once) == (text if text.strip() else "")
         if split is split_by_rules:
-            plain = list(assembly.assemble([text], split))
+            plain = list(documents.assemble([text], split))
             assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]

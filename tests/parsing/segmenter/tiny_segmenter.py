@@ -11,8 +11,8 @@ import numpy as np
 from seqtool.core.config import from_dict
 from seqtool.parsing.segmenter.characters import Alphabet
 from seqtool.parsing.segmenter.config import SegmenterConfig
+from seqtool.parsing.segmenter.data import MultiwordSplitter
 from seqtool.parsing.segmenter.model import Segmenter, weight_shapes
-from seqtool.parsing.segmenter.multiword import MultiwordSplitter
 from seqtool.treebank.sentence import Sentence
 
 SIZES = {"character_size": 5, "character_units": 4, "form_size": 3, "token_units": 4}

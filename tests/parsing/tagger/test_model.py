@@ -18,19 +18,22 @@ from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
 from seqtool.parsing.model import VOCABULARY
-from seqtool.parsing.tagger import forms as forms_module
 from seqtool.parsing.tagger import model as model_module
-from seqtool.parsing.tagger.bundles import COLUMNS, Bundles, best_bundles
-from seqtool.parsing.tagger.forms import (
+from seqtool.parsing.tagger import morphology
+from seqtool.parsing.tagger.model import Tagger
+from seqtool.parsing.tagger.morphology import (
     BEGIN,
+    COLUMNS,
     END,
     MAX_CHARACTERS,
+    Bundles,
     Characters,
     Convolution,
+    Lemmas,
+    best_bundles,
+    edit_script,
     padded,
 )
-from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
-from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
@@ -226,7 +229,7 @@ def test_company_and_chunks_change_nothing(tagger: Tagger, monkeypatch: pytest.M
     expected = tagged(tagger, random_treebank(40))
     assert [tagged(tagger, [item])[0] for item in random_treebank(40)] == expected
     monkeypatch.setattr(model_module, "CHUNK_WORDS", 7)
-    monkeypatch.setattr(forms_module, "MAX_FORMS", 5)
+    monkeypatch.setattr(morphology, "MAX_FORMS", 5)
     assert tagged(tagger, random_treebank(40)) == expected
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.parsing.tagger.lemmas import EditScript, edit_script
-from seqtool.text.sample import sample_treebank
+from seqtool.parsing.tagger.morphology import EditScript, edit_script
+from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM, LEMMA
 

@@ -21,12 +21,12 @@ from seqtool.parsing.tagger.config import ModelConfig, TaggerConfig, preset, res
 from seqtool.parsing.tagger.data import NO_SCRIPT, prepare_data
 from seqtool.parsing.tagger.task import TaggerTask
 from seqtool.parsing.tagger.train import (
-    TrainedTagger,
     check_folds,
     in_order,
     tagged_fold,
     train_tagger,
 )
+from seqtool.training.run import TrainedModel
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
 
@@ -39,7 +39,7 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(folder: Path, output: Path, settings: TaggerConfig, **rest: Any) -> TrainedTagger:
+def trained(folder: Path, output: Path, settings: TaggerConfig, **rest: Any) -> TrainedModel:
     return train_tagger(
         folder / "train.conllu", output, settings, dev=folder / "dev.conllu", device="cpu", **rest
     )

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.tagger.bundles import Bundles
 from seqtool.parsing.tagger.config import TaggerConfig, preset
-from seqtool.parsing.tagger.forms import Characters, lexical_table
-from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.model import Tagger, weight_shapes
+from seqtool.parsing.tagger.morphology import Bundles, Characters, Lemmas, lexical_table
 from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {

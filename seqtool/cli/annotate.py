@@ -1,0 +1,333 @@
+"""`seqtool segment`, `seqtool tag` and `seqtool parse`: sentences that get what they lack."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+import typer
+
+from seqtool.cli.models import default_model, open_model
+from seqtool.cli.options import MAX_SHOWN, note, sample, takes_options
+from seqtool.core.errors import ConfigError, ModelError, counted
+
+if TYPE_CHECKING:
+    from seqtool.treebank.conllu import Broken, Item
+    from seqtool.treebank.sentence import Check, Sentence
+
+    Items = Iterator[Item]
+
+Other = TypeVar("Other")
+
+FORMATS = ("conllu", "tree", "svg", "html", "json")
+
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
+        ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
+        "not given.",
+    ),
+]
+TargetOption = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout.")
+]
+
+
+def _model(help: str) -> Any:
+    return typer.Option("--model", "-m", metavar="DIR", help=help)
+
+
+@dataclass(frozen=True)
+class LayoutOptions:
+    """How plain text is split."""
+
+    rules: Annotated[
+        bool,
+        typer.Option("--rules", help="Split text by simple rules, not by the model; any language."),
+    ] = False
+    presegmented: Annotated[
+        bool, typer.Option("--presegmented", help="The text has a sentence a line.")
+    ] = False
+    pretokenized: Annotated[
+        bool,
+        typer.Option(
+            "--pretokenized", help="The text has a sentence a line, and spaces between all words."
+        ),
+    ] = False
+
+    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
+        """Return the sentences of plain text, split as the options say, or by a model.
+
+        Raises:
+            ConfigError: options that do not go together.
+            ModelError: the model cannot segment.
+        """
+        from seqtool.parsing.segmenter.documents import segment_texts
+
+        layout = {item.name: getattr(self, item.name) for item in fields(LayoutOptions)}
+        return segment_texts(files, model, path, **layout)
+
+
+@dataclass(frozen=True)
+class RawTextOptions(LayoutOptions):
+    """Whether there is plain text in place of CoNLL-U, and how it is split."""
+
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="FILE is plain text, as files named .txt are without this option."
+        ),
+    ] = False
+
+    def are_for(self, files: Sequence[str]) -> bool:
+        """Whether files hold plain text: an option says so, or all their names do."""
+        from seqtool.parsing.segmenter.documents import are_texts
+
+        return any(vars(self).values()) or are_texts(files)
+
+
+@takes_options()
+def segment(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Files of plain text (also .gz, .zst), directories, or - for stdin; each is a "
+            "document. The shipped sample's English test text if not given.",
+        ),
+    ] = None,
+    model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
+    output: TargetOption = "-",
+    *,
+    layout: LayoutOptions,
+) -> None:
+    """Split raw text into sentences and words, as CoNLL-U.
+
+    Paragraphs end with an empty line. Words and the spaces in MISC (SpaceAfter, SpacesAfter)
+    rebuild the text exactly. Memory does not grow with it, and the output comes in order.
+    """
+    from seqtool.treebank.conllu import write_conllu
+
+    segmenter = None
+    if not (layout.rules or layout.pretokenized):
+        segmenter = open_model(model or default_model("segmenter"), "segmenter")
+    elif model is not None:
+        option = "--rules" if layout.rules else "--pretokenized"
+        raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
+    write_conllu(layout.read(files or [sample("FILE")], segmenter, model), output)
+
+
+@takes_options()
+def tag(
+    files: FilesArgument = None,
+    model: Annotated[
+        Path | None,
+        _model(
+            "A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not given."
+        ),
+    ] = None,
+    output: TargetOption = "-",
+    retag: Annotated[
+        bool, typer.Option("--retag", help="Predict also what the columns hold already.")
+    ] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Write broken sentences as they are.")
+    ] = False,
+    *,
+    text: RawTextOptions,
+) -> None:
+    """Give words UPOS, XPOS, FEATS and lemmas.
+
+    What a file has already is kept, and what is predicted agrees with it: a UPOS or lemma that is
+    `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
+    comments, multiword tokens and empty nodes come back as they were, in bounded memory.
+    """
+    from seqtool.treebank.conllu import write_conllu
+
+    given = files or [sample("FILE", trees=True)]
+    path = model or default_model("tagger", "parser")
+    tagger = open_model(path, "tagger")
+    if text.are_for(given):
+        items: Items = text.read(given, tagger, path)
+    else:
+        items = _noted(_read(given, "columns", skip_invalid=skip_invalid), "passed through")
+    write_conllu(tagger.tag_stream(items, retag=retag), output)
+
+
+@takes_options()
+def parse(
+    files: FilesArgument = None,
+    model: Annotated[Path | None, _model("A parser; runs/parser if not given.")] = None,
+    output: TargetOption = "-",
+    beam: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Hypotheses per sentence: 4 is better and slower than 1."
+        ),
+    ] = 1,
+    format_: Annotated[
+        str, typer.Option("--format", "-f", metavar="|".join(FORMATS), help="What to write.")
+    ] = "conllu",
+    gold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Mark wrong arcs in drawings by the trees of this CoNLL-U file, which may be FILE "
+            "itself; repeatable.",
+        ),
+    ] = None,
+    retag: Annotated[
+        bool, typer.Option("--retag", help="Predict also the tags and lemmas that the file has.")
+    ] = False,
+    skip_invalid: Annotated[
+        bool,
+        typer.Option(
+            "--skip-invalid", help="Write broken sentences as they are; leave them out of drawings."
+        ),
+    ] = False,
+    clear_deps: Annotated[
+        bool,
+        typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
+    ] = False,
+    *,
+    text: RawTextOptions,
+) -> None:
+    """Parse sentences, or plain text.
+
+    Of CoNLL-U only HEAD and DEPREL are written anew, and by a model of `train-parser --raw` the
+    tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
+    back as they were. Plain text needs such a model. Memory is bounded however long the input is.
+    """
+    from seqtool.core.errors import did_you_mean
+    from seqtool.treebank.conllu import read_batches, write_conllu
+
+    if format_ not in FORMATS:
+        raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
+    given = files or [sample("FILE", trees=True)]
+    _check_options(format_, given, gold or [], clear_deps=clear_deps)
+    path = model or default_model("parser")
+    parser = open_model(path, "parser")
+    parse_all = partial(parser.parse_stream, beam=beam)
+    if hasattr(parser, "tag_stream"):
+        parse_all = partial(parse_all, retag=retag)
+    elif retag:
+        raise ModelError(
+            "has no tagger, so there is no --retag",
+            hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
+            path=path,
+        )
+    gold_trees = None
+    if text.are_for(given):
+        items: Items = text.read(given, parser, path)
+        if gold:
+            raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
+    elif gold:
+        items, gold_trees = _read_beside_gold(given, gold, skip_invalid=skip_invalid)
+    else:
+        items = read_batches(given, skip_invalid=skip_invalid)
+    if format_ == "conllu":
+        parsed = parse_all(_noted(items, "passed through"))
+        write_conllu(parsed, output, clear_deps=clear_deps)
+    else:
+        _draw(parse_all(_noted(items, "left out")), format_, output, gold=gold_trees)
+
+
+def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:
+    """Refuse options that do not go together."""
+    if clear_deps and format_ != "conllu":
+        raise ConfigError("--clear-deps is for CoNLL-U", hint="leave it out, or --format conllu")
+    if gold and format_ == "conllu":
+        raise ConfigError(
+            "--gold is for drawings",
+            hint="add --format tree, svg, html or json; for scores, seqtool eval-parser GOLD",
+        )
+    if gold != files and [*files, *gold].count("-") > 1:
+        raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
+
+
+def _draw(parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] | None) -> None:
+    """Write trees for people, or JSON; broken sentences have none."""
+    from seqtool.core.storage import atomic_file
+    from seqtool.treebank.conllu import sentences_of
+    from seqtool.treebank.drawing.rendering import render
+    from seqtool.treebank.sentence import Sentence
+
+    trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
+    colour = output == "-" and sys.stdout.isatty()
+    pieces = render(trees, cast(Any, format_), gold=gold, colour=colour)
+    if output == "-":
+        sys.stdout.writelines(pieces)
+        return
+    with atomic_file(output) as stream:
+        stream.writelines(map(str.encode, pieces))
+
+
+def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broken]:
+    """Pass items on, and say which sentences are broken and what becomes of them."""
+    from seqtool.treebank.conllu import Broken
+
+    num_broken = 0
+    for item in items:
+        if isinstance(item, Broken):
+            num_broken += 1
+            if num_broken <= MAX_SHOWN:
+                note(f"{fate}: {item.error}")
+        yield item
+    if num_broken > MAX_SHOWN:
+        note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
+
+
+def _read(files: Sequence[str], check: Check, *, skip_invalid: bool) -> Iterator[Sentence | Broken]:
+    """Return the sentences of files; broken ones too, if they are not to be refused."""
+    from seqtool.treebank.conllu import read_conllu, read_items
+
+    return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
+
+
+def _read_beside_gold(
+    files: Sequence[str], gold: Sequence[str], *, skip_invalid: bool
+) -> tuple[Iterator[Sentence | Broken], Iterator[Sentence]]:
+    """Return the sentences of files, and the gold trees of those that are whole.
+
+    A gold tree can be taken once its sentence was; memory holds those in between. Where one of the
+    two is broken, that one is among the sentences, and there is no gold tree.
+    """
+    from seqtool.treebank.conllu import Broken
+    from seqtool.treebank.sentence import Sentence
+
+    waiting: deque[Sentence] = deque()
+
+    def sentences() -> Iterator[Sentence | Broken]:
+        if gold == files:  # which may be stdin, and cannot be read twice
+            for item in _read(files, "tree", skip_invalid=skip_invalid):
+                if not isinstance(item, Broken):
+                    # a copy keeps its tree when that of the other is written anew
+                    rows = [list(row) for row in item.rows]
+                    waiting.append(Sentence(item.comments, rows, item.extras, item.path, item.line))
+                yield item
+            return
+        for item, tree in zip_longest(
+            _read(files, "columns", skip_invalid=skip_invalid),
+            _read(gold, "tree", skip_invalid=skip_invalid),
+        ):
+            if isinstance(item, Broken) or isinstance(tree, Broken):
+                yield item if isinstance(item, Broken) else tree
+                continue
+            if tree is not None:
+                waiting.append(tree)
+            if item is not None:
+                yield item
+
+    def trees() -> Iterator[Sentence]:
+        while waiting:
+            yield waiting.popleft()
+
+    return sentences(), trees()

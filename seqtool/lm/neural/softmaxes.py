@@ -1,0 +1,485 @@
+"""Output layers beside the full softmax: adaptive, trained on samples, and mixtures.
+
+Dimensions in names: N tokens, H units, V vocabulary.
+
+The adaptive softmax (Grave et al. 2017, "Efficient softmax approximation for GPUs"), with S symbols
+of the head (the short list, and one for each other cluster): symbols are ranked by frequency and
+cut into clusters.
+
+    rank    0 ... cutoffs[0]   ... cutoffs[1]   ... V
+            |  short list  |  cluster 1   |  cluster 2  |
+
+A frequent symbol costs the head alone, p(w | h) = head(w | h); the others p(w | h) = head(cluster
+of w | h) x cluster(w | h). The c-th cluster reads a projection of the hidden state of H /
+div_value^c units. With tied weights it reads the hidden state itself, and its weight is a slice of
+the embedding's (Merity et al. 2018, "An analysis of neural language modeling at multiple scales").
+
+Layers that are trained on K noise samples of the vocabulary, which all tokens share: the noise is
+q(w), proportional to count(w)^power. In evaluation mode, and for all probabilities, such a layer is
+the full softmax.
+
+A mixture of K softmaxes (Yang et al. 2018, "Breaking the softmax bottleneck"), with E the width of
+what each reads, and M = N x K, all softmaxes of the first token first:
+
+    p(w | h) = sum over k of prior_k(h) x softmax_k(w),   prior = softmax(P h),
+    softmax_k = softmax(W latent_k + b),                  latent_k = tanh(L_k h + c_k)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from seqtool.core.arrays import Longs
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import NUM_SPECIALS
+from seqtool.lm.neural.config import OutputConfig
+from seqtool.lm.neural.data import IGNORED
+from seqtool.lm.neural.output import (
+    FullSoftmax,
+    OutputLayer,
+    Surroundings,
+    cross_entropy,
+    fused_pass,
+    log_probs,
+    make_exact,
+    saved_gradients,
+    target_log_probs,
+)
+from seqtool.lm.neural.products import one_blas_thread
+
+DIV_VALUE = 4.0
+
+
+def choose_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
+    """Return the cutoffs where none are given: a sixteenth and a quarter of the vocabulary.
+
+    By Zipf's law the three clusters then have some 75, 15 and 10% of the text. Below 1,000 symbols
+    there are two clusters, of about the same size.
+    """
+    if vocabulary_size < 1000:
+        return (max(NUM_SPECIALS, vocabulary_size // 2),)
+    return vocabulary_size // 16, vocabulary_size // 4
+
+
+def rank_by_count(vocabulary_size: int, counts: Longs | None) -> Tensor:
+    """Return the rank of each symbol by frequency, (V,), `<unk>` and `</s>` first.
+
+    A vocabulary of words or characters is in that order already; one of subwords need not be.
+    """
+    ranks = np.arange(vocabulary_size)
+    if counts is not None:
+        ranks[NUM_SPECIALS + np.argsort(-counts[NUM_SPECIALS:], kind="stable")] = np.arange(
+            NUM_SPECIALS, vocabulary_size
+        )
+    return torch.from_numpy(ranks)
+
+
+class Cluster(nn.Module):
+    """The softmax over the symbols of one cluster, after a projection.
+
+    Args:
+        hidden_size: H.
+        size: units that the hidden state is projected to; None leaves out the projection, and the
+            weight too, which is then a slice of the embedding's.
+        num_symbols: of the cluster.
+    """
+
+    def __init__(self, hidden_size: int, size: int | None, num_symbols: int) -> None:
+        super().__init__()
+        self.projection = None
+        if size is not None:
+            self.projection = nn.Linear(hidden_size, size, bias=False)
+            self.weight = nn.Parameter(torch.empty(num_symbols, size))
+        self.bias = nn.Parameter(torch.empty(num_symbols))
+
+    def project(self, hidden_NH: Tensor) -> Tensor:
+        """Return what the cluster reads."""
+        if self.projection is None:
+            return hidden_NH
+        projected: Tensor = self.projection(hidden_NH)
+        return projected
+
+
+class AdaptiveSoftmax(OutputLayer):
+    """Softmax in clusters by frequency.
+
+    Raises:
+        ConfigError: a cutoff is not in the vocabulary.
+    """
+
+    needs_counts = True
+    ranks_V: Tensor
+    cutoffs: Tensor
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        hidden_size, vocabulary_size = around.hidden_size, around.vocabulary_size
+        cutoffs = config.cutoffs or choose_cutoffs(vocabulary_size)
+        if cutoffs[-1] >= vocabulary_size:
+            raise ConfigError(
+                f"cutoffs has {cutoffs[-1]:,}, but the vocabulary has {vocabulary_size:,} symbols",
+                hint="give smaller cutoffs, or leave them out",
+            )
+        starts = [*cutoffs, vocabulary_size]
+        self.sizes = [cutoffs[0], *(end - start for start, end in itertools.pairwise(starts))]
+        num_clusters, div_value = len(cutoffs), config.div_value or DIV_VALUE
+        self.weight = around.tied_weight
+        is_tied = self.weight is not None
+        # the short list's, unless tied, then one row for each cluster
+        rows = num_clusters + (0 if is_tied else cutoffs[0])
+        self.head_weight = nn.Parameter(torch.empty(rows, hidden_size))
+        self.head_bias = nn.Parameter(torch.empty(cutoffs[0] + num_clusters))
+        self.clusters = nn.ModuleList(
+            Cluster(
+                hidden_size,
+                None if is_tied else max(1, int(hidden_size / div_value**number)),
+                self.sizes[number],
+            )
+            for number in range(1, num_clusters + 1)
+        )
+        self.register_buffer("cutoffs", torch.tensor(cutoffs), persistent=False)
+        self.register_buffer("ranks_V", rank_by_count(vocabulary_size, around.counts))
+        self._note_ranks()
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        num_targets = max(1, int((targets_N != IGNORED).sum()))
+        parts = self._parts(hidden_NH, targets_N)
+        return reduce(add, (cross_entropy(*part, num_targets=num_targets) for _, part in parts))
+
+    def log_probs(self, hidden_NH: Tensor) -> Tensor:
+        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
+        head_SH, weights = self._weights()
+        head_NS = log_probs(hidden_NH, head_SH, self.head_bias)
+        parts = [head_NS[:, : self.sizes[0]]]
+        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
+            inside = log_probs(cluster.project(hidden_NH), weight, cluster.bias)
+            parts.append(head_NS[:, self.sizes[0] + number, None] + inside)
+        return torch.cat(parts, dim=1)[:, self.ranks_V]
+
+    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+        parts = self._parts(hidden_NH, targets_N)
+        log_probs_N = target_log_probs(*next(parts)[1])
+        for rows, part in parts:
+            log_probs_N = log_probs_N.index_add(0, rows, target_log_probs(*part))
+        return log_probs_N
+
+    def _parts(
+        self, hidden_NH: Tensor, targets_N: Tensor
+    ) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]]:
+        """Yield the rows of the head and of each cluster, and what it reads, weight, bias, targets.
+
+        Cluster 0 is the short list; an ignored target is in none.
+        """
+        ranks_N = self.ranks_V[targets_N.clamp(min=0)]
+        is_ignored_N = targets_N == IGNORED
+        numbers_N = torch.bucketize(ranks_N, self.cutoffs, right=True)
+        numbers_N = numbers_N.masked_fill(is_ignored_N, 0)
+        head_N = torch.where(numbers_N == 0, ranks_N, self.sizes[0] - 1 + numbers_N)
+        head_SH, weights = self._weights()
+        head_N = head_N.masked_fill(is_ignored_N, IGNORED)
+        yield torch.arange(len(head_N)), (hidden_NH, head_SH, self.head_bias, head_N)
+        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
+            rows = (numbers_N == number + 1).nonzero()[:, 0]
+            read, ranks = cluster.project(hidden_NH[rows]), ranks_N[rows] - self.cutoffs[number]
+            yield rows, (read, weight, cluster.bias, ranks)
+
+    def _weights(self) -> tuple[Tensor, list[Tensor]]:
+        """Return the weights of the head (S, H), and of each cluster."""
+        if self.weight is None:
+            return self.head_weight, [cluster.weight for cluster in self._clusters()]
+        ranked_VH = self.weight
+        if not self._is_ranked:
+            ranked_VH = ranked_VH[torch.argsort(self.ranks_V)]
+        short_list, *others = torch.split(ranked_VH, self.sizes)
+        return torch.cat([short_list, self.head_weight]), others
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._note_ranks()
+
+    def _note_ranks(self) -> None:
+        """Note whether symbols have their ids for ranks: then none need be moved."""
+        ranks_V = self.ranks_V
+        self._is_ranked = torch.equal(ranks_V, torch.arange(len(ranks_V), device=ranks_V.device))
+
+    def _clusters(self) -> list[Cluster]:
+        return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Yield the weights and projections, but for what is the embedding's."""
+        yield self.head_weight
+        for cluster in self._clusters():
+            if cluster.projection is not None:
+                yield cluster.projection.weight
+            if self.weight is None:
+                yield cluster.weight
+
+    def initialise_biases(self) -> None:
+        """Start at zero."""
+        nn.init.zeros_(self.head_bias)
+        for cluster in self._clusters():
+            nn.init.zeros_(cluster.bias)
+
+
+# the largest logarithm of a sample's probability
+NEARLY_ONE = -1e-6
+
+
+class SampledSoftmax(FullSoftmax):
+    """What sampled losses share: the noise, and the logits of targets and samples.
+
+    Without counts of the training text there is no training.
+    """
+
+    needs_counts = True
+    noise_power = 1.0
+    log_noise_V: Tensor
+    cumulated_V: Tensor
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        self.num_samples, self.sparse = config.noise_samples, around.sparse
+        noise_V = torch.ones(0, dtype=torch.float64)
+        if around.counts is not None:
+            # what the text never has is drawn as if it had it once
+            seen_V = torch.from_numpy(around.counts).double().clamp(min=1)
+            power = self.noise_power if config.noise_power is None else config.noise_power
+            noise_V = seen_V**power
+            noise_V /= noise_V.sum()
+        self.register_buffer("log_noise_V", noise_V.log().float(), persistent=False)
+        self.register_buffer("cumulated_V", noise_V.cumsum(0), persistent=False)
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean sampled loss; in evaluation mode the negative log-likelihood in nats."""
+        if not self.training:
+            return super().loss(hidden_NH, targets_N)
+        samples_K = self.draw()
+        kept_N = targets_N != IGNORED
+        targets_N = targets_N.clamp(min=0)
+        num_samples = len(samples_K)
+        both = torch.cat([samples_K, targets_N])
+        rows_H = functional.embedding(both, self.weight, sparse=self.sparse)
+        biases = self.bias[both]
+        # products in bfloat16 where that is asked for; what follows is in the weight's type
+        noise_NK = functional.linear(hidden_NH, rows_H[:num_samples]).to(biases.dtype)
+        target_N = (hidden_NH * rows_H[num_samples:]).sum(dim=1) + biases[num_samples:]
+        losses_N = self.losses(target_N, noise_NK + biases[:num_samples], targets_N, samples_K)
+        return (losses_N * kept_N).sum() / kept_N.sum().clamp(min=1)
+
+    def draw(self) -> Tensor:
+        """Return K symbols of the noise, with replacement, from torch's random state."""
+        if not len(self.cumulated_V):
+            raise ConfigError(
+                "no counts of the training text are known, so no noise can be drawn",
+                hint="train on a prepared corpus",
+            )
+        drawn_K = torch.rand(self.num_samples, dtype=torch.float64, device=self.cumulated_V.device)
+        last = len(self.cumulated_V) - 1
+        return torch.searchsorted(self.cumulated_V, drawn_K, right=True).clamp(max=last)
+
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return the loss of each token from the logits of its target and of the samples, (N,)."""
+        raise TypeError(f"{type(self).__name__} is an interface")
+
+
+class NoiseContrastive(SampledSoftmax):
+    """Noise-contrastive estimation (Mnih & Teh 2012), with a constant ln Z (Chen et al. 2015).
+
+    With p(w) = exp(logit) / Z, a symbol is data rather than noise with the probability
+    sigmoid(ln p(w) - ln K q(w)); the loss is the negative log-likelihood of telling the target from
+    the K samples. What is learnt is nearly normalised, with the constant for Z.
+
+    Attributes:
+        log_normaliser: ln Z; ln V, that of logits near zero, unless it is set.
+    """
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        given = config.log_normaliser
+        self.log_normaliser = math.log(around.vocabulary_size) if given is None else given
+
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return -ln P(data | target) - sum of ln P(noise | sample), (N,)."""
+        log_noise_V = self.log_noise_V + (self.log_normaliser + math.log(len(samples_K)))
+        told_N = functional.logsigmoid(target_N - log_noise_V[targets_N])
+        told_NK = functional.logsigmoid(log_noise_V[samples_K] - noise_NK)
+        return -told_N - told_NK.sum(dim=1)
+
+
+class BlackOut(SampledSoftmax):
+    """BlackOut (Ji et al. 2016): discriminates the target from samples by a weighted softmax.
+
+    With u(w) = logit - ln q(w), over the target and those samples that are not the target:
+
+        p(w) = exp(u(w)) / sum of exp(u);  loss = -ln p(target) - sum over samples of ln(1 - p(w))
+    """
+
+    noise_power = 0.4
+
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return the loss of each token, (N,)."""
+        others_NK = targets_N[:, None] != samples_K
+        target_N1 = (target_N - self.log_noise_V[targets_N])[:, None]
+        noise_NK = noise_NK - self.log_noise_V[samples_K]
+        noise_NK = noise_NK.masked_fill(~others_NK, -math.inf)
+        log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
+        # a sample that has everything is left just below 1
+        log_probs_NK = (noise_NK - log_sum_N1).clamp(max=NEARLY_ONE)
+        return -(target_N1 - log_sum_N1)[:, 0] - _log_of_rest(log_probs_NK).sum(dim=1)
+
+
+def _log_of_rest(log_probs: Tensor) -> Tensor:
+    """Return ln(1 - p), exact for small p and for p near 1 (Maechler 2012)."""
+    is_large = log_probs > -math.log(2)
+    # each formula is given only what it is meant for: where() lets NaN gradients through
+    near_one = torch.where(is_large, log_probs, -1.0).expm1().neg().log()
+    near_zero = torch.where(is_large, -1.0, log_probs).exp().neg().log1p()
+    return torch.where(is_large, near_one, near_zero)
+
+
+class MixtureOfSoftmaxes(FullSoftmax):
+    """Several softmaxes over the whole vocabulary, of one weight, mixed for each token anew.
+
+    E is the width of the embedding, when tied; else it is H.
+    """
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        hidden_size, self.num_mixtures = around.hidden_size, config.mixtures
+        self.prior = nn.Linear(hidden_size, config.mixtures, bias=False)
+        self.latent = nn.Linear(hidden_size, config.mixtures * self.weight.shape[1])
+        self._dropout = config.dropout_latent  # of what each softmax reads, for each token anew
+
+    def mix(self, hidden_NH: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each softmax reads, (M, E), and the log of its prior, (N, K)."""
+        latent_NE = torch.tanh(self.latent(hidden_NH))
+        latent_NE = functional.dropout(latent_NE, self._dropout, self.training)
+        log_prior_NK = functional.log_softmax(self.prior(hidden_NH).to(self.weight.dtype), dim=1)
+        latent_ME = latent_NE.reshape(-1, self.weight.shape[1])
+        return latent_ME.to(self.weight.dtype), log_prior_NK
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        latent_ME, log_prior_NK = self.mix(hidden_NH)
+        if hidden_NH.device.type == "cpu":
+            half = torch.is_autocast_enabled("cpu")
+            with torch.autocast("cpu", enabled=False), one_blas_thread():
+                loss: Tensor = _FusedMixture.apply(  # type: ignore[no-untyped-call]
+                    latent_ME,
+                    log_prior_NK,
+                    self.weight,
+                    self.bias,
+                    targets_N,
+                    half,
+                    torch.is_grad_enabled(),
+                )
+            return loss
+        log_probs_N = self._mixed(latent_ME, log_prior_NK, targets_N)
+        return -log_probs_N.sum() / (targets_N != IGNORED).sum().clamp(min=1)
+
+    def log_probs(self, hidden_NH: Tensor) -> Tensor:
+        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
+        latent_ME, log_prior_NK = self.mix(hidden_NH)
+        log_probs_MV = log_probs(latent_ME, self.weight, self.bias)
+        log_prior_NK = functional.log_softmax(log_prior_NK.double(), dim=1)
+        log_probs_NKV = log_probs_MV.view(*log_prior_NK.shape, -1)
+        return torch.logsumexp(log_prior_NK[..., None] + log_probs_NKV, dim=1)
+
+    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+        return self._mixed(*self.mix(hidden_NH), targets_N)
+
+    def _mixed(self, latent_ME: Tensor, log_prior_NK: Tensor, targets_N: Tensor) -> Tensor:
+        log_probs_M = target_log_probs(
+            latent_ME, self.weight, self.bias, targets_N.repeat_interleave(self.num_mixtures)
+        )
+        mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
+        return mixed_N.masked_fill(targets_N == IGNORED, 0.0)
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Yield the maps to what each softmax reads and to the prior, and the weight if its own."""
+        yield from torch.split(self.latent.weight, self.weight.shape[1])
+        yield self.prior.weight
+        yield from super().matrices()
+
+    def initialise_biases(self) -> None:
+        """Start at zero."""
+        super().initialise_biases()
+        nn.init.zeros_(self.latent.bias)
+
+
+class _FusedMixture(torch.autograd.Function):
+    """The loss of a mixture, chunk by chunk, never holding all logits.
+
+    A softmax has the share gamma_k = prior_k p_k(target) / p(target) in its token's gradient, which
+    is d loss / d logits_k = gamma_k (p_k - onehot(target)) / number of targets, so all softmaxes of
+    a token are computed at once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        latent_ME: Tensor,
+        log_prior_NK: Tensor,
+        weight_VE: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        half: bool,
+        needs_grad: bool,
+    ) -> Tensor:
+        """Return the mean loss in nats."""
+        dtype, num_mixtures = latent_ME.dtype, log_prior_NK.shape[1]
+        is_kept_N = targets_N != IGNORED
+        num_targets = max(1, int(is_kept_N.sum()))
+        targets_M = targets_N.repeat_interleave(num_mixtures)
+        log_prior_M = log_prior_NK.reshape(-1)
+        kept_M = (is_kept_N.to(dtype) / num_targets).repeat_interleave(num_mixtures)
+        shares_M1 = latent_ME.new_empty(len(latent_ME), 1)
+
+        def share_out(rows: slice, probs_R1: Tensor) -> None:
+            log_probs_R = probs_R1[:, 0].log()
+            make_exact(log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows])
+            joint_R = log_prior_M[rows] + log_probs_R
+            gamma_R = joint_R.view(-1, num_mixtures).softmax(dim=1).view(-1)
+            shares_M1[rows, 0] = gamma_R * kept_M[rows]
+
+        log_probs_M, grad_latent, *grads = fused_pass(
+            latent_ME,
+            weight_VE,
+            bias_V,
+            targets_M,
+            shares_M1,
+            torch.bfloat16 if half else dtype,
+            needs_grad=needs_grad,
+            share_out=share_out,
+            group=num_mixtures,
+        )
+        if needs_grad:
+            ctx.save_for_backward(grad_latent, -shares_M1.view_as(log_prior_NK), *grads)
+        mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
+        return -(mixed_N * is_kept_N).sum(dtype=torch.float64).to(dtype) / num_targets
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of latents, priors, the weight and the bias."""
+        return *saved_gradients(ctx, grad), None, None, None
