@@ -93,9 +93,7 @@ def console(*, err: bool = False, **settings: Any) -> Console:
     from rich.segment import Segment
 
     class SafeConsole(Console):
-        def render(
-            self, renderable: RenderableType, options: Any = None
-        ) -> Iterable[Segment]:
+        def render(self, renderable: RenderableType, options: Any = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
                 yield segment if segment.control else segment._replace(text=safe(segment.text))
 

@@ -18,7 +18,16 @@ BIG = 10**400
 # an honest value is replaced by each of these
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 3, 10**6, 2**31, 2**63, -(2**63), BIG, 1e308, -1e-300),
-    *(float("nan"), float("inf"), "", "x" * 10_000, "\x1b]0;owned\x07", "\x00", "\ud800", "⽂" * 50),
+    *(
+        float("nan"),
+        float("inf"),
+        "",
+        "x" * 10_000,
+        "\x1b]0;owned\x07",
+        "\x00",
+        "\ud800",
+        "⽂" * 50,
+    ),
     *("../../../etc/passwd", "/etc/passwd", ".", "~", "nan", "1e3", [], {}, [[]], [None], {"": {}}),
     *([0] * 1000, ["a", "a"], {"a": 1}, [1, "a", None], [BIG]),
 )
@@ -35,7 +44,9 @@ def damage(content: bytes, chosen: random.Random) -> bytes:
         lambda: content[at:],
         lambda: content[:at] + content[at + size :],
         lambda: content[:at] + chosen.randbytes(size) + content[at + size :],
-        lambda: content[:at] + bytes([content[at] ^ (1 << chosen.randrange(8))]) + content[at + 1 :],
+        lambda: (
+            content[:at] + bytes([content[at] ^ (1 << chosen.randrange(8))]) + content[at + 1 :]
+        ),
         lambda: content[:at] + content[at : at + size] * 2 + content[at + size :],
         lambda: content + chosen.randbytes(size),
         lambda: content[:at] + bytes(size) + content[at + size :],
@@ -119,7 +130,9 @@ def edited_safetensors(content: bytes, chosen: random.Random) -> tuple[bytes, st
     name = chosen.choice([key for key in header if key != "__metadata__"])
     entry = header[name]
     start, stop = entry["data_offsets"]
-    what = chosen.choice(("fill", "fill", "fill", "noise", "dtype", "shape", "name", "header", "swap"))
+    what = chosen.choice(
+        ("fill", "fill", "fill", "noise", "dtype", "shape", "name", "header", "swap")
+    )
     if what == "fill":
         byte = chosen.choice((b"\xff", b"\x7f", b"\x80", b"\x00", b"\x01"))
         data[start:stop] = byte * (stop - start)
@@ -135,7 +148,9 @@ def edited_safetensors(content: bytes, chosen: random.Random) -> tuple[bytes, st
         total = 1
         for side in shape:
             total *= side
-        entry["shape"] = chosen.choice(([total], [1, total], [total, 1], [*shape[::-1]], [*shape, 1]))
+        entry["shape"] = chosen.choice(
+            ([total], [1, total], [total, 1], [*shape[::-1]], [*shape, 1])
+        )
     elif what == "name":
         header[chosen.choice(("x", f"{name}x", ""))] = header.pop(name)
     elif what == "swap":
@@ -150,7 +165,9 @@ def edited_safetensors(content: bytes, chosen: random.Random) -> tuple[bytes, st
 
 def other_file(path: Path, chosen: random.Random) -> str:
     """Put something that is no plain file in the place of a file."""
-    what = chosen.choice(("fifo", "directory", "link to itself", "link to zeros", "missing", "socket"))
+    what = chosen.choice(
+        ("fifo", "directory", "link to itself", "link to zeros", "missing", "socket")
+    )
     path.unlink()
     if what == "fifo":
         os.mkfifo(path)

@@ -36,7 +36,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for index, content in enumerate(target.seeds()):
             (Path(folder) / str(index)).write_bytes(content)
-        options = [f"-runs={number}", f"-seed={seed}", "-max_len=4000", "-timeout=10", "-rss_limit_mb=4000"]
+        options = [
+            f"-runs={number}",
+            f"-seed={seed}",
+            "-max_len=4000",
+            "-timeout=10",
+            "-rss_limit_mb=4000",
+        ]
         atheris.Setup([sys.argv[0], *options, folder], target.read)
         atheris.Fuzz()
 

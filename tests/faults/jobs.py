@@ -11,9 +11,7 @@ from faults.runs import ROOT, Commands, Result, sums_of
 
 SAMPLE = ROOT / "data"
 ENDS = ("--threads", "1")
-RAW = [
-    f"--set={part}.training.epochs=1" for part in ("segmenter", "tagger", "parser")
-]
+RAW = [f"--set={part}.training.epochs=1" for part in ("segmenter", "tagger", "parser")]
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,7 @@ JOBS = {
         ),
         Job(
             "mixture",
-            ("eval-ppl", "v.txt", "-m", "a", "-m", "b", "--tune", "v.txt")
-            + ("--save-mixture", "out"),
+            ("eval-ppl", "v.txt", "-m", "a", "-m", "b", "--tune", "v.txt", "--save-mixture", "out"),
             ("eval-ppl", "v.txt", "-m", "out"),
             (*_CORPUS, ("a", "ngram"), ("b", "lm")),
             resumes=False,

@@ -239,10 +239,13 @@ TARGETS = {
             b"model: {hidden_size: 0x1F, dropout: 1e-3, cell: 2001-01-01}\n",
         ],
     ),
-    "override": Target(override, lambda: [b"3", b"[1, 2]", b"2001-12-14t21:59:43.10-05:00", b"0b1"]),
+    "override": Target(
+        override, lambda: [b"3", b"[1, 2]", b"2001-12-14t21:59:43.10-05:00", b"0b1"]
+    ),
     "header": Target(header, _of("lm-rnn/model.json", "parser/model.json", "mixture/model.json")),
     "vocabulary": Target(
-        vocabulary, _of("lm-rnn/vocabulary.json", "parser/vocabulary.json", "segmenter/vocabulary.json")
+        vocabulary,
+        _of("lm-rnn/vocabulary.json", "parser/vocabulary.json", "segmenter/vocabulary.json"),
     ),
     "corpus": Target(corpus, _of("corpus/corpus.json")),
     "run": Target(run, _of("lm-rnn/run.json")),

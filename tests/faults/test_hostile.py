@@ -125,7 +125,9 @@ def test_mixtures_of_themselves_and_long_chains(commands: Commands, tmp_path: Pa
     assert result.seconds < SECONDS
 
 
-@pytest.mark.parametrize("words", [("train-lm", "t.txt"), ("eval-ppl", "valid.txt", "-m", "lm-rnn")])
+@pytest.mark.parametrize(
+    "words", [("train-lm", "t.txt"), ("eval-ppl", "valid.txt", "-m", "lm-rnn")]
+)
 @pytest.mark.parametrize("threads", ["100000", "0", "-1", "99999999999999999999"])
 def test_threads_that_nobody_has(
     words: tuple[str, ...], threads: str, commands: Commands, tmp_path: Path
@@ -139,7 +141,8 @@ def test_threads_that_nobody_has(
 
 
 YAML = {
-    "aliases": "a: &a [x, x]\n" + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefghij", "bcdefghijk", strict=True)),
+    "aliases": "a: &a [x, x]\n"
+    + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefghij", "bcdefghijk", strict=True)),
     "date": "model:\n  hidden_size: 2001-13-99\n",
     "underscores": "model:\n  hidden_size: 0x_\n",
     "digits": f"model:\n  hidden_size: {'9' * 5000}\n",
@@ -168,7 +171,8 @@ def test_hostile_settings(name: str, commands: Commands, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "value", ["2001-13-99", "0x_", "9" * 5000, "[" * 5000, "&a [*a]", "!!python/name:os.system", ".nan"]
+    "value",
+    ["2001-13-99", "0x_", "9" * 5000, "[" * 5000, "&a [*a]", "!!python/name:os.system", ".nan"],
 )
 def test_hostile_overrides(value: str, commands: Commands, tmp_path: Path) -> None:
     shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
@@ -196,9 +200,14 @@ INFOS = {
     "another type": lambda info: info.update(dtype="float64"),
     "a split elsewhere": lambda info: info["splits"].update({"../train": info["splits"]["train"]}),
     "NUL in a name": lambda info: info["splits"].update({"a\x00b": info["splits"]["train"]}),
-    "a surrogate in a name": lambda info: info["splits"].update({"\ud800": info["splits"]["train"]}),
+    "a surrogate in a name": lambda info: info["splits"].update(
+        {"\ud800": info["splits"]["train"]}
+    ),
 }
-TRAINING = (("train-lm", "x", "-o", "out", *_LM), ("ngram", "train", "x", "--order", "2", "-o", "out"))
+TRAINING = (
+    ("train-lm", "x", "-o", "out", *_LM),
+    ("ngram", "train", "x", "--order", "2", "-o", "out"),
+)
 
 
 @pytest.mark.parametrize("use", TRAINING, ids=lambda use: use[0])

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ TEXT_MB = 5000 if SOAK else 8
 
 
 def peak_of(
-    words: list[str], folder: Path, pieces: Iterator[bytes] = iter(()), seconds: int = 3000
+    words: list[str], folder: Path, pieces: Iterable[bytes] = (), seconds: int = 3000
 ) -> tuple[int, int, str]:
     """Run a command on what is fed to it; return exit code, peak memory in bytes, what it told."""
     code = (

@@ -1,4 +1,4 @@
-"""What is printed arrives, or the exit code says that it did not; nothing in it moves a terminal."""
+"""What is printed arrives, or the exit code says that it did not; it moves no terminal."""
 
 from __future__ import annotations
 
@@ -170,7 +170,9 @@ ON_TERMINAL = (
 )
 
 
-@pytest.mark.parametrize("words", ON_TERMINAL, ids=lambda words: " ".join(words).encode().hex()[:50])
+@pytest.mark.parametrize(
+    "words", ON_TERMINAL, ids=lambda words: " ".join(words).encode().hex()[:50]
+)
 def test_nothing_that_is_printed_moves_a_terminal(
     commands: Commands, hostile: Path, words: tuple[str, ...]
 ) -> None:

@@ -36,9 +36,7 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
             folder = tmp_path / f"{number}-{moment}"
             shutil.copytree(outcome.old if has_old else outcome.before, folder, symlinks=True)
             force = ["--force"] if has_old else []
-            told = job.run(
-                counted_commands, folder, *force, do="signal", at=moment, value=number
-            )
+            told = job.run(counted_commands, folder, *force, do="signal", at=moment, value=number)
             assert told.signal is None, f"{number} at change {moment}: {told}"
             assert "Traceback" not in told.stderr, told
             # a run that was in its last step is done

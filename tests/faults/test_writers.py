@@ -69,7 +69,9 @@ def test_two_exports_to_one_file(outcome_of: OutcomeOf, tmp_path: Path) -> None:
         (single,) = at_once([("ngram", "export", "new", "new.arpa")], folder)
         (other,) = at_once([("ngram", "export", "old", "old.arpa")], folder)
         assert single[0] == other[0] == 0
-        check(at_once([("ngram", "export", which, "both.arpa") for which in ("new", "old")], folder))
+        check(
+            at_once([("ngram", "export", which, "both.arpa") for which in ("new", "old")], folder)
+        )
         both = (folder / "both.arpa").read_bytes()
         assert both in [(folder / name).read_bytes() for name in ("new.arpa", "old.arpa")]
         assert leftovers(folder) == []
