@@ -27,9 +27,9 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "compiled", "errors", "storage", "units", "version"),
-        ("config", "progress", "reading", "runtime", "vocabulary"),
-        ("checkpoint",),
+        ("arrays", "errors", "storage", "units", "version"),
+        ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
+        ("checkpoint", "compiled"),
     ),
     "training": (
         ("config", "hardware", "run", "task"),
