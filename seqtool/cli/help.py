@@ -35,6 +35,7 @@ TOPICS = {
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",
     "experiments": "what was tried without gain",
+    "reliability": "crashes, damaged and hostile files, reproducibility, how it is tested",
     "troubleshooting": "messages, memory, held-out data, interrupted runs",
     "development": "the source tree, checks and tests",
     REFERENCE: "every command with its options",

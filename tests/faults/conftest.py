@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +13,7 @@ from faults.jobs import Job, Outcome, undisturbed
 from faults.runs import Commands, shim
 
 SOAK = bool(os.environ.get("SEQTOOL_SOAK"))
+TRIED: Counter[str] = Counter()  # for the table of `make soak`
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +21,22 @@ def commands() -> Iterator[Commands]:
     """A process that has seqtool loaded."""
     running = Commands()
     yield running
+    TRIED["tries"] += running.num_runs
     running.close()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the tests that failed, and those that ran no command."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers' reports come here too
+        TRIED["failed"] += report.failed
+        TRIED["tries"] += report.when == "call"
+
+
+def pytest_sessionfinish() -> None:
+    """Add what was counted to the record."""
+    if record := os.environ.get("SEQTOOL_SOAK_RECORD"):
+        with open(record, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(TRIED) + "\n")
 
 
 @pytest.fixture

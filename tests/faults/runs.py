@@ -90,7 +90,7 @@ class Commands:
         }
         if library is not None:
             environment["LD_PRELOAD"] = str(library)
-        self.has_shim = library is not None
+        self.num_runs = 0
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "faults.server"],
             env=environment,
@@ -145,6 +145,7 @@ class Commands:
             file_size: the longest file that it may write; 0 for any.
         """
         assert self._process.stdin is not None
+        self.num_runs += 1
         out, err = self._folder / "stdout", self._folder / "stderr"
         words = tuple(str(arg) for arg in args)
         request = {
