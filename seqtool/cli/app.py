@@ -149,6 +149,12 @@ _NO_MEMORY = (
     "bad allocation",
     "failed to map segment from shared object",
     "can't start new thread",
+    "error return without exception set",  # what Python itself says of some
+)
+
+
+_MEMORY_HINT = (
+    "close other programs, raise a limit on memory (ulimit -v), or use a smaller batch or model"
 )
 
 
@@ -187,7 +193,7 @@ def _judge(error: BaseException, *, debug: bool) -> int:
         return 2
     if _is_out_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
-        _report("out of memory", "use a smaller batch or model, or close other programs")
+        _report("out of memory", _MEMORY_HINT)
         return 1
     if isinstance(error, OSError):
         error = from_os_error(error)

@@ -101,6 +101,11 @@ class Command(_Helpful, TyperCommand):
             error.ctx = error.ctx or ctx  # of an option without its value, the parser says nothing
             raise
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, if there is the memory to begin with."""
+        runtime.check_room()
+        return super().invoke(ctx)
+
 
 def join_numbers(args: Sequence[str]) -> list[str]:
     """Return arguments in which the numbers after an option of `NUMBER_LISTS` are one."""

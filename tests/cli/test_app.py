@@ -106,7 +106,7 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
             1,
             [
                 "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
+                f"hint: {app._MEMORY_HINT}",
             ],
         ),
         (
@@ -114,7 +114,7 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
             1,
             [
                 "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
+                f"hint: {app._MEMORY_HINT}",
             ],
         ),
         (KeyboardInterrupt(), 130, []),
