@@ -27,7 +27,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "errors", "storage", "units", "version"),
+        ("arrays", "errors", "storage", "terminal", "units", "version"),
         ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
     ),
@@ -276,6 +276,27 @@ def test_nothing_executes_code_from_files() -> None:
     serialisers = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
     importers = {found.source for found in IMPORTS if found.target.partition(".")[0] in serialisers}
     assert importers == {"core.compiled"}  # for the name of an error only
+
+
+def test_all_that_is_printed_passes_the_guard_of_the_terminal() -> None:
+    own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
+    # what encoding they have, and lines that get a name
+    own |= {"cli.app": {"sys.stdout", "sys.stderr"}, "cli.demo": {"sys.stderr"}}
+    found = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                used = ast.unparse(node.func)
+                wanted = {"print", "typer.echo", "typer.secho", "click.echo", "Console"}
+                if used == "print" and any(keyword.arg == "file" for keyword in node.keywords):
+                    continue
+            elif isinstance(node, ast.Attribute):
+                used, wanted = ast.unparse(node), {"sys.stdout", "sys.stderr", "sys.__stdout__"}
+            else:
+                continue
+            if used in wanted and used not in own.get(name, set()):
+                found.append(f"{name}:{node.lineno}: {used}")
+    assert found == []
 
 
 def test_public_names_are_exported_lazily() -> None:

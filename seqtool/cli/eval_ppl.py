@@ -22,6 +22,7 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.lm.mixture.config import FreeConfig
@@ -398,7 +399,7 @@ def _show(
     ]
     width = 2 + max(len(label) for label, _ in rows)
     for label, value in rows:
-        typer.secho(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
+        echo(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
 
 
 def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ import typer
 
 from seqtool.cli.options import flattened, show_table
 from seqtool.core.errors import ConfigError
+from seqtool.core.terminal import echo, stream
 
 MANUAL = Path(__file__).resolve().parents[1] / "manual"
 REFERENCE = "reference"
@@ -87,7 +87,7 @@ def show_manual(
     """
     if not topic:
         show_table("", ["topic", "about"], list(TOPICS.items()))
-        typer.echo(
+        echo(
             "\nRead a page with `seqtool help TOPIC`, as in `seqtool help parsing`.\n"
             "The options of a command: `seqtool help ngram train` or `seqtool ngram train --help`."
         )
@@ -126,13 +126,14 @@ def _commands() -> dict[str, str]:
 
 
 def _show(text: str) -> None:
-    if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
+    if not stream().isatty():
+        echo(text, end="")
         return
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console()
+    from seqtool.core.progress import open_console
+
+    console = open_console()
     page = Markdown(for_terminal(text), hyperlinks=False)
     width = min(console.width, WIDTH)
     if len(console.render_lines(page, console.options.update(width=width))) < console.height:

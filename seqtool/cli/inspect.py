@@ -12,6 +12,7 @@ import typer
 from seqtool.cli.models import default_model
 from seqtool.cli.options import JsonOption, emit, flattened, show_table
 from seqtool.core.errors import ModelError
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
@@ -71,7 +72,7 @@ def _plot(path: Path, output: Path) -> None:
         plot_sizes(_sizes(path, checkpoint.read_header(path)), output)
     else:
         plot_learning_curve(path / "log.jsonl", output)
-    typer.echo(output)
+    echo(output)
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
@@ -101,7 +102,7 @@ def _inspect_file(path: Path, as_json: bool) -> None:
     if as_json:
         numbers = {"vocabulary_size": vocabulary_size, "bytes": size, "orders": sizes}
         return emit({"path": str(path), "kind": "ARPA file", **numbers})
-    typer.echo(path)
+    echo(path)
     _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
     _show_sizes(sizes)
 
@@ -122,7 +123,7 @@ def _show_sizes(sizes: Sequence[OrderSize]) -> None:
         "up to here": [_megabytes(size.total_bytes) for size in sizes],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
-    typer.echo()
+    echo()
     show_table("Orders", list(shown), list(zip(*shown.values(), strict=True)))
 
 
@@ -140,7 +141,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
         orders = {"orders": sizes} if sizes else {}
         return emit({"path": str(directory), **content, "bytes": size, **orders})
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
-    typer.echo(directory)
+    echo(directory)
     _show_pairs(
         "",
         {
@@ -159,7 +160,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     _show_pairs("Tokenizer", header.tokenizer)
     _show_pairs("Configuration", header.config)
     files = [(name, _megabytes(num_bytes)) for name, num_bytes in file_sizes.items()]
-    typer.echo()
+    echo()
     show_table("", ["file", "size"], files)
 
 
@@ -194,7 +195,7 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
     if as_json:
         return emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-    typer.echo(path)
+    echo(path)
     _show_pairs("", {"kind": "prepared corpus", "size": _megabytes(size)})
     _show_data(corpus.info)
 
@@ -210,12 +211,12 @@ def _show_data(data: Mapping[str, Any]) -> None:
             [split, *(_text(counts.get(name, "")) for name in names)]
             for split, counts in splits.items()
         ]
-        typer.echo()
+        echo()
         show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
     if sources:
         columns = list(sources[0])
         rows = [[_text(source.get(column, "")) for column in columns] for source in sources]
-        typer.echo()
+        echo()
         show_table("Sources", columns, rows)
     _show_pairs("About the data", rest)
     _show_pairs("How it was prepared", config or {})
@@ -228,9 +229,9 @@ def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
         return
     width = max(len(name) for name, _ in pairs)
     if title:
-        typer.echo(f"\n{title}")
+        echo(f"\n{title}")
     for name, text in pairs:
-        typer.echo(f"  {name:<{width}}  {text}".rstrip())
+        echo(f"  {name:<{width}}  {text}".rstrip())
 
 
 def _text(value: object) -> str:

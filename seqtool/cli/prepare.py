@@ -21,6 +21,7 @@ from seqtool.cli.options import (
     takes_options,
 )
 from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus
@@ -113,7 +114,7 @@ def prepare(
     if as_json:
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus, seconds)
-    typer.echo(corpus.path)
+    echo(corpus.path)
 
 
 def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
@@ -188,7 +189,7 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
         rows = summary_rows(summary)
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
-            typer.echo(f"{name:<{width}}  {text}")
+            echo(f"{name:<{width}}  {text}")
     if summary.broken:
         for broken in summary.broken[:SHOWN_BROKEN]:
             note(f"broken: {broken}")
@@ -228,7 +229,7 @@ def fetch(
         if as_json:
             return emit({"datasets": [{"name": each, **vars(data)} for each, data in known]})
         for each, data in known:
-            typer.echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
+            echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
         return
     with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
         folder = datasets.fetch(
@@ -248,4 +249,4 @@ def fetch(
     if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
         note(f"not in the source: {', '.join(sorted(missing))}")
     note(f"licence: {description['licence']}")
-    typer.echo(str(folder))
+    echo(str(folder))

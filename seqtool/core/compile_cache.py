@@ -15,12 +15,12 @@ import hashlib
 import json
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from seqtool.core import terminal
 from seqtool.core.storage import replace_text
 from seqtool.core.version import __version__
 
@@ -55,9 +55,10 @@ class CompileCache:
             for name in damaged:
                 found[name].unlink(missing_ok=True)
             if known := len(damaged & sums.keys()):
-                sys.stderr.write(
+                terminal.echo(
                     f"note: {known} damaged file{'s' * (known > 1)} of compiled code in {path}: "
-                    "compiling again\n"
+                    "compiling again",
+                    err=True,
                 )
 
     @contextmanager

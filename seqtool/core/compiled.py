@@ -22,6 +22,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from seqtool.core import terminal
 from seqtool.core.compile_cache import CompileCache, Refused, default_path
 
 # what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
@@ -42,7 +43,7 @@ def _opened_cache() -> CompileCache | None:
     try:
         return CompileCache(path)
     except Refused as error:
-        sys.stderr.write(f"note: {error}: compiled code is not kept\n")
+        terminal.echo(f"note: {error}: compiled code is not kept", err=True)
     except (OSError, RuntimeError):  # no home, a full disk
         pass
     return None

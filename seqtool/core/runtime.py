@@ -6,6 +6,7 @@ LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No t
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import signal
@@ -137,6 +138,9 @@ class Interruption:
                 signal.signal(number, handler)
 
 
+_ROOM = 1 << 30  # bytes; with PyTorch, 0.9 GB of addresses are taken before it does anything
+# what is private counts for a limit, and what is not reserved may be more than the machine has
+_FLAGS = ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_NORESERVE")
 _MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before the file caches
@@ -173,6 +177,20 @@ def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = No
 def _size(num_bytes: int) -> str:
     """Return a number of bytes as people read it."""
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**8 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def check_room() -> None:
+    """Raise a MemoryError where this process cannot have what loading its libraries takes.
+
+    Under a limit on memory (`ulimit -v`), libraries in C and Rust end a process without a word.
+    """
+    if os.name == "nt":
+        return
+    flags = sum(getattr(mmap, name, 0) for name in _FLAGS)
+    try:
+        mmap.mmap(-1, _ROOM, flags).close()  # nothing is touched, so it costs nothing
+    except OSError as error:
+        raise MemoryError(f"less than {_size(_ROOM)} are left") from error
 
 
 def parse_size(text: str) -> int:

@@ -12,7 +12,6 @@ Whatever is read with its trees checked can be read by the CoNLL 2018 scorer too
 from __future__ import annotations
 
 import gzip
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
 from seqtool.core.storage import atomic_file
+from seqtool.core.terminal import stream
 from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def write_conllu(
     """
     pieces: list[bytes] = []
     num_bytes = 0
-    with _opened(target) as stream:
+    with _opened(target) as output:
         for item in sentences:
             if isinstance(item, SentenceBatch):
                 piece = item.to_bytes(clear_deps=clear_deps)
@@ -276,9 +276,9 @@ def write_conllu(
             pieces.append(piece)
             num_bytes += len(piece)
             if num_bytes >= _WRITTEN_BYTES:
-                stream.write(b"".join(pieces))
+                output.write(b"".join(pieces))
                 pieces, num_bytes = [], 0
-        stream.write(b"".join(pieces))
+        output.write(b"".join(pieces))
 
 
 @contextmanager
@@ -287,8 +287,9 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield target
         return
     if str(target) == STDIN:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        shown = stream()
+        yield shown.buffer
+        shown.flush()
         return
     with atomic_file(target) as raw:
         suffix = Path(target).suffix.lower()

@@ -106,7 +106,7 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
             1,
             [
                 "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
+                f"hint: {app._MEMORY_HINT}",
             ],
         ),
         (
@@ -114,7 +114,7 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
             1,
             [
                 "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
+                f"hint: {app._MEMORY_HINT}",
             ],
         ),
         (KeyboardInterrupt(), 130, []),
@@ -132,12 +132,30 @@ def test_errors_are_two_lines(
 
 
 @pytest.mark.parametrize("bug", [RuntimeError("shapes differ"), KeyError("x"), AssertionError()])
-def test_a_bug_keeps_its_traceback(
-    failing: Callable[[BaseException], None], bug: Exception
+def test_a_bug_is_two_lines_that_say_where_it_is(
+    seqtool: Run, failing: Callable[[BaseException], None], bug: Exception
 ) -> None:
     failing(bug)
-    with pytest.raises(type(bug)):
-        app.main([])
+    code, printed, told = seqtool("anything")
+    assert (code, printed) == (1, "")
+    error, hint = told.splitlines()
+    assert error.startswith(f"error: {type(bug).__name__} in test_app.py:")
+    assert hint == "hint: this is a bug of seqtool: report it with what --debug shows"
+
+
+@pytest.mark.parametrize("error", [DataError("is empty", path="a.txt"), KeyError("x")])
+def test_debug_shows_the_traceback_of_any_error(
+    seqtool: Run, failing: Callable[[BaseException], None], error: Exception
+) -> None:
+    failing(error)
+    without, shown = seqtool("anything"), seqtool("anything", "--debug")
+    assert shown.code == without.code == 1
+    assert shown.stderr.startswith("Traceback (most recent call last):\n")
+    assert shown.stderr.endswith(without.stderr)
+
+
+def test_debug_after_two_dashes_is_an_argument(seqtool: Run) -> None:
+    assert "--debug" in seqtool("inspect", "--", "--debug").stderr
 
 
 def test_output_is_utf8_on_any_platform() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.conftest import SOAK
-from faults.jobs import JOBS, final
+from faults.jobs import JOBS, final, lay_out
 from faults.runs import Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
 
@@ -65,7 +65,7 @@ def test_too_little_memory_is_told(
     name: str, commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for size in (1 << 20, 1 << 23, 1 << 25):
+    for size in (1 << 20, 1 << 25, (1 << 30) + (1 << 23)):  # no room at all, and a little of it
         folder = tmp_path / str(size)
         shutil.copytree(outcome.old if outcome.events[1] else outcome.before, folder)
         force = ["--force"] if outcome.events[1] else []
@@ -73,3 +73,23 @@ def test_too_little_memory_is_told(
         assert stopped.is_clean, stopped
         assert final(folder) or not outcome.events[1], stopped
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--set=hidden_size=20000"),
+        ("train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--set=embedding_size=9000000"),
+        ("train-tagger", "t.conllu", "--set=model.encoder_size=20000"),
+    ],
+    ids=lambda words: words[-1],
+)
+def test_a_model_that_is_too_large_is_told(
+    words: tuple[str, ...], commands: Commands, tmp_path: Path
+) -> None:
+    lay_out(tmp_path / "work")
+    stopped = commands(*words, "-o", "out", cwd=tmp_path / "work", memory=3 << 29)
+    assert stopped.code == 1, stopped
+    assert "error: out of memory\n" in stopped.stderr, stopped
+    assert stopped.is_clean, stopped
+    assert not leftovers(tmp_path / "work"), stopped
