@@ -27,7 +27,8 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "compiled", "errors", "storage", "units", "version"),
+        ("arrays", "compiled", "errors", "signals", "units", "version"),
+        ("storage",),
         ("config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint",),
     ),

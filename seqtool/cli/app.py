@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.options import Command, note
-from seqtool.core import runtime
+from seqtool.core import runtime, signals
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
 
@@ -142,12 +142,28 @@ def _is_out_of_memory(error: Exception) -> bool:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 1 a user's error (two lines on stderr), 2 usage, 130 interrupted. Any other exception is
-    a bug and leaves with its traceback.
+    0 done, 1 a user's error (two lines on stderr), 2 usage, 130 interrupted by Ctrl-C or with the
+    state of a run saved, 143 by SIGTERM, 129 by SIGHUP. Any other exception is a bug and leaves
+    with its traceback.
 
     Args:
         args: the arguments; those of the process when not given.
     """
+    with signals.ended_by_signals() as ending:
+        try:
+            code = _run(args)
+        except BaseException:  # what others have made of the exception that a signal raised
+            if ending.number is None:
+                raise
+            code = 1
+    if code and ending.number is not None:
+        hint = "run the command again; a training run goes on with --resume"
+        _report(f"stopped by {signals.name_of(ending.number)}", hint, "interrupted")
+        return 128 + ending.number
+    return code
+
+
+def _run(args: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a platform's default may be unable to print Korean
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

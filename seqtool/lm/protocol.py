@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import BlockReader, read_blocks
+from seqtool.core.reading import BlockReader, is_corpus, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     Adaptation,
@@ -294,7 +294,7 @@ class _Sums:
 
 
 def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
-    found = [path for path in paths if (Path(path) / "corpus.json").is_file()]
+    found = [path for path in paths if is_corpus(path)]
     if not found:
         return None
     if len(paths) > 1:

@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
 from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
-from seqtool.core.reading import Progress, read_blocks, total_size
+from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import atomic_directory, present, read_object, write_json
 from seqtool.core.version import __version__
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary, refuse_special_words
@@ -42,7 +43,7 @@ from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 FORMAT_VERSION = 1
-INFO_FILE = "corpus.json"
+INFO_FILE = CORPUS
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     return info
 
 
+@runtime.writes_to("output")
 def prepare(
     inputs: Sequence[str | Path],
     output: str | Path,
@@ -178,7 +180,7 @@ def open_corpus(
 
     Raw text is prepared in the directory `workspace`; a corpus that is there is replaced.
     """
-    if (present(Path(corpus)) / INFO_FILE).is_file():
+    if is_corpus(corpus):
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 
