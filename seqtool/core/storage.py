@@ -102,10 +102,11 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
     _sweep(path.parent, path.name)
     temporary, handle = path, None
     try:
-        while handle is None:  # one that sweeps may take it for left before it is locked
-            temporary = _temporary_name(path)
-            make(temporary)
-            handle = _hold(temporary)
+        with unbroken():
+            while handle is None:  # one that sweeps may take it for left before it is locked
+                temporary = _temporary_name(path)
+                make(temporary)
+                handle = _hold(temporary)
         yield temporary
     finally:
         with unbroken():
@@ -126,7 +127,7 @@ def writing(path: str | Path) -> Iterator[None]:
     made = [folder for folder in path.parents if not folder.exists()]
     handle = None
     try:
-        with _naming(shown, path):
+        with _naming(shown, path), unbroken():
             path.parent.mkdir(parents=True, exist_ok=True)
             while handle is None:  # the file of one that has just ended is gone
                 handle = _take(lock, path, shown)

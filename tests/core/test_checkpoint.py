@@ -256,6 +256,9 @@ def test_readers_change_nothing(tmp_path: Path) -> None:
 
 def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) -> None:
     (tmp_path / "m" / "last").mkdir(parents=True)
+    with pytest.raises(ModelError, match="not a model directory"):
+        find(tmp_path / "m")  # nor is it a run that could be resumed
+    (tmp_path / "m" / "run.json").write_text("{}")
     with pytest.raises(ModelError, match="has not reached its first validation") as caught:
         find(tmp_path / "m")
     assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
