@@ -472,9 +472,8 @@ def test_a_run_is_replaced_only_when_told_to(tmp_path: Path, make: Callable[[Pat
     make(tmp_path / "m")
     with pytest.raises(OutputError, match="exists already") as caught:
         checkpoint.check_output(tmp_path / "m", force=False)
-    assert caught.value.hint == (
-        "continue it with --resume, replace it with --force, or choose another with -o"
-    )
+    resume = "continue it with --resume, " if make is run_of_ours else ""
+    assert caught.value.hint == f"{resume}replace it with --force, or choose another with -o"
     checkpoint.check_output(tmp_path / "m", force=True)
 
 

@@ -38,13 +38,15 @@ def test_a_failing_disk_is_told_and_loses_nothing(
         force = ["--force"] if outcome.events[1] else []
         stopped = job.run(counted_commands, folder, *force, do=do, at=moment, value=value)
         assert stopped.is_clean, f"at change {moment}: {stopped}"
-        if stopped.code == 0:  # what it could not write was no part of the output
-            assert do == "error", stopped
+        if stopped.code == 0:  # what it could not write was no part of the output, or all was there
             assert final(folder) == outcome.weights, stopped
         else:
             assert stopped.code == 1, stopped
             assert final(folder) or not outcome.events[1], f"at change {moment}: {stopped}"
-        assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {stopped}"
+        left = leftovers(folder)
+        if do == "errors":  # where no renaming works, none can be undone
+            left = [name for name in left if not name.endswith(".old")]
+        assert left in ([], ["out/.kept.old"]), f"at change {moment}: {stopped}"
         check_next_runs(counted_commands, job, folder, outcome)
         shutil.rmtree(folder)
 
