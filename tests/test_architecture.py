@@ -27,7 +27,8 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "errors", "storage", "terminal", "units", "version"),
+        ("arrays", "errors", "signals", "terminal", "units", "version"),
+        ("storage",),
         ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
     ),

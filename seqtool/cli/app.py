@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.options import Command, Group, UsageError, note
-from seqtool.core import runtime, terminal
+from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
 
@@ -172,8 +172,18 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def _judge(error: BaseException, *, debug: bool) -> int:
-    """Tell what ended a command, in two lines, and return the exit code."""
+def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
+    """Tell what ended a command, in two lines, and return the exit code.
+
+    Args:
+        error: the exception; what others made of it if a signal raised it.
+        stopped_by: the number of that signal.
+        debug: show the traceback, too.
+    """
+    if stopped_by is not None:
+        hint = "run the command again; a training run goes on with --resume"
+        _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
+        return 128 + stopped_by
     match error:
         case SystemExit():
             return error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -210,8 +220,9 @@ def _judge(error: BaseException, *, debug: bool) -> int:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 1 an error (two lines on stderr), 2 usage, 130 interrupted, 141 nobody reads the output
-    any more. It is 0 only if all of the output was written.
+    0 done, 1 an error (two lines on stderr), 2 usage, 130 interrupted by Ctrl-C or with the state of
+    a run saved, 143 by SIGTERM, 129 by SIGHUP, 141 nobody reads the output any more. It is 0 only
+    if all of the output was written.
 
     Args:
         args: the arguments; those of the process when not given. `--debug` among them shows the
@@ -232,10 +243,10 @@ def main(args: Sequence[str] | None = None) -> int:
             build_app(typed)(typed, prog_name="seqtool")
 
     code = 0
-    with terminal.guarded() as finish:
+    with signals.ended_by_signals() as ending, terminal.guarded() as finish:
         for step in (run, finish):
             try:
                 step()
             except BaseException as error:
-                code = code or _judge(error, debug=debug)
+                code = code or _judge(error, ending.number, debug=debug)
     return code

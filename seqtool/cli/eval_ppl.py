@@ -331,9 +331,9 @@ def _check_mixing(
             hint="drop --dynamic, or --save-mixture",
         )
     if tune is not None:
-        from seqtool.core.reading import find_files
+        from seqtool.core.reading import find_files, is_corpus
 
-        find_files([name for name in (*texts, tune) if not (Path(name) / "corpus.json").is_file()])
+        find_files([name for name in (*texts, tune) if not is_corpus(name)])
     if output is None:
         if force:
             raise ConfigError("--force is for --save-mixture", hint="drop it")

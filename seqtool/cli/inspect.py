@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from seqtool.lm.ngram.table import OrderSize
 
 NGRAM = "ngram"
-CORPUS_HEADER = "corpus.json"
 
 
 def inspect(
@@ -46,7 +45,7 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     from seqtool.cli.prepare import check_treebanks
-    from seqtool.core.reading import is_treebank
+    from seqtool.core.reading import is_corpus, is_treebank
 
     if path is None:
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
@@ -56,7 +55,7 @@ def inspect(
         check_treebanks([str(path)], as_json)
     elif path.is_file():
         _inspect_file(path, as_json)
-    elif (path / CORPUS_HEADER).is_file():
+    elif is_corpus(path):
         _inspect_corpus(path, as_json)
     else:
         _inspect_model(path, as_json)

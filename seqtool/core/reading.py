@@ -22,6 +22,9 @@ from typing import IO, Any
 import zstandard
 
 from seqtool.core.errors import DataError
+from seqtool.core.storage import present
+
+CORPUS = "corpus.json"  # what a prepared corpus is known by
 
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
@@ -45,6 +48,11 @@ def is_treebank(path: str | Path) -> bool:
     return unpacked_name(path).endswith((".conllu", ".conll"))
 
 
+def is_corpus(path: str | Path) -> bool:
+    """Whether there is a prepared corpus."""
+    return (present(Path(path)) / CORPUS).is_file()
+
+
 def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
     """Return the files that inputs stand for; a DataError tells what cannot be read.
 
@@ -53,13 +61,13 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
     """
     files: list[str] = []
     for item in inputs:
-        path = Path(item)
+        path = present(Path(item))
         if str(item) == STDIN:
             if STDIN in files:
                 raise DataError("stdin is named twice", hint="give - once")
             files.append(STDIN)
         elif path.is_dir():
-            if (path / "corpus.json").is_file():
+            if is_corpus(path):
                 what = f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}"
                 hint = "name it where a CORPUS is asked for, or give its source text"
                 raise DataError(what, hint=hint, path=path)
@@ -67,7 +75,7 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 str(entry)
                 for entry in path.rglob("*")
                 if entry.is_file()
-                and not (entry.parent / "corpus.json").exists()
+                and not is_corpus(entry.parent)
                 and not any(part.startswith(".") for part in entry.relative_to(path).parts)
                 and (is_treebank(entry) or not treebanks)
             )
@@ -76,7 +84,7 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
             files.extend(inside)
         elif path.exists():
-            files.append(str(item))
+            files.append(str(path) if path != Path(item) else str(item))
         else:
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:

@@ -227,6 +227,7 @@ class WordOptions(RunOptions, WordRecordOptions, total=False):
     """The options of training a tagger or parser."""
 
 
+@runtime.writes_to("output")
 def train_on_treebank(
     kind: Kind[C],
     train_files: Sequence[str | Path] | str | Path | None,

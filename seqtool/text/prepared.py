@@ -12,19 +12,24 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
+import numpy.typing as npt
 
+from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
 from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
-from seqtool.core.reading import Progress, read_blocks, total_size
+from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import atomic_directory, present, read_object, write_json
 from seqtool.core.version import __version__
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary, refuse_special_words
@@ -42,7 +47,7 @@ from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 FORMAT_VERSION = 1
-INFO_FILE = "corpus.json"
+INFO_FILE = CORPUS
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,44 @@ class PreparedCorpus:
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
         return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
 
+    def reader(self, split: str) -> IdReader:
+        """Return what reads the same ids piece by piece, as a long run does."""
+        return IdReader(self.ids(split), present(self.path) / f"{split}.bin")
+
+
+class IdReader:
+    """The ids of a file, read by calls: to read a mapped file that has been cut ends the process.
+
+    Its slices are arrays of unsigned ids; a DataError says that the file has been cut.
+    """
+
+    def __init__(self, ids: np.memmap[Any, np.dtype[Any]], path: Path) -> None:
+        self._path, self._dtype, self._num = path, ids.dtype, len(ids)
+        self.item_bytes = ids.itemsize
+        self._file = self._path.open("rb", buffering=0)
+        self._handle = self._file.fileno()
+        finalize(self, self._file.close)
+
+    def __len__(self) -> int:
+        return self._num
+
+    def __getitem__(self, part: slice) -> npt.NDArray[np.unsignedinteger]:
+        start, stop, _ = part.indices(self._num)
+        first, size = start * self.item_bytes, max(0, stop - start) * self.item_bytes
+        content = self._read(first, size)
+        while len(content) < size:  # one call gives 2 GB at most
+            if not (more := self._read(first + len(content), size - len(content))):
+                what, hint = "has been cut while it was read", "prepare the text again"
+                raise DataError(what, hint=hint, path=self._path)
+            content += more
+        return np.frombuffer(content, self._dtype)
+
+    def _read(self, first: int, size: int) -> bytes:
+        if sys.platform == "win32":
+            self._file.seek(first)
+            return self._file.read(size)
+        return os.pread(self._handle, size, first)
+
 
 def _read_info(path: Path) -> dict[str, Any]:
     """Return the content of `corpus.json`, and check that every file has the size that it says."""
@@ -123,6 +166,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     return info
 
 
+@runtime.writes_to("output")
 def prepare(
     inputs: Sequence[str | Path],
     output: str | Path,
@@ -178,7 +222,7 @@ def open_corpus(
 
     Raw text is prepared in the directory `workspace`; a corpus that is there is replaced.
     """
-    if (present(Path(corpus)) / INFO_FILE).is_file():
+    if is_corpus(corpus):
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 

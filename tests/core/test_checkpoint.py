@@ -256,6 +256,9 @@ def test_readers_change_nothing(tmp_path: Path) -> None:
 
 def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) -> None:
     (tmp_path / "m" / "last").mkdir(parents=True)
+    with pytest.raises(ModelError, match="not a model directory"):
+        find(tmp_path / "m")  # nor is it a run that could be resumed
+    (tmp_path / "m" / "run.json").write_text("{}")
     with pytest.raises(ModelError, match="has not reached its first validation") as caught:
         find(tmp_path / "m")
     assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
@@ -469,9 +472,8 @@ def test_a_run_is_replaced_only_when_told_to(tmp_path: Path, make: Callable[[Pat
     make(tmp_path / "m")
     with pytest.raises(OutputError, match="exists already") as caught:
         checkpoint.check_output(tmp_path / "m", force=False)
-    assert caught.value.hint == (
-        "continue it with --resume, replace it with --force, or choose another with -o"
-    )
+    resume = "continue it with --resume, " if make is run_of_ours else ""
+    assert caught.value.hint == f"{resume}replace it with --force, or choose another with -o"
     checkpoint.check_output(tmp_path / "m", force=True)
 
 
