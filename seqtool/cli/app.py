@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import Command, note
+from seqtool.cli.options import Command, WithMaxLine, note
 from seqtool.core import runtime
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -38,6 +38,8 @@ COMMANDS = {
 }
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
+
+READ_NO_TEXT = ("generate", "ngram export", "fetch", "demo", "help")
 
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
@@ -103,6 +105,7 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     for name in COMMANDS:
         if args is None or name in used:
             function = load_command(name)
+            function = function if name in READ_NO_TEXT else WithMaxLine(function)
         else:
             function = _stand_in("" if used else load_command(name).__doc__)
         group, _, last = name.rpartition(" ")
