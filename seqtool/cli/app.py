@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import Command, Group, UsageError, note
+from seqtool.cli.options import Command, Group, UsageError, WithMaxLine, note
 from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -41,6 +41,8 @@ COMMANDS = {
 }
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
+
+READ_NO_TEXT = ("generate", "ngram export", "fetch", "demo", "help")
 
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
@@ -112,6 +114,7 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     for name in COMMANDS:
         if args is None or name in used:
             function = load_command(name)
+            function = function if name in READ_NO_TEXT else WithMaxLine(function)
         else:
             function = _stand_in("" if used else load_command(name).__doc__)
         group, _, last = name.rpartition(" ")
@@ -220,9 +223,9 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 1 an error (two lines on stderr), 2 usage, 130 interrupted by Ctrl-C or with the state of
-    a run saved, 143 by SIGTERM, 129 by SIGHUP, 141 nobody reads the output any more. It is 0 only
-    if all of the output was written.
+    0 done, 1 an error (two lines on stderr), 2 usage, 130 interrupted by Ctrl-C or with the state
+    of a run saved, 143 by SIGTERM, 129 by SIGHUP, 141 nobody reads the output any more. It is 0
+    only if all of the output was written.
 
     Args:
         args: the arguments; those of the process when not given. `--debug` among them shows the

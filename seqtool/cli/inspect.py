@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, emit, flattened, show_table
-from seqtool.core.errors import ModelError
+from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, show_table
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seqtool.lm.ngram.table import OrderSize
 
 NGRAM = "ngram"
+SECTIONS = ("splits", "config")  # of the data of a header
 
 
 def inspect(
@@ -38,6 +39,7 @@ def inspect(
             "(.png, .svg, .pdf), and stop.",
         ),
     ] = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model, a prepared corpus or a treebank is: sizes, configuration, data, scores.
@@ -49,10 +51,12 @@ def inspect(
 
     if path is None:
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
+    if strict and not is_treebank(path):
+        raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     if plot is not None:
         _plot(path, plot)
     elif is_treebank(path):
-        check_treebanks([str(path)], as_json)
+        check_treebanks([str(path)], as_json, strict=strict)
     elif path.is_file():
         _inspect_file(path, as_json)
     elif is_corpus(path):
@@ -166,10 +170,10 @@ def _inspect_model(path: Path, as_json: bool) -> None:
 def _language_model(header: Header) -> dict[str, str]:
     """Return a row about the language model that a tagger or parser reads, if it reads one."""
     data = header.data
-    if "lm_bytes" not in data:
+    if not all(isinstance(data.get(name), int) for name in ("lm_bytes", "lm_parameters")):
         return {}
     size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
-    return {"reads": f"a language model of {data['lm_unit']} units: {size} more"}
+    return {"reads": f"a language model of {data.get('lm_unit')} units: {size} more"}
 
 
 def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
@@ -202,8 +206,10 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
 def _show_data(data: Mapping[str, Any]) -> None:
     """Show what a corpus is: one line per split, one per source, then everything else."""
     rest = dict(data)
-    splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
-    if splits:
+    # a stranger's header may hold anything under these names
+    splits, config = (rest.pop(name) if _is_section(rest.get(name)) else {} for name in SECTIONS)
+    sources = rest.pop("sources") if _are_sections(rest.get("sources")) else []
+    if splits and _are_sections(list(splits.values())):
         first = next(iter(splits.values()))
         names = [name for name, value in first.items() if type(value) in (int, float)]
         rows = [
@@ -218,7 +224,15 @@ def _show_data(data: Mapping[str, Any]) -> None:
         echo()
         show_table("Sources", columns, rows)
     _show_pairs("About the data", rest)
-    _show_pairs("How it was prepared", config or {})
+    _show_pairs("How it was prepared", config)
+
+
+def _is_section(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_sections(values: object) -> bool:
+    return isinstance(values, list) and all(map(_is_section, values))
 
 
 def _show_pairs(title: str, values: Mapping[str, Any]) -> None:

@@ -52,13 +52,21 @@ DeviceOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores if not given."),
+    typer.Option(
+        "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
+    ),
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the output directory if it exists.")
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Of a treebank, refuse enhanced graphs (DEPS) that are none, too."
+    ),
 ]
 
 FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
@@ -67,6 +75,33 @@ MAX_SHOWN = 5  # broken sentences named on stderr
 
 # options of several numbers, which may be apart by spaces or by commas
 NUMBER_LISTS = ("--prune", "--fallback-discounts")
+
+
+class WithMaxLine:
+    """A command with the option --max-line, which holds for all that it reads."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        update_wrapper(self, function, updated=())  # not its signature
+        self._function = function
+
+    @cached_property  # as that of the function, not before it is asked for
+    def __signature__(self) -> inspect.Signature:
+        from seqtool.core.reading import MAX_LINE
+
+        own = inspect.signature(self._function, eval_str=True)
+        option = typer.Option("--max-line", min=1, metavar="MB", help="Longest line that is read.")
+        added = _keyword("max_line", Annotated[int, option], MAX_LINE >> 20)
+        return own.replace(parameters=[*own.parameters.values(), added])
+
+    def __call__(self, *args: Any, max_line: int, **given: Any) -> None:
+        """Call the function while this limit is set."""
+        from seqtool.core.reading import MAX_LINE, limit_lines
+
+        limit_lines(max_line << 20)
+        try:
+            self._function(*args, **given)
+        finally:
+            limit_lines(MAX_LINE)
 
 
 UsageError: type[Any] = typer.BadParameter.__bases__[0]

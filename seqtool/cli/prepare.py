@@ -15,6 +15,7 @@ from seqtool.cli.options import (
     JsonOption,
     OutputOption,
     SeedOption,
+    StrictOption,
     emit,
     note,
     offer,
@@ -76,6 +77,7 @@ def prepare(
     settings: dict[str, Any],
     seed: SeedOption = None,
     force: ForceOption = False,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
@@ -86,8 +88,10 @@ def prepare(
     """
     if inputs and _are_treebanks(inputs):
         _refuse_other_options(context)
-        check_treebanks(inputs, as_json)
+        check_treebanks(inputs, as_json, strict=strict)
         return
+    if strict:
+        raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
     from seqtool.text import prepared
@@ -167,15 +171,18 @@ def _refuse_other_options(context: typer.Context) -> None:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("inputs", "as_json"):
+        if given and name not in ("inputs", "as_json", "strict", "max_line"):
             raise ConfigError(
                 f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
                 hint=f"leave {parameter.opts[0]} out",
             )
 
 
-def check_treebanks(inputs: list[str], as_json: bool) -> None:
-    """Print what treebanks hold; broken sentences are an error, the first ones listed."""
+def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -> None:
+    """Print what treebanks hold, and list broken sentences and doubtful lines, the first of them.
+
+    Broken sentences are an error, and if `strict`, doubtful lines too.
+    """
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.summary import describe_treebank, summary_rows
 
@@ -197,6 +204,13 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
         raise DataError(
             f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
             hint="mend them, or leave them out with --skip-invalid where a treebank is read",
+        )
+    for doubtful in summary.doubtful[:SHOWN_BROKEN]:
+        note(f"doubtful: {doubtful}")
+    if strict and summary.doubtful:
+        first = summary.doubtful[0]
+        raise DataError(
+            first.message, hint="mend it, or leave --strict out", path=first.path, line=first.line
         )
 
 

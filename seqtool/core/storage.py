@@ -29,6 +29,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -46,6 +47,7 @@ if sys.platform != "win32":
     import fcntl
 
 SEAL = "sha256"
+MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
 
 _UNDO, _KEPT = ".replaced.old", ".kept.old"
 _NO_LOCKS = -1  # instead of the handle of what is locked
@@ -291,15 +293,45 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return unseal(content)
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object that a JSON file holds; a ValueError if it is no JSON, or no object."""
+def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
+    """Return the object that a JSON file holds.
+
+    Raises:
+        ValueError: it is no plain file, too large, no JSON, no object, or holds half of a
+            surrogate pair, which no file can be named by.
+        OSError: it is not there, or cannot be read.
+    """
+    text = read_file(path, max_bytes).decode("utf-8")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("holds no JSON object")
+    level: list[Any] = [content] if text.count("{") + text.count("[") > MAX_DEPTH else []
+    for _ in range(MAX_DEPTH):  # what calls itself for each level must not be the first to notice
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    if level:
+        raise ValueError("nested too deeply")
+    if "\\ud" in text or "\\uD" in text:  # only then a half can be there
+        json.dumps(content, ensure_ascii=False).encode()
     return content
+
+
+def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
+    """Return the content of a plain file: a pipe never ends, and a device may have no end.
+
+    Raises:
+        ValueError: it is no plain file, or larger than `max_bytes`.
+        OSError: it is not there, or cannot be read.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("no plain file")
+    if status.st_size > max_bytes:
+        raise ValueError(f"{status.st_size:,} bytes, where at most {max_bytes:,} are read")
+    return path.read_bytes()
 
 
 def sum_of(path: Path) -> str:

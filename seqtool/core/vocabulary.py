@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core import storage
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 
@@ -40,6 +41,7 @@ UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
+MAX_BYTES = 1 << 31  # of the file: tens of millions of symbols
 BLANKS = " \t\r\n"  # what separates words; a no-break space, for example, belongs to its word
 
 SpecialTokens = Literal["refuse", "unknown", "skip"]  # what `<s>` and `</s>` as words become
@@ -194,19 +196,24 @@ class Vocabulary:
         path, hint = Path(path), "prepare or train it again"
         damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = storage.read_object(path, MAX_BYTES)
             if "format_version" not in content:
                 content |= _older_tables(content)
             version = content["format_version"]
-            if not isinstance(version, int) or version > FORMAT_VERSION:
+            if type(version) is not int or version < 1:
+                raise damaged
+            if version > FORMAT_VERSION:
                 what = f"vocabulary format {version} is newer than this seqtool reads"
                 raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
+                if not tables:
+                    raise damaged
                 return cls(tables=tables, extra=content["extra"], from_file=True)
             symbols, counts = content["symbols"], content["counts"]
-            if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
-                raise damaged
+            for values, kind in ((symbols, str), (counts, int)):
+                if not (isinstance(values, list) and set(map(type, values)) <= {kind}):
+                    raise damaged
             return cls(symbols, counts, from_file=True)
         except FileNotFoundError as error:
             raise ModelError("the vocabulary is missing", hint=hint, path=path) from error

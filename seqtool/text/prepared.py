@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ import numpy.typing as npt
 from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
-from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
 from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import atomic_directory, present, read_object, write_json
 from seqtool.core.version import __version__
@@ -38,6 +38,7 @@ from seqtool.text.preparation import (
     PrepareConfig,
     SplitPlan,
     TokenizerTrainer,
+    check_shares,
     draw_splits,
     plan_splits,
     trainer_for,
@@ -47,6 +48,7 @@ from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 FORMAT_VERSION = 1
+PIECE = 1 << 16  # ids that are looked at together
 INFO_FILE = CORPUS
 
 
@@ -57,6 +59,7 @@ class PreparedCorpus:
     path: Path  # its directory
     tokenizer: Tokenizer  # that turned the text into ids
     info: dict[str, Any]  # the content of `corpus.json`
+    _sound: set[str] = field(default_factory=set)  # splits whose ids were looked through
 
     @classmethod
     def open(cls, path: str | Path) -> PreparedCorpus:
@@ -80,7 +83,13 @@ class PreparedCorpus:
         return list(self.info["splits"])
 
     def ids(self, split: str) -> np.memmap[Any, np.dtype[Any]]:
-        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory."""
+        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory.
+
+        All of them are looked through the first time, as fast as memory is read.
+
+        Raises:
+            DataError: there is no such split, or its ids are not what `corpus.json` says.
+        """
         if split not in self.info["splits"]:
             there = ", ".join(self.splits())
             hint = f"choose one of: {there}"
@@ -89,7 +98,26 @@ class PreparedCorpus:
             what = f"the corpus has no {split} split, only {there}"
             raise DataError(what, hint=hint, path=self.path)
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
-        return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
+        path = present(self.path) / f"{split}.bin"
+        ids = np.memmap(path, dtype, mode="r")
+        if split not in self._sound:
+            if what := self._fault(ids, self.info["splits"][split]["sentences"]):
+                raise DataError(what, hint="prepare the text again", path=path)
+            self._sound.add(split)
+        return ids
+
+    def _fault(self, ids: np.memmap[Any, np.dtype[Any]], num_sentences: int) -> str:
+        """Return what is wrong with ids, or nothing; `</s>` ends each sentence and the last one."""
+        largest = num_ends = 0
+        for start in range(0, len(ids), PIECE):
+            piece = ids[start : start + PIECE]  # stays in the cache for the second look
+            largest = max(largest, int(piece.max()))
+            num_ends += int(np.count_nonzero(piece == EOS_ID))
+        if largest >= len(self.vocabulary):
+            return f"is damaged: id {largest:,}, but the vocabulary has {len(self.vocabulary):,}"
+        if num_ends != num_sentences or ids[-1] != EOS_ID:
+            return f"is damaged: its sentences are {num_ends:,} instead of {num_sentences:,}"
+        return ""
 
     def reader(self, split: str) -> IdReader:
         """Return what reads the same ids piece by piece, as a long run does."""
@@ -145,25 +173,37 @@ def _read_info(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise damaged from error
     version = info.get("format_version")
-    if not isinstance(version, int):
+    if type(version) is not int or version < 1:
         raise damaged
     if version > FORMAT_VERSION:
         what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
         hint = "upgrade seqtool, or prepare the text again"
         raise ModelError(what, hint=hint, path=path)
     try:
-        width = {"uint16": 2, "uint32": 4}[info["dtype"]]
-        sizes = {f"{name}.bin": width * part["tokens"] for name, part in info["splits"].items()}
-        info["vocabulary_size"] + 0
-    except (KeyError, TypeError, AttributeError) as error:
+        _check_info(info)
+    except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
         raise damaged from error
-    for name, size in sizes.items():
-        file = path / name
+    for name, counts in info["splits"].items():
+        file, size = path / f"{name}.bin", counts["tokens"] * np.dtype(info["dtype"]).itemsize
         actual = file.stat().st_size if file.is_file() else None
         if actual != size:
             state = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
             raise DataError(state, hint="prepare the text again", path=file)
     return info
+
+
+def _check_info(info: dict[str, Any]) -> None:
+    """Raise an error of wrong types and values where it is not what `prepare` wrote."""
+    is_right = info["dtype"] in ("uint16", "uint32") and type(info["vocabulary_size"]) is int
+    for name, counts in info["splits"].items():
+        numbers = [counts[field.name] for field in fields(SplitCounts)]
+        is_right &= name in SPLITS and {*map(type, numbers)} == {int} and min(numbers) >= 0
+        is_right &= 0 < counts["sentences"] <= counts["tokens"] >= counts["unknown"]
+    shares, config = info.get("shares"), info.get("config", {})
+    is_right &= isinstance(config, dict) and (shares is None or bool(check_shares(shares)))
+    texts = [text for source in info.get("sources", []) for text in source.values()]
+    if not is_right or not {*map(type, texts)} <= {str}:
+        raise ValueError("no corpus")
 
 
 @runtime.writes_to("output")

@@ -23,7 +23,14 @@ import zstandard
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
-from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
+from seqtool.core.reading import (
+    BLOCK_SIZE,
+    STDIN,
+    BlockReader,
+    Progress,
+    longest_line,
+    read_blocks,
+)
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.treebank.sentence import Check, Sentence, parse_sentence
@@ -35,7 +42,6 @@ Member = TypeVar("Member")
 
 HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
-MAX_SENTENCE_BYTES = 1 << 26  # so that a file without blank lines cannot fill the memory
 
 BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
 TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
@@ -359,10 +365,10 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
             line += stretch.count(b"\n")
             pending = []
         pending.append(block[cut:])
-        if sum(map(len, pending)) > MAX_SENTENCE_BYTES:
+        if sum(map(len, pending)) > longest_line():  # it would fill the memory
             raise DataError(
-                f"no blank line in {MAX_SENTENCE_BYTES:,} bytes",
-                hint="end each sentence with a blank line",
+                f"no blank line in {longest_line():,} bytes",
+                hint="end each sentence with a blank line, or raise --max-line MB",
                 path=path,
                 line=line,
             )

@@ -211,7 +211,7 @@ def test_override_in_something_that_is_no_section() -> None:
         (b"size: \xff\n", "not UTF-8 at byte 6", None),
         (b"- size\n", "holds no settings", None),
         (b"5", "holds no settings", None),
-        (b"a: \x00", "not valid YAML", None),
+        (b"a: \x00", "not valid YAML", 1),
         (b"!!python/object/apply:os.system ['true']", "not valid YAML", 1),
     ],
 )
