@@ -172,7 +172,9 @@ def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:
     assert seen == {"old", "nothing"}
 
 
-@pytest.mark.parametrize("number", [os.getpid(), os.getppid(), 1, 10**12])
+@pytest.mark.parametrize(
+    "number", [os.getpid(), os.getppid(), 1, 10**12], ids=["own", "parent", "first", "none"]
+)
 def test_what_is_temporary_stays_as_long_as_its_writer_lives(tmp_path: Path, number: int) -> None:
     # a process of this number may run, but it is not the one that made the directory
     (tmp_path / f".x.new-{number}-0a").mkdir()
