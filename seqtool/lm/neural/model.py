@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ids, Reals
-from seqtool.core.config import from_dict
+from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.cells import State as CellState
@@ -203,7 +203,7 @@ def load_model(
     hint = "copy the model again, or train it again"
     tokenizer = load_tokenizer(directory, header.tokenizer)
     try:
-        config = from_dict(ModelConfig, header.config.get("model", {}))
+        config = from_stored(ModelConfig, header.config.get("model", {}))
         _check_arrays(config, len(tokenizer.vocabulary), weights)
         checkpoint.verify(directory, header)
         network = NeuralNetwork(config, len(tokenizer.vocabulary))
