@@ -68,7 +68,9 @@ class Result:
     @property
     def is_clean(self) -> bool:
         """Whether the command did its work, or said in two lines why it did not."""
-        if self.timed_out or self.code is None or "Traceback" in self.stderr:
+        if self.timed_out or self.code is None:
+            return False
+        if "Traceback" in self.stderr or "bug of seqtool" in self.stderr:
             return False
         if self.code in (1, 130):
             told = [line.split(":")[0] for line in self.stderr.splitlines()]
