@@ -69,6 +69,7 @@ def _plot(path: Path, output: Path) -> None:
     from seqtool.analysis.plots import plot_learning_curve, plot_sizes
     from seqtool.core import checkpoint
 
+    output = output if output.suffix else Path(f"{output}.png")
     if path.is_file():
         plot_sizes(_sizes_of_file(path), output)
     elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:

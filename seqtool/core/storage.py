@@ -62,7 +62,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
-        with shown.open("wb") as stream:
+        with _naming(shown, shown), shown.open("wb") as stream:
             yield stream
         return
     path = Path(os.path.realpath(shown))

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -180,7 +181,18 @@ def test_closed_pipe_is_no_error() -> None:
     process.stdout.close()  # as `| head -0` does
     assert process.stderr.read() == b""
     process.stderr.close()
-    process.wait()
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_an_output_that_is_full_is_told_once() -> None:
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "seqtool", "--help"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert run.returncode == 1
+    error, hint = run.stderr.decode().splitlines()  # the end of the interpreter adds nothing
+    assert error == "error: stdout: no space left on device"
+    assert hint.startswith("hint: ")
 
 
 def test_help_is_quick() -> None:

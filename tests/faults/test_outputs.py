@@ -93,6 +93,62 @@ def test_a_closed_output_is_an_error(kept: Path, words: tuple[str, ...]) -> None
     assert "hint:" in told
 
 
+@pytest.mark.parametrize("stderr", ["/dev/full", None], ids=["full", "closed"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval-ppl", "valid.txt", "-m", "ngram"),
+        ("parse", "dev.conllu", "-m", "parser"),
+        ("ngram", "train", "text.txt", "--order", "2", "-o", "ng"),
+        ("inspect", "none"),
+    ],
+    ids=" ".join,
+)
+def test_a_stderr_that_nobody_reads_ends_no_work(
+    kept: Path, words: tuple[str, ...], stderr: str | None, tmp_path: Path
+) -> None:
+    command = (sys.executable, "-m", "seqtool", *words, *(["--force"] if "-o" in words else []))
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" 2>{stderr or "&-"}', *command],
+        cwd=kept,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert ended.returncode == (words[1] == "none")
+    assert bool(ended.stdout) == (words[1] != "none")
+
+
+WRITING = (
+    ("ngram", "counts", "text.txt", "-o"),
+    ("ngram", "export", "ngram"),
+    ("eval-ppl", "valid.txt", "-m", "ngram", "--per-token"),
+    ("parse", "dev.conllu", "-m", "parser", "-o"),
+    ("parse", "dev.conllu", "-m", "parser", "-f", "html", "-o"),
+    ("tag", "dev.conllu", "-m", "tagger", "-o"),
+    ("segment", "raw.txt", "-m", "segmenter", "-o"),
+)
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_a_device_and_a_pipe_that_are_written_to(
+    commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    full = commands(*words, "/dev/full", cwd=kept)
+    assert full.code == 1, full
+    assert "error: /dev/full: no space left on device\n" in full.stderr, full
+    assert full.is_clean, full
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(
+        target=lambda: os.close(os.open(tmp_path / "pipe", os.O_RDONLY)), daemon=True
+    )
+    reader.start()
+    left = commands(*words, tmp_path / "pipe", cwd=kept)
+    reader.join()
+    assert left.code in (0, 141), left  # what is short may be in the pipe before it is left
+    assert "error" not in left.stderr, left
+
+
 # changes the title, clears the screen, types for the reader, colours, and the 8-bit forms of it
 HOSTILE = "\x1b]0;owned\x07a\x1b[2Jb\x1b[31mc\x9b31md\x9d0;x\x9ce\x07\x08f"
 # what a program that draws tables, colours and bars may send
