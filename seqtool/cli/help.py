@@ -50,7 +50,8 @@ Every command of seqtool with its arguments and options.
 
 `seqtool COMMAND --help` shows the same in short. Results go to stdout and everything else to
 stderr. `--json` prints one object. Exit codes: 0 done, 1 a user's error (two lines, `error:` and
-`hint:`), 2 wrong usage, 130 interrupted with the state saved.
+`hint:`), 2 wrong usage, 130 interrupted: by Ctrl-C, or with the state of a
+run saved (else 143 by SIGTERM, 129 by SIGHUP).
 """
 
 SETTINGS_INTRODUCTION = """# Settings
