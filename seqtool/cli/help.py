@@ -52,7 +52,8 @@ Every command of seqtool with its arguments and options.
 `seqtool COMMAND --help` shows the same in short. Results go to stdout and everything else to
 stderr. `--json` prints one object. With `--debug`, every command shows the traceback of an error.
 Exit codes: 0 done and all of the output written, 1 an error (two lines, `error:` and `hint:`), 2
-wrong usage, 130 interrupted with the state saved, 141 nobody reads the output any more.
+wrong usage, 130 interrupted by Ctrl-C or with the state of a run saved, 143 by SIGTERM, 129 by
+SIGHUP, 141 nobody reads the output any more.
 """
 
 SETTINGS_INTRODUCTION = """# Settings

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults.conftest import SOAK
@@ -49,6 +50,23 @@ def test_a_failing_disk_is_told_and_loses_nothing(
         assert left in ([], ["out/.kept.old"]), f"at change {moment}: {stopped}"
         check_next_runs(counted_commands, job, folder, outcome)
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_read_only_disk_is_told_by_writers_and_serves_readers(
+    name: str, counted_commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
+) -> None:
+    job, outcome = JOBS[name], outcome_of(JOBS[name])
+    shutil.copytree(outcome.old, tmp_path / "run")
+    read_only: dict[str, Any] = {"do": "errors", "at": 1, "value": errno.EROFS}
+    used = counted_commands(*job.use, cwd=tmp_path / "run", **read_only)
+    assert (used.code, used.events) == (0, 0), used
+    for more in ([], ["--force"], ["--resume"] if job.resumes else []):
+        refused = job.run(counted_commands, tmp_path / "run", *more, **read_only)
+        assert refused.is_clean, refused
+        assert refused.code == 1 or name == "fetch", refused
+    assert final(tmp_path / "run") == outcome.old_weights
+    assert leftovers(tmp_path) == []
 
 
 def test_a_corpus_that_shrinks_is_told(outcome_of: OutcomeOf, tmp_path: Path) -> None:

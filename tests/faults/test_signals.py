@@ -41,6 +41,8 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
             assert "Traceback" not in told.stderr, told
             # a run that was in its last step is done
             assert told.code in (0, 130, 128 + number), f"at change {moment}: {told}"
+            assert told.code == 0 or told.is_clean or told.code == 128 + number, told
+            assert (told.code == 0) != ("interrupted: " in told.stderr), told
             assert final(folder) or not has_old, told
             assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
             check_next_runs(counted_commands, job, folder, outcome)
@@ -81,3 +83,38 @@ def test_a_process_ends_without_a_traceback(
     )
     assert "Traceback" not in told, told
     assert code in (130, 128 + number, -number), told
+    assert (tmp_path / "out" / "run.json").is_file() or not (tmp_path / "out").exists()
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_ignored_when_a_command_starts_stays_ignored(number: int, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:  # as nohup and the & of a shell do
+        code, told = _interrupted(
+            ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=3", "-o", "out"],
+            tmp_path,
+            [number] * 40,
+            0.1,
+        )
+    finally:
+        signal.signal(number, before)
+    assert code == 0, told
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_ends_a_command_is_told(
+    number: int, counted_commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
+) -> None:
+    shutil.copytree(outcome_of(JOBS["prepare"]).before, tmp_path / "x")
+    how = {"do": "signal", "at": 6, "value": number}
+    told = JOBS["prepare"].run(counted_commands, tmp_path / "x", **how)
+    name = {signal.SIGINT: "Ctrl-C"}.get(number, signal.Signals(number).name)
+    assert (told.code, told.stdout) == (128 + number, "")
+    assert told.stderr.splitlines()[-2:] == [
+        f"interrupted: stopped by {name}",
+        "hint: run the command again; a training run goes on with --resume",
+    ]
+    assert leftovers(tmp_path / "x") == []
+    assert not (tmp_path / "x" / "out").exists()
