@@ -325,7 +325,7 @@ def test_recipe_is_valid(path: Path) -> None:
 
 def test_newest_changelog_entry_is_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+)", changelog, flags=re.MULTILINE)
+    newest = re.search(r"^## (?!Unreleased)(\S+)", changelog, flags=re.MULTILINE)
     assert newest is not None
     assert newest.group(1) == seqtool.__version__
 
