@@ -85,7 +85,7 @@ def _sizes(directory: Path, header: Header) -> list[OrderSize]:
 
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         hint = "copy the model again, or train it again"
         raise ModelError(f"damaged weights: {error}", hint=hint, path=directory) from error
 

@@ -320,22 +320,28 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
 
 
 def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
-    """Return the content of a plain file: a pipe never ends, and a device may have no end.
+    """Return the content of a plain file.
 
     Raises:
         ValueError: it is no plain file, or larger than `max_bytes`.
         OSError: it is not there, or cannot be read.
     """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("no plain file")
-    if status.st_size > max_bytes:
-        raise ValueError(f"{status.st_size:,} bytes, where at most {max_bytes:,} are read")
+    if (size := _size_of(path)) > max_bytes:
+        raise ValueError(f"{size:,} bytes, where at most {max_bytes:,} are read")
     return path.read_bytes()
 
 
+def _size_of(path: Path) -> int:
+    """Return the bytes of a plain file; a ValueError for a pipe or device, which may never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("no plain file")
+    return status.st_size
+
+
 def sum_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a plain file, in hexadecimal digits; a ValueError of another."""
+    _size_of(path)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

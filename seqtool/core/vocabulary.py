@@ -172,6 +172,28 @@ class Vocabulary:
         """Return the symbols of ids; `bos_id` gives `<s>`."""
         return [BOS if i == len(self.symbols) else self.symbols[i] for i in ids]
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a table of texts, each of which has a place in a line of CoNLL-U.
+
+        Raises:
+            KeyError: there is no such table.
+            TypeError, ValueError: an entry is none.
+        """
+        entries = self.tables[name]
+        if set(map(type, entries)) - {str}:
+            raise TypeError(f"{name} holds other than texts")
+        _check_columns(name, entries)  # type: ignore[arg-type]
+        return entries  # type: ignore[return-value]
+
+    def rows(self, name: str) -> tuple[tuple[str | int, ...], ...]:
+        """Return a table of rows of texts and numbers; errors as of `texts`."""
+        entries = self.tables[name]
+        if set(map(type, entries)) - {tuple}:
+            raise TypeError(f"{name} holds other than rows")
+        parts = (part for row in entries for part in row if isinstance(part, str))
+        _check_columns(name, parts)
+        return entries  # type: ignore[return-value]
+
     def nearest(self, symbol: str, num: int = 3) -> list[str]:
         """Return symbols of the vocabulary that look like this one, the nearest first."""
         return difflib.get_close_matches(symbol, self.symbols[NUM_SPECIALS:], n=num, cutoff=0.7)
@@ -219,6 +241,12 @@ class Vocabulary:
             raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
         except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
+
+
+def _check_columns(name: str, texts: Iterable[str]) -> None:
+    """Refuse what would end a column or a line; characters are not written by themselves."""
+    if name != "characters" and re.search("[\t\n\r]", "".join(texts)):
+        raise ValueError(f"{name} holds a tab or a line end")
 
 
 def _entries(table: Any) -> list[Entry]:

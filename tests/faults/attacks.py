@@ -185,7 +185,9 @@ def other_file(path: Path, chosen: random.Random) -> str:
 def attack(folder: Path, chosen: random.Random) -> str:
     """Do something hostile to one file of a model or corpus, and say what."""
     files = [path for path in sorted(folder.rglob("*")) if path.suffix not in (".md", ".jsonl")]
-    path = chosen.choice([path for path in files if path.is_file() and path.name != "run.json"])
+    # the record of a run matters where there is no model yet
+    unread = "run.json" if (folder / "model.json").is_file() else ""
+    path = chosen.choice([path for path in files if path.is_file() and path.name != unread])
     shown = path.relative_to(folder)
     way = chosen.random()
     if way < 0.08:

@@ -84,6 +84,7 @@ def conllu_trees(content: bytes) -> None:
     from conllu.exceptions import ParseException
 
     from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.sentence import FORM
 
     path = written("x.conllu", content)
     try:
@@ -97,7 +98,7 @@ def conllu_trees(content: bytes) -> None:
         with contextlib.suppress(ParseException):
             read = parse(text)
             words = [[w["form"] for w in tokens if isinstance(w["id"], int)] for tokens in read]
-            assert words == [[w.form for w in s.words] for s in sentences], text
+            assert words == [sentence.column(FORM) for sentence in sentences], text
 
 
 def yaml(content: bytes) -> None:

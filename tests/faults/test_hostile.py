@@ -12,8 +12,12 @@ from faults.attacks import attack, copy_to, write_json
 from faults.conftest import SOAK
 from faults.runs import ROOT, Commands, Result
 
+from seqtool.core import storage
+
 KEPT = ROOT / "tests" / "versions" / "0.1.0"
 TEXTS = ("valid.txt", "dev.conllu", "raw.txt")
+# what others need beside them
+NEEDS = {"mixture": ("lm-lstm", "ngram"), "lm-stopped": ("corpus",)}
 TRIES = 150 if SOAK else 3
 SECONDS = 10
 
@@ -43,6 +47,9 @@ USES = (
     ("lm-gru", ("inspect", "x")),
     ("ngram", ("inspect", "x")),
     ("corpus", ("inspect", "x")),
+    ("pipeline", ("inspect", "x")),
+    ("mixture", ("inspect", "x")),
+    ("lm-stopped", ("train-lm", "corpus", "--resume", "-o", "x")),
 )
 
 
@@ -51,6 +58,8 @@ def lay_out(folder: Path, kept: str) -> Path:
     folder.mkdir()
     for name in TEXTS:
         shutil.copy(KEPT / name, folder / name)
+    for name in NEEDS.get(kept, ()):
+        copy_to(KEPT / name, folder / name)
     return copy_to(KEPT / kept, folder / "x")
 
 
@@ -70,7 +79,13 @@ def test_hostile_directories(
         told = attack(lay_out(folder, kept), chosen)
         result = commands(*use, cwd=folder, seconds=2 * SECONDS)
         check(result, honest, told)
-        made = {path.name for path in folder.iterdir()} - {"x", "out", "x.arpa", *TEXTS}
+        made = {path.name for path in folder.iterdir()} - {
+            "x",
+            "out",
+            "x.arpa",
+            *TEXTS,
+            *NEEDS.get(kept, ()),
+        }
         assert not made, f"{told}: wrote {made}"
         shutil.rmtree(folder)
     assert {path.name for path in tmp_path.iterdir()} == outside
@@ -107,20 +122,25 @@ def test_sizes_that_nobody_has(field: str, value: int, commands: Commands, tmp_p
     assert result.memory < 1 << 30
 
 
-def test_mixtures_of_themselves_and_long_chains(commands: Commands, tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [3, 200])
+def test_chains_of_mixtures(length: int, commands: Commands, tmp_path: Path) -> None:
+    """Each mixes the next one with itself, so that the first has 2 ** length parts."""
     folder = tmp_path / "x"
-    lay_out(folder, "mixture")
-    header = json.loads((folder / "x" / "model.json").read_bytes())
-    assert [member for member in json.dumps(header) if member], header
-    names = [f"m{number}" for number in range(200)]
-    for name, member in zip(names, [*names[1:], "m0"], strict=True):
-        (folder / name).mkdir()
-        changed = json.loads(json.dumps(header))
-        changed["config"] |= {"models": [f"../{member}"] * 2, "weights": [0.5, 0.5]}
-        changed["config"] |= {"members": [{"path": f"../{member}"}] * 2}
-        write_json(folder / name / "model.json", changed, seal=True)
-    result = commands("eval-ppl", "valid.txt", "-m", "m0", cwd=folder, seconds=20)
-    assert result.code == 1, result
+    lay_out(folder, "ngram")
+    text = "valid.txt"
+    honest = commands("eval-ppl", text, "-m", "x", "-m", "x", "--save-mixture", "m", cwd=folder)
+    assert honest.code == 0, honest
+    header = json.loads((folder / "m" / "model.json").read_bytes())
+    below = "m"
+    for number in range(length):
+        (folder / f"m{number}").mkdir()
+        sum_of_part = storage.sum_of(folder / below / "model.json")
+        for part in header["config"]["parts"].values():
+            part |= {"path": f"../{below}", "kind": "mixture", "sha256": sum_of_part}
+        below = f"m{number}"
+        write_json(folder / below / "model.json", header, seal=True)
+    result = commands("eval-ppl", text, "-m", below, cwd=folder, seconds=20)
+    assert result.code == (0 if length == 3 else 1), result
     assert result.is_clean, result
     assert result.seconds < SECONDS
 
