@@ -164,13 +164,13 @@ _MEMORY_HINT = (
 def _is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, or this is an error that came of it."""
     while error is not None:
-        text = str(error).lower()
-        if (
-            isinstance(error, MemoryError)
-            or getattr(error, "errno", None) == errno.ENOMEM
-            or any(words in text for words in _NO_MEMORY)
-        ):
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             return True
+        # other errors may quote a text in which these words stand
+        if isinstance(error, (RuntimeError, ImportError, SystemError)):
+            text = str(error).lower()
+            if any(words in text for words in _NO_MEMORY):
+                return True
         error = error.__cause__ or error.__context__
     return False
 
