@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -195,7 +194,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         case KeyboardInterrupt():
             return 130
         case BrokenPipeError():  # of what -o names; who read it has seen enough
-            return 128 + signal.SIGPIPE
+            return terminal.READER_GONE
     if debug:
         note("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, UsageError):
