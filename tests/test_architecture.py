@@ -300,6 +300,23 @@ def test_all_that_is_printed_passes_the_guard_of_the_terminal() -> None:
     assert found == []
 
 
+def test_every_error_names_the_next_step() -> None:
+    from seqtool.core import errors
+
+    kinds = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.SeqtoolError)
+    }
+    assert [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in kinds
+        if not {keyword.arg for keyword in node.keywords} & {"hint", None}
+    ] == []
+
+
 def test_public_names_are_exported_lazily() -> None:
     assert seqtool.__all__ == sorted(set(seqtool.__all__))
     for name in seqtool.__all__:

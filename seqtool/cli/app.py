@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -164,13 +163,13 @@ _MEMORY_HINT = (
 def _is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, or this is an error that came of it."""
     while error is not None:
-        text = str(error).lower()
-        if (
-            isinstance(error, MemoryError)
-            or getattr(error, "errno", None) == errno.ENOMEM
-            or any(words in text for words in _NO_MEMORY)
-        ):
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             return True
+        # other errors may quote a text in which these words stand
+        if isinstance(error, (RuntimeError, ImportError, SystemError)):
+            text = str(error).lower()
+            if any(words in text for words in _NO_MEMORY):
+                return True
         error = error.__cause__ or error.__context__
     return False
 
@@ -195,7 +194,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         case KeyboardInterrupt():
             return 130
         case BrokenPipeError():  # of what -o names; who read it has seen enough
-            return 128 + signal.SIGPIPE
+            return terminal.READER_GONE
     if debug:
         note("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, UsageError):

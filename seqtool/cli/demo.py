@@ -192,7 +192,8 @@ def _run_steps(name: str, steps: list[Step]) -> list[Any]:
             with redirect_stdout(io.StringIO()) as printed:
                 code = main([*args, *([] if is_text else ["--json"])])
             if code:
-                raise SeqtoolError(f"the command failed: {shlex.join(sys.argv)}")
+                what = f"the command failed: {shlex.join(sys.argv)}"
+                raise SeqtoolError(what, hint="mend what it said above, and run the demo again")
             text = printed.getvalue()
             results.append(text if is_text else json.loads(text))
             note(SUMMARIES[args[0]](results[-1]))

@@ -23,7 +23,6 @@ from typing import IO, Any
 import zstandard
 
 from seqtool.core.errors import DataError
-from seqtool.core.storage import present
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 
@@ -66,6 +65,8 @@ def is_treebank(path: str | Path) -> bool:
 
 def is_corpus(path: str | Path) -> bool:
     """Whether there is a prepared corpus."""
+    from seqtool.core.storage import present  # with NumPy, which --help does without
+
     return (present(Path(path)) / CORPUS).is_file()
 
 
@@ -75,6 +76,8 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
     `treebanks`, they are all that a directory gives; else a treebank is refused, as it is no text.
     """
+    from seqtool.core.storage import present
+
     files: list[str] = []
     for item in inputs:
         path = present(Path(item))

@@ -17,11 +17,13 @@ import io
 import json
 import os
 import re
-import signal
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
+
+READER_GONE = 141  # the exit code of a program that SIGPIPE ends, as a shell gives it
 
 # C0 but for tab and line feed, DEL, and C1, which a terminal in its 8-bit mode obeys as well
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -88,7 +90,7 @@ class _Guard(io.RawIOBase):
             raise io.UnsupportedOperation("fileno")
         return self.shown.fileno()
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any) -> int:
         size = memoryview(data).nbytes
         if self.failure is not None or self.ended:
             return size
@@ -96,23 +98,28 @@ class _Guard(io.RawIOBase):
             if self._target is None:
                 raise OSError(errno.EBADF, "is closed", self.name)
             if not self.filters:
-                written: int | None = self._target.write(data)
-                return written
+                return self._pass(data)
             left = memoryview(safe(self._decoder.decode(bytes(data))).encode())
             while left:
-                left = left[self._target.write(left) or 0 :]
+                left = left[self._pass(left) :]
         except OSError as error:
             self.failure = error
             error.filename = self.name
             self._tell(error)
         return size
 
+    def _pass(self, data: Any) -> int:
+        """Write at least a part, as soon as there is room; return how many bytes."""
+        while (num := self._target.write(data)) is None:  # another program made it non-blocking
+            select.select([], [self._target], [])
+        return int(num)
+
     def _tell(self, error: OSError) -> None:
         if self.name == "stderr":  # no work ends because nobody hears of it
             return
         if self.ends and isinstance(error, BrokenPipeError):
             # as the shell says it of other programs; Typer and Rich would make 1 of the error
-            raise SystemExit(128 + signal.SIGPIPE)
+            raise SystemExit(READER_GONE)
         raise error
 
 

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,22 +101,6 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
                 "again",
             ],
         ),
-        (
-            MemoryError(),
-            1,
-            [
-                "error: out of memory",
-                f"hint: {app._MEMORY_HINT}",
-            ],
-        ),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-            1,
-            [
-                "error: out of memory",
-                f"hint: {app._MEMORY_HINT}",
-            ],
-        ),
         (KeyboardInterrupt(), 130, []),
     ],
 )
@@ -130,6 +113,51 @@ def test_errors_are_two_lines(
 ) -> None:
     failing(error)
     assert seqtool("anything") == (code, "", "".join(f"{line}\n" for line in lines))
+
+
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory", "weights.safetensors"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("can't start new thread"),
+        SystemError("error return without exception set"),
+        caused_by(DataError("is damaged", path="model"), MemoryError()),
+    ],
+    ids=repr,
+)
+def test_a_lack_of_memory_is_told_as_one(
+    seqtool: Run, failing: Callable[[BaseException], None], error: Exception
+) -> None:
+    failing(error)
+    result = seqtool("anything")
+    assert result == (1, "", f"error: out of memory\nhint: {app._MEMORY_HINT}\n")
+
+
+def test_a_text_that_speaks_of_memory_is_no_lack_of_it(
+    seqtool: Run, failing: Callable[[BaseException], None]
+) -> None:
+    failing(DataError("the word 'out of memory' does not occur", hint="take another"))
+    assert "does not occur" in seqtool("anything").stderr
+
+
+def test_usage_errors_are_two_lines(seqtool: Run) -> None:
+    for words, said in (
+        (("inspect", "--nonsense"), "no such option: --nonsense"),
+        (("ngram", "export"), "missing argument 'MODEL'"),
+        (("train-lm", "--cell"), "option '--cell' requires an argument"),
+    ):
+        error, hint = seqtool(*words).stderr.splitlines()
+        assert error == f"error: {said}"
+        command = "seqtool " + " ".join(word for word in words if not word.startswith("-"))
+        assert hint == f"hint: see `{command} --help`"
 
 
 @pytest.mark.parametrize("bug", [RuntimeError("shapes differ"), KeyError("x"), AssertionError()])
@@ -181,7 +209,7 @@ def test_closed_pipe_is_no_error() -> None:
     process.stdout.close()  # as `| head -0` does
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait() == 128 + signal.SIGPIPE
+    assert process.wait() == 141
 
 
 def test_an_output_that_is_full_is_told_once() -> None:

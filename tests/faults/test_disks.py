@@ -126,7 +126,7 @@ def test_too_little_memory_is_told(
     "words",
     [
         ("train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--set=hidden_size=20000"),
-        ("train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--set=embedding_size=9000000"),
+        ("train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--set=embedding_size=1000000"),
         ("train-tagger", "t.conllu", "--set=model.encoder_size=20000"),
     ],
     ids=lambda words: words[-1],

@@ -151,6 +151,7 @@ def test_a_device_and_a_pipe_that_are_written_to(
 
 # changes the title, clears the screen, types for the reader, colours, and the 8-bit forms of it
 HOSTILE = "\x1b]0;owned\x07a\x1b[2Jb\x1b[31mc\x9b31md\x9d0;x\x9ce\x07\x08f"
+HOSTILE_NAME = "w\x1b[31mx\x9b0m.txt"
 # what a program that draws tables, colours and bars may send
 ALLOWED = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[ABKG]|\x1b\]8;[^\x1b]*\x1b\\")
 
@@ -174,8 +175,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bad.conllu").write_text(f"# text = {HOSTILE}\n" + "\n".join(lines) + "\n\n", "utf-8")
     (folder / "broken.conllu").write_text(f"1\t{HOSTILE}\tx\n\n", "utf-8")
     (folder / "settings.yaml").write_text(f'"{json.dumps(HOSTILE)[1:-1]}": 1\n', "utf-8")
-    name = "w\x1b[31mx\x9b0m.txt"
-    shutil.copy(folder / "t.txt", folder / name)
+    shutil.copy(folder / "t.txt", folder / HOSTILE_NAME)
     for model in ("lm-rnn", "parser", "ngram"):
         path = folder / model / "model.json"
         header = json.loads(path.read_text("utf-8"))
@@ -219,6 +219,13 @@ ON_TERMINAL = (
     ("train-lm", "t.txt", "--config", "settings.yaml"),
     ("train-lm", "t.txt", "--set", f"{HOSTILE}=1"),
     ("train-lm", HOSTILE),
+    ("train-lm", HOSTILE_NAME, "--batch-size=2", "--bptt=4", "--epochs=1", "-o", "lm\x1b[31mc"),
+    ("eval-ppl", HOSTILE_NAME, "-m", "ngram", "--per-sentence", "-"),
+    ("eval-ppl", HOSTILE_NAME, "-m", "ngram", "-m", "lm-rnn"),
+    ("ngram", "export", "ng", "-"),
+    ("ngram", "counts", HOSTILE_NAME, "--filter", HOSTILE),
+    ("inspect", HOSTILE_NAME),
+    ("inspect", "lm-rnn", "--json", "--debug"),
     (f"x{HOSTILE}",),
     ("inspect", f"--{HOSTILE}"),
     ("help", HOSTILE),

@@ -219,7 +219,8 @@ class _Worker:
 
 
 def _interrupted() -> Interrupted:
-    return Interrupted("the run was interrupted; the state is saved")
+    what = "the run was interrupted; the state is saved"
+    return Interrupted(what, hint="continue with --resume")
 
 
 @contextmanager

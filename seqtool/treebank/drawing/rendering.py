@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from seqtool.core.errors import counted
-from seqtool.core.terminal import json_text, safe
+from seqtool.core.terminal import json_text
 from seqtool.treebank.drawing.marked import MarkedSentence, fault_of, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
 from seqtool.treebank.sentence import COLUMNS, Sentence
@@ -62,7 +62,7 @@ def render(
         sentences: with trees; taken one after another.
         format: one of `FORMATS`.
         gold: the same sentences with the trees to compare with.
-        colour: colour trees for a terminal, which obeys nothing in the texts of the sentences.
+        colour: colour trees for a terminal.
 
     Raises:
         DataError: when iterated: the gold sentences have other words, or heads are no tree.
@@ -150,7 +150,7 @@ def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iter
     """Give each sentence as its text, a line for each word, and an empty line."""
 
     def paint(text: str, style: Style) -> str:
-        return style.render(safe(text)) if colour and text else text
+        return style.render(text) if colour and text else text
 
     for sentence in sentences:
         words = range(1, len(sentence) + 1)
