@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     assert done == ["inner", "outer"]
     with unbroken():  # nothing waits any more
         pass
+
+
+def test_a_signal_that_comes_while_something_is_disposed_of_is_not_lost() -> None:
+    class Disposed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def dispose() -> None:
+        kept = [Disposed()]
+        kept.clear()
+        for _ in range(100):
+            time.sleep(0.1)
+
+    with ended_by_signals() as ending, pytest.raises(Stopped):
+        dispose()
+    assert ending.number == signal.SIGTERM
 
 
 @NUMBERS
