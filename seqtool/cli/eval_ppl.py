@@ -22,6 +22,7 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class AdaptingOptions:
 
 
 @takes_options()
+@writes_to("save_mixture")
 def eval_ppl(
     text: Annotated[
         list[Path] | None,

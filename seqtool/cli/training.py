@@ -429,7 +429,7 @@ def _is_pipeline(output: Path) -> bool:
     from seqtool.core import checkpoint, storage
 
     try:
-        return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
+        return storage.read_object(checkpoint.run_record(output)).get("kind") == "pipeline"
     except (OSError, ValueError):
         return False
 

@@ -89,8 +89,6 @@ def writes_to(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        from seqtool.core import storage  # with NumPy, which not every command needs
-
         @wraps(function)
         def alone(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = signature(function).bind(*args, **kwargs)
@@ -98,6 +96,8 @@ def writes_to(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             path = bound.arguments[argument]
             if path is None or place().rank:
                 return function(*args, **kwargs)
+            from seqtool.core import storage  # with NumPy, which not every command needs
+
             with storage.writing(path):
                 return function(*args, **kwargs)
 

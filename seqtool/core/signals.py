@@ -9,15 +9,20 @@ What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
 
 NUMBERS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
+
+AGAIN_SECONDS = 0.01
 
 
 def name_of(number: int) -> str:
@@ -48,8 +53,21 @@ _waiting: int | None = None  # a signal that came in one
 def ended_by_signals() -> Iterator[Ending]:
     """Let a signal raise `Stopped` within the block, and remember it, as others may catch that."""
     _ending.number = None
-    with _handled_by(_stop):
-        yield _ending
+    before = sys.unraisablehook
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came while Python disposed of something: that goes on."""
+        if isinstance(lost.exc_value, Stopped):
+            Timer(AGAIN_SECONDS, os.kill, (os.getpid(), lost.exc_value.number)).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = again
+    try:
+        with _handled_by(_stop):
+            yield _ending
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager

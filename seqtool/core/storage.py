@@ -121,8 +121,8 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
 def writing(path: str | Path) -> Iterator[None]:
     """Let no other process make or continue a directory within the block.
 
-    An OutputError tells which one does so already. Where the directory's parent cannot be written,
-    the directory itself is locked.
+    An OutputError tells which one does so already. What a killed process set aside is put back.
+    Where the directory's parent cannot be written, the directory itself is locked.
     """
     shown, path = Path(path), Path(os.path.realpath(path))
     lock = path.with_name(f".{path.name}.lock") if path.name else path
@@ -130,9 +130,10 @@ def writing(path: str | Path) -> Iterator[None]:
     handle = None
     try:
         with _naming(shown, path), unbroken():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            while handle is None:  # the file of one that has just ended is gone
+            while handle is None:  # one that has just ended removes its file, and the directory
+                path.parent.mkdir(parents=True, exist_ok=True)
                 handle = _take(lock, path, shown)
+            _put_back(path)
         yield
     finally:
         with unbroken(), suppress(OSError):
@@ -186,8 +187,7 @@ def recover(path: Path) -> None:
     """Finish or undo a replacement that was cut off, as only the one who writes may do."""
     path = _absolute(path)
     with unbroken():
-        if not path.exists() and _aside(path).is_dir():
-            _aside(path).rename(path)
+        _put_back(path)
         _remove(_aside(path))
         _sweep(path.parent, path.name)
 
@@ -382,6 +382,11 @@ def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
 
 
+def _put_back(path: Path) -> None:
+    if not path.exists() and _aside(path).is_dir():
+        _aside(path).rename(path)
+
+
 def _is_temporary(name: str) -> bool:
     return re.fullmatch(r"\..+\.(new(-.*)?|lock)", name) is not None
 
@@ -453,6 +458,8 @@ def _take(lock: Path, path: Path, shown: Path) -> int | None:
         return _NO_LOCKS
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
             raise

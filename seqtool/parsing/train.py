@@ -315,6 +315,7 @@ def open_record(
         OutputError: the directory exists, and nothing says what is to become of it.
     """
     if resume:
+        storage.restore(output)
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
         return dataclasses.replace(
             record,

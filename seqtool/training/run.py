@@ -80,8 +80,7 @@ def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
     """Return `run.json` as it is; errors as of `Record.read_as`."""
-    storage.restore(output)
-    path = output / checkpoint.RUN
+    path = checkpoint.run_record(output)
     try:
         with _judging(output):
             content = storage.read_object(path)

@@ -503,6 +503,20 @@ def test_what_is_not_ours_is_never_replaced(
     assert caught.value.path == str(tmp_path / "m")
 
 
+def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> None:
+    run = tmp_path / "m"
+    write(run, "1")
+    (run / "run.json").write_text("{}")
+    with storage.replacing(run):
+        (run / "corpus").mkdir()
+        before = sorted(run.rglob("*"))
+        assert checkpoint.run_record(run) == run / ".replaced.old" / "run.json"
+        with pytest.raises(OutputError, match="exists already") as caught:
+            checkpoint.check_output(run, force=False)
+        assert (caught.value.hint or "").startswith("continue it with --resume, ")
+        assert sorted(run.rglob("*")) == before  # who reads changes nothing
+
+
 def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None:
     checkpoint.check_output(tmp_path / "nothing", force=False)
     (tmp_path / ".corpus.new-17").mkdir()

@@ -226,6 +226,13 @@ def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
     assert names(tmp_path) == []  # nothing was made, so no directory is
 
 
+def test_one_that_writes_puts_back_what_was_set_aside(tmp_path: Path) -> None:
+    write(tmp_path / ".x.old", "old")
+    with writing(tmp_path / "x"):
+        assert read(tmp_path / "x") == "old"
+    assert names(tmp_path) == ["x"]
+
+
 def test_a_lock_names_the_machine_of_another(tmp_path: Path) -> None:
     with writing(tmp_path / "x"):
         (tmp_path / ".x.lock").write_text("17 far-away\n")

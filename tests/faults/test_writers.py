@@ -53,7 +53,10 @@ def test_two_of_the_same(
     for number in range(TRIES):
         folder = tmp_path / str(number)
         shutil.copytree(outcome.old if options else outcome.before, folder, symlinks=True)
-        check(at_once([(*job.args, *options)] * 2, folder))
+        ended = at_once([(*job.args, *options)] * 2, folder)
+        check(ended)
+        # what is finished meanwhile is replaced only when asked to; `fetch` is content with it
+        assert options or name == "fetch" or {code for code, _ in ended} == {0, 1}
         assert final(folder) == outcome.weights
         assert leftovers(folder) == []
         shutil.rmtree(folder)

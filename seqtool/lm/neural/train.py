@@ -99,6 +99,8 @@ def train_lm(
     """
     output = Path(output)
     if resume:
+        if not runtime.place().rank:
+            storage.restore(output)
         saved = RunRecord.read(output)
         config = config or saved.config
         device = saved.device if device == "auto" else device
