@@ -301,20 +301,20 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
             surrogate pair, which no file can be named by.
         OSError: it is not there, or cannot be read.
     """
-    text = read_file(path, max_bytes).decode("utf-8")
+    data = read_file(path, max_bytes)
     try:
-        content = json.loads(text)
+        content = json.loads(data.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("holds no JSON object")
-    level: list[Any] = [content] if text.count("{") + text.count("[") > MAX_DEPTH else []
+    level: list[Any] = [content] if data.count(b"{") + data.count(b"[") > MAX_DEPTH else []
     for _ in range(MAX_DEPTH):  # what calls itself for each level must not be the first to notice
         inner = (each.values() if isinstance(each, dict) else each for each in level)
         level = [item for items in inner for item in items if isinstance(item, dict | list)]
     if level:
         raise ValueError("nested too deeply")
-    if "\\ud" in text or "\\uD" in text:  # only then a half can be there
+    if b"\\" in data and re.search(rb"\\u[dD]", data):  # only then a half can be there
         json.dumps(content, ensure_ascii=False).encode()
     return content
 

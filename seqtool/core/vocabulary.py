@@ -92,7 +92,8 @@ class Vocabulary:
             what = f"a vocabulary begins with {UNK} and {EOS}"
             raise ConfigError(what, hint="build it with from_counts")
         self.symbols = list(symbols)
-        self.counts = [0] * len(self.symbols) if counts is None else list(map(int, counts))
+        given = [0] * len(self.symbols) if counts is None else counts
+        self.counts = list(given if from_file else map(int, given))
         if len(self.counts) != len(self.symbols):
             what = f"{len(self.symbols)} symbols, but {len(self.counts)} counts"
             raise ConfigError(what, hint="give one count per symbol")
@@ -236,6 +237,8 @@ class Vocabulary:
             for values, kind in ((symbols, str), (counts, int)):
                 if not (isinstance(values, list) and set(map(type, values)) <= {kind}):
                     raise damaged
+            if not 0 <= min(counts, default=0) <= max(counts, default=0) < 2**62:
+                raise damaged
             return cls(symbols, counts, from_file=True)
         except FileNotFoundError as error:
             raise ModelError("the vocabulary is missing", hint=hint, path=path) from error

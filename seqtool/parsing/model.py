@@ -173,7 +173,7 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
     for name, array in weights.items():
-        # what is no number would be an index later, as the place of the largest score
+        # what is not finite would be an index later, as the place of the largest score
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise ValueError(f"{name} holds other than numbers")
     return weights

@@ -225,6 +225,43 @@ def test_bad_yaml_files(tmp_path: Path, content: bytes, message: str, line: int 
     assert (caught.value.path, caught.value.line) == (str(path), line)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("size: 1\nsize: 2\n", "size is given twice", 2),
+        ("a: &a 1\nb: *a\n", "an alias is not read", 2),
+        ("a:\n  <<: {b: 1}\n  c: !!set {d}\n", "tag:yaml.org,2002:set is not read", 3),
+        ("a: !!timestamp 2001-01-01", "tag:yaml.org,2002:timestamp is not read", 1),
+        ("1: a", "a setting has no name", 1),
+        ("\n? [a]\n: 1\n", "a setting has no name", 2),
+        ("a: 0x_", "0x_ is not what it begins as", 1),
+        ("a: !!int x", "x is not what it begins as", 1),
+        ("a: " + "9" * 101, "999", 1),
+        ("a: 1" + ":59" * 99, "1:59", 1),
+        ("\na: " + "[" * 60 + "]" * 60, "nested too deeply", 2),
+    ],
+)
+def test_what_of_yaml_is_not_read(tmp_path: Path, text: str, message: str, line: int) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"not valid YAML: {message}") as caught:
+        load_yaml(path)
+    assert (caught.value.path, caught.value.line) == (str(path), line)
+
+
+def test_what_of_yaml_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 2001-01-01\nb: 1e-3\nc: [yes, ~, .5, 0x1F, '1']\n")
+    assert load_yaml(path) == {"a": "2001-01-01", "b": "1e-3", "c": [True, None, 0.5, 31, "1"]}
+
+
+def test_a_yaml_file_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"longer than 1,048,576 bytes"):
+        load_yaml(path)
+
+
 def test_missing_yaml_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_yaml(tmp_path / "none.yaml")

@@ -528,3 +528,44 @@ def test_what_is_no_json_object_is_a_value_error(tmp_path: Path, text: str, mess
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=message):
         storage.read_object(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "holds no JSON object"),
+        (b"\xff{}", "utf-8"),
+        (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": "\\ud800"}', "surrogates not allowed"),
+        (b'{"a": "\\uDFFF", "b": "\\ud83d\\ude00"}', "surrogates not allowed"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", "digits"),
+        (b'{"a": "' + b"x" * 1000 + b'"}', "1,009 bytes, where at most 1,000 are read"),
+    ],
+)
+def test_hostile_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        storage.read_object(path, 1000 if len(content) == 1009 else storage.MAX_OBJECT)
+
+
+def test_json_that_is_odd_but_sound(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"a": "\\ud83d\\ude00[[[", "b": ' + "[" * 98 + "]" * 98 + "}")
+    assert storage.read_object(path)["a"] == "\N{GRINNING FACE}[[["
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_only_plain_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for read in (storage.read_object, storage.read_file, storage.sum_of):
+        with pytest.raises(ValueError, match="no plain file"):
+            read(path)

@@ -45,7 +45,7 @@ def main() -> None:
         options = [
             f"-runs={number}",
             f"-seed={seed}",
-            "-max_len=4000",
+            "-max_len=10000",
             "-timeout=10",
             "-rss_limit_mb=4000",
         ]

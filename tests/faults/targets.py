@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from faults.runs import ROOT
 
 from seqtool.core.errors import SeqtoolError
+from seqtool.core.vocabulary import EOS_ID
 
 KEPT = ROOT / "tests" / "versions" / "0.1.0"
 FOLDER = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
@@ -45,8 +47,11 @@ def written(name: str, content: bytes) -> Path:
 
 
 def arpa(content: bytes) -> None:
-    """A table is read whole, its queries are numbers, and KenLM reads the same where it reads."""
+    """A table that is read has its rows in their places, and what is queried is a number."""
     from seqtool.lm.ngram.arpa import is_arpa, read_arpa
+    from seqtool.lm.ngram.model import NgramModel
+    from seqtool.lm.ngram.table import BackoffTable
+    from seqtool.text.tokenizers import WordTokenizer
 
     path = written("x.arpa", content)
     with contextlib.suppress(SeqtoolError):
@@ -54,8 +59,11 @@ def arpa(content: bytes) -> None:
             return
         table, vocabulary = read_arpa(path)
         assert len(vocabulary) >= 2
-        for order in table.orders if hasattr(table, "orders") else ():
-            assert len(order.log_probs) == len(order.backoffs)
+        BackoffTable.from_arrays(table.arrays(), table.vocabulary_size)
+        model = NgramModel(table, WordTokenizer(vocabulary))
+        ids = np.array([*range(min(20, len(vocabulary))), EOS_ID], np.int32)
+        for scores in model.score([ids]):
+            assert not np.isnan(scores.log_probs).any()
 
 
 def conllu(content: bytes) -> None:
