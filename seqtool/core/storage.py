@@ -334,6 +334,8 @@ def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
 def _size_of(path: Path) -> int:
     """Return the bytes of a plain file; a ValueError for a pipe or device, which may never end."""
     status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("no plain file")
     return status.st_size
