@@ -17,6 +17,7 @@ from inspect import signature
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError
 
 P = ParamSpec("P")
@@ -96,8 +97,6 @@ def writes_to(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             path = bound.arguments[argument]
             if path is None or place().rank:
                 return function(*args, **kwargs)
-            from seqtool.core import storage  # with NumPy, which not every command needs
-
             with storage.writing(path):
                 return function(*args, **kwargs)
 

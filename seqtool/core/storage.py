@@ -37,9 +37,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from safetensors import SafetensorError
-
 from seqtool.core.errors import OutputError
 from seqtool.core.signals import unbroken
 
@@ -354,6 +351,8 @@ def quick_sum_of(path: Path) -> str:
     It is the SHA-256 of the sums of all rows of 512 bytes, added as 64-bit integers, so every
     changed bit and every row that is moved is found; a forgery is not.
     """
+    import numpy as np  # not every command that finds files needs it
+
     digest = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
     if path.stat().st_size:
         with path.open("rb") as stream:
@@ -559,11 +558,6 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
     """Let an error of writing `path`, within the block, name it as it is `shown`."""
     try:
         yield
-    except SafetensorError as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error
     except OSError as error:
         # a write names no file, and the temporary one tells a user nothing
         own = str(path.with_name(f".{path.name}.")) if path.name else str(path)
@@ -571,3 +565,9 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         if error.errno is None or is_known:
             raise
         raise OSError(error.errno, error.strerror, str(shown)) from error
+    except Exception as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        # of a library that not every command loads
+        if number is None or type(error).__name__ != "SafetensorError":
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error
