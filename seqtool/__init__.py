@@ -6,10 +6,10 @@ What is public is listed in `_PUBLIC`, and is imported on first use: `import seq
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from seqtool.core.version import __version__ as __version__
 
+TYPE_CHECKING = False  # `typing` would be most of what is imported before Ctrl-C is quiet
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import load as load
     from seqtool.core.errors import ConfigError as ConfigError
@@ -69,7 +69,7 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'seqtool' has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

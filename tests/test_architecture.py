@@ -27,9 +27,10 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "compiled", "errors", "storage", "units", "version"),
-        ("config", "progress", "reading", "runtime", "vocabulary"),
-        ("checkpoint",),
+        ("arrays", "errors", "signals", "terminal", "units", "version"),
+        ("storage",),
+        ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
+        ("checkpoint", "compiled"),
     ),
     "training": (
         ("config", "hardware", "run", "task"),
@@ -278,6 +279,44 @@ def test_nothing_executes_code_from_files() -> None:
     assert importers == {"core.compiled"}  # for the name of an error only
 
 
+def test_all_that_is_printed_passes_the_guard_of_the_terminal() -> None:
+    own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
+    # what encoding they have, and lines that get a name
+    own |= {"cli.app": {"sys.stdout", "sys.stderr"}, "cli.demo": {"sys.stderr"}}
+    found = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                used = ast.unparse(node.func)
+                wanted = {"print", "typer.echo", "typer.secho", "click.echo", "Console"}
+                if used == "print" and any(keyword.arg == "file" for keyword in node.keywords):
+                    continue
+            elif isinstance(node, ast.Attribute):
+                used, wanted = ast.unparse(node), {"sys.stdout", "sys.stderr", "sys.__stdout__"}
+            else:
+                continue
+            if used in wanted and used not in own.get(name, set()):
+                found.append(f"{name}:{node.lineno}: {used}")
+    assert found == []
+
+
+def test_every_error_names_the_next_step() -> None:
+    from seqtool.core import errors
+
+    kinds = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.SeqtoolError)
+    }
+    assert [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in kinds
+        if not {keyword.arg for keyword in node.keywords} & {"hint", None}
+    ] == []
+
+
 def test_public_names_are_exported_lazily() -> None:
     assert seqtool.__all__ == sorted(set(seqtool.__all__))
     for name in seqtool.__all__:
@@ -325,7 +364,7 @@ def test_recipe_is_valid(path: Path) -> None:
 
 def test_newest_changelog_entry_is_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+)", changelog, flags=re.MULTILINE)
+    newest = re.search(r"^## (?!Unreleased)(\S+)", changelog, flags=re.MULTILINE)
     assert newest is not None
     assert newest.group(1) == seqtool.__version__
 

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 import seqtool
 from seqtool.cli.app import main
+from seqtool.core import storage
 
 VERSIONS = sorted(path for path in (Path(__file__).parent / "versions").iterdir() if path.is_dir())
 PERPLEXITIES = [
@@ -83,3 +84,50 @@ def test_every_kind_of_model_is_kept() -> None:
         for path in VERSIONS[-1].rglob("model.json")
     }
     assert kinds == set(LOADERS)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    ("kept", "file", "words"),
+    [
+        ("lm-rnn", "model.json", ("eval-ppl", "valid.txt", "-m", "x")),
+        ("lm-rnn", "vocabulary.json", ("eval-ppl", "valid.txt", "-m", "x")),
+        ("parser", "model.json", ("parse", "dev.conllu", "-m", "x")),
+        ("corpus", "corpus.json", ("ngram", "train", "x", "-o", "out")),
+        ("corpus", "vocabulary.json", ("ngram", "train", "x", "-o", "out")),
+        ("lm-stopped", "run.json", ("train-lm", "corpus", "--resume", "-o", "x")),
+        ("lm-stopped", "last/state.json", ("train-lm", "corpus", "--resume", "-o", "x")),
+    ],
+)
+def test_a_newer_format_is_refused(
+    version: Path,
+    kept: str,
+    file: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(version / kept, tmp_path / "x")
+    for text in ("valid.txt", "dev.conllu"):
+        shutil.copy(version / text, tmp_path / text)
+    shutil.copytree(version / "corpus", tmp_path / "corpus")  # that the stopped run reads
+    path = tmp_path / "x" / file
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["format_version"] = 99
+    if storage.SEAL in content:
+        del content[storage.SEAL]
+        content = storage.sealed(content)
+    storage.write_json(path, content)
+    header = tmp_path / "x" / "model.json"
+    if path.name == "vocabulary.json" and header.is_file():  # whose sum stands there
+        content = json.loads(header.read_text(encoding="utf-8"))
+        size, sum_ = path.stat().st_size, storage.sum_of(path)
+        content["files"]["vocabulary.json"] = {"bytes": size, "sha256": sum_}
+        del content[storage.SEAL]
+        storage.write_json(header, storage.sealed(content))
+    monkeypatch.chdir(tmp_path)
+    assert main(list(words)) == 1
+    told = capsys.readouterr().err
+    assert "newer" in told, told
+    assert "upgrade" in told, told

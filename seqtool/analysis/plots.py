@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.storage import atomic_file
 from seqtool.core.units import perplexity_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from seqtool.lm.ngram.table import OrderSize
 
 PERPLEXITY = "valid_perplexity"  # the score of a language model
+MAX_LOG = 1 << 28  # bytes of a log
 # how scores are called in print; the others are words
 ABBREVIATIONS = {"uas": "UAS", "las": "LAS", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS"}
 
@@ -50,11 +52,13 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
     path = Path(log_path)
     curve = LearningCurve([], [], {}, 0)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = storage.read_file(path, MAX_LOG).decode().splitlines()
     except FileNotFoundError as error:
         parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
         hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
         raise DataError("no training log is there", hint=hint, path=path) from error
+    except ValueError as error:
+        raise DataError("no training log", hint="name a trained model", path=path) from error
     for number, line in enumerate(lines, start=1):
         try:
             event = json.loads(line)
@@ -68,7 +72,7 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
                 curve.losses.append(_number(event["loss"]))
                 for name, value in scores.items():
                     curve.scores.setdefault(name, []).append(value)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
             ) from error

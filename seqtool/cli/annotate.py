@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ import typer
 
 from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import MAX_SHOWN, note, sample, takes_options
+from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, ModelError, counted
 
 if TYPE_CHECKING:
@@ -261,10 +261,13 @@ def _draw(parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] 
     from seqtool.treebank.sentence import Sentence
 
     trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
-    colour = output == "-" and sys.stdout.isatty()
+    shown = terminal.stream()
+    colour = output == "-" and format_ == "tree" and shown.isatty()
     pieces = render(trees, cast(Any, format_), gold=gold, colour=colour)
     if output == "-":
-        sys.stdout.writelines(pieces)
+        shown = terminal.drawn() if colour else shown
+        shown.writelines(pieces)
+        shown.flush()
         return
     with atomic_file(output) as stream:
         stream.writelines(map(str.encode, pieces))

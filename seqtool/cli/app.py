@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import Command, note
-from seqtool.core import runtime
+from seqtool.cli.options import Command, Group, UsageError, WithMaxLine, note
+from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
 
@@ -39,17 +41,21 @@ COMMANDS = {
 
 GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
 
+READ_NO_TEXT = ("generate", "ngram export", "fetch", "demo", "help")
+
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
 
 EPILOG = (
-    "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help."
+    "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help, "
+    "and with --debug it shows the traceback of an error."
 )
+DEBUG = "--debug"
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"seqtool {__version__}")
+        terminal.echo(f"seqtool {__version__}")
         raise typer.Exit
 
 
@@ -60,6 +66,9 @@ def _seqtool(
         typer.Option(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show the traceback of an error, of any command.")
     ] = False,
 ) -> None:
     """Train, measure and use language models and dependency parsers."""
@@ -90,6 +99,7 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="seqtool",
+        cls=Group,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -103,11 +113,12 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     for name in COMMANDS:
         if args is None or name in used:
             function = load_command(name)
+            function = function if name in READ_NO_TEXT else WithMaxLine(function)
         else:
             function = _stand_in("" if used else load_command(name).__doc__)
         group, _, last = name.rpartition(" ")
         if group and group not in groups:
-            groups[group] = typer.Typer(help=GROUPS[group], no_args_is_help=True)
+            groups[group] = typer.Typer(cls=Group, help=GROUPS[group], no_args_is_help=True)
             app.add_typer(groups[group], name=group)
         groups[group].command(last, cls=Command)(function)
     return app
@@ -125,50 +136,119 @@ def _stand_in(help_text: str | None) -> Callable[[], None]:
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
     if runtime.speaks():
-        note(f"{word}: {message}" + (f"\nhint: {hint}" if hint else ""))
+        lines = [f"{word}: {message}", *([f"hint: {hint}"] if hint else [])]
+        note("\n".join(" ".join(line.splitlines()) for line in lines))
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or PyTorch, which is not imported here, ran out of memory."""
-    text = str(error)
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in text
-        or "not enough memory" in text
-    )
+# what Python, PyTorch, Numba and the system's loader say when there is no memory left
+_NO_MEMORY = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+    "unable to allocate",
+    "bad_alloc",
+    "bad allocation",
+    "failed to map segment from shared object",
+    "can't start new thread",
+    "error return without exception set",  # what Python itself says of some
+)
+
+
+_MEMORY_HINT = (
+    "close other programs, raise a limit on memory (ulimit -v), or use a smaller batch or model"
+)
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, or this is an error that came of it."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        # other errors may quote a text in which these words stand
+        if isinstance(error, (RuntimeError, ImportError, SystemError)):
+            text = str(error).lower()
+            if any(words in text for words in _NO_MEMORY):
+                return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
+    """Tell what ended a command, in two lines, and return the exit code.
+
+    Args:
+        error: the exception; what others made of it if a signal raised it.
+        stopped_by: the number of that signal.
+        debug: show the traceback, too.
+    """
+    if stopped_by is not None:
+        hint = "run the command again; a training run goes on with --resume"
+        _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
+        return 128 + stopped_by
+    match error:
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else int(error.code is not None)
+        case typer.Exit():
+            return error.exit_code
+        case KeyboardInterrupt():
+            return 130
+        case BrokenPipeError():  # of what -o names; who read it has seen enough
+            return terminal.READER_GONE
+    if debug:
+        note("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, UsageError):
+        message = error.format_message()
+        if message.strip():  # otherwise the help was shown already
+            command = error.ctx.command_path if error.ctx else "seqtool"
+            _report(message[:1].lower() + message[1:].rstrip("."), f"see `{command} --help`")
+        return 2
+    if _is_out_of_memory(error):
+        traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
+        _report("out of memory", _MEMORY_HINT)
+        return 1
+    if isinstance(error, OSError):
+        error = from_os_error(error)
+    if isinstance(error, SeqtoolError):
+        word = "interrupted" if isinstance(error, Interrupted) else "error"
+        _report(str(error), error.hint, word)
+        return error.exit_code
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__} in {os.path.basename(place.filename)}:{place.lineno}: {error}"
+    _report(what, f"this is a bug of seqtool: report it with what {DEBUG} shows")
+    return 1
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 1 a user's error (two lines on stderr), 2 usage, 130 interrupted. Any other exception is
-    a bug and leaves with its traceback.
+    0 done, 1 an error (two lines on stderr), 2 usage, 130 interrupted by Ctrl-C or with the state
+    of a run saved, 143 by SIGTERM, 129 by SIGHUP, 141 nobody reads the output any more. It is 0
+    only if all of the output was written.
 
     Args:
-        args: the arguments; those of the process when not given.
+        args: the arguments; those of the process when not given. `--debug` among them shows the
+            traceback of an error, too.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a platform's default may be unable to print Korean
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    try:
+    typed = list(sys.argv[1:] if args is None else args)
+    own = typed[: typed.index("--")] if "--" in typed else typed
+    if debug := DEBUG in own:
+        typed.remove(DEBUG)
+
+    def run() -> None:
         with runtime.quiet_unless_first():
-            typed = list(sys.argv[1:] if args is None else args)
             build_app(typed)(typed, prog_name="seqtool")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except (SeqtoolError, OSError) as error:
-        told = from_os_error(error) if isinstance(error, OSError) else error
-        word = "interrupted" if isinstance(told, Interrupted) else "error"
-        _report(str(told), told.hint, word)
-        return told.exit_code
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        _report("out of memory", "use a smaller batch or model, or close other programs")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+
+    code = 0
+    with signals.ended_by_signals() as ending, terminal.guarded() as finish:
+        for step in (run, finish):
+            try:
+                step()
+            except BaseException as error:
+                code = code or _judge(error, ending.number, debug=debug)
+    return code

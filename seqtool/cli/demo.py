@@ -20,6 +20,7 @@ import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
 from seqtool.core.errors import SeqtoolError
+from seqtool.core.terminal import echo
 
 LANGUAGES = {"en": "English", "ko": "Korean"}
 LANES = 2  # commands that run side by side: one model of this size gains little from two cores
@@ -191,7 +192,8 @@ def _run_steps(name: str, steps: list[Step]) -> list[Any]:
             with redirect_stdout(io.StringIO()) as printed:
                 code = main([*args, *([] if is_text else ["--json"])])
             if code:
-                raise SeqtoolError(f"the command failed: {shlex.join(sys.argv)}")
+                what = f"the command failed: {shlex.join(sys.argv)}"
+                raise SeqtoolError(what, hint="mend what it said above, and run the demo again")
             text = printed.getvalue()
             results.append(text if is_text else json.loads(text))
             note(SUMMARIES[args[0]](results[-1]))
@@ -292,7 +294,7 @@ def _show_results(
         )
         for found in models
     ]
-    typer.echo(err=True)
+    echo(err=True)
     title = f"What was trained, and how well ({seconds:.0f} seconds in all)"
     show_table(title, [*columns, "tokens/s", "seconds"], rows)
     columns = ["parser", "trees", "system", "parameters", *(f"test {m}" for m in METRICS)]

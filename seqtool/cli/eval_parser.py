@@ -12,6 +12,7 @@ import typer
 from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import JsonOption, SeedOption, emit, sample, show_table
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.treebank.alignment import Annotation
@@ -167,12 +168,12 @@ def _show(
     leads: Sequence[dict[str, Significance]],
 ) -> None:
     size = (counted(results[0].sentences, "sentence"), counted(results[0].words, "word"))
-    typer.echo(f"gold       {gold}: {', '.join(size)}")
+    echo(f"gold       {gold}: {', '.join(size)}")
     for name in names:
-        typer.echo(f"predicted  {name}")
+        echo(f"predicted  {name}")
     if not results[0].punctuation:
-        typer.echo("UAS and LAS without punctuation")
-    typer.echo()
+        echo("UAS and LAS without punctuation")
+    echo()
     if len(results) == 1:
         rows = [
             [
@@ -189,7 +190,7 @@ def _show(
     ]
     show_table("F1", ["metric", *names], rows)
     for name, lead in zip(names[1:], leads, strict=True):
-        typer.echo()
+        echo()
         rows = [
             [metric]
             + [f"{points:+.2f}" for points in (found.difference, found.low, found.high)]
@@ -214,13 +215,13 @@ def _show_tables(name: str, result: ParserEvaluation, wanted: dict[str, Any]) ->
                 for key, score in table.items()
             ]
             columns = [title, "gold", "predicted", "correct", "precision", "recall", "F1"]
-            typer.echo()
+            echo()
             show_table(f"labelled attachment{where} by {title}", columns, rows)
     if wanted["confusions"]:
-        typer.echo()
+        echo()
         found = result.confusions[: wanted["confusions"]]
         if not found:
-            typer.echo(f"no relation{where} is taken for another")
+            echo(f"no relation{where} is taken for another")
             return
         rows = [[pair.gold, pair.predicted, pair.count, pair.right_head] for pair in found]
         columns = ["gold", "predicted", "words", "with the right head"]

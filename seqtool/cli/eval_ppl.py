@@ -22,6 +22,8 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.runtime import writes_to
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.lm.mixture.config import FreeConfig
@@ -154,6 +156,7 @@ class AdaptingOptions:
 
 
 @takes_options()
+@writes_to("save_mixture")
 def eval_ppl(
     text: Annotated[
         list[Path] | None,
@@ -330,9 +333,9 @@ def _check_mixing(
             hint="drop --dynamic, or --save-mixture",
         )
     if tune is not None:
-        from seqtool.core.reading import find_files
+        from seqtool.core.reading import find_files, is_corpus
 
-        find_files([name for name in (*texts, tune) if not (Path(name) / "corpus.json").is_file()])
+        find_files([name for name in (*texts, tune) if not is_corpus(name)])
     if output is None:
         if force:
             raise ConfigError("--force is for --save-mixture", hint="drop it")
@@ -398,7 +401,7 @@ def _show(
     ]
     width = 2 + max(len(label) for label, _ in rows)
     for label, value in rows:
-        typer.secho(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
+        echo(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
 
 
 def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:

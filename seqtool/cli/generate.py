@@ -21,6 +21,7 @@ from seqtool.cli.options import (
     offer,
     takes_options,
 )
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.lm.sampling import Piece
@@ -101,13 +102,13 @@ def generate(
         return emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
     texts = [sample.text for sample in samples]
     blank = "\n\n" if any("\n" in text for text in texts) else "\n"
-    typer.echo(blank.join(texts))
+    echo(blank.join(texts))
 
 
 def _stream(pieces: Iterable[Piece]) -> None:
     try:
         for piece in pieces:
             if piece.text:
-                typer.echo(piece.text, nl=False)
+                echo(piece.text, end="")
     finally:  # after Ctrl-C too, the shell's prompt shall begin a line
-        typer.echo()
+        echo()

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ import typer
 
 from seqtool.cli.options import flattened, show_table
 from seqtool.core.errors import ConfigError
+from seqtool.core.terminal import echo, stream
 
 MANUAL = Path(__file__).resolve().parents[1] / "manual"
 REFERENCE = "reference"
@@ -35,6 +35,7 @@ TOPICS = {
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",
     "experiments": "what was tried without gain",
+    "reliability": "crashes, damaged and hostile files, reproducibility, how it is tested",
     "troubleshooting": "messages, memory, held-out data, interrupted runs",
     "development": "the source tree, checks and tests",
     REFERENCE: "every command with its options",
@@ -49,8 +50,10 @@ COMMANDS_INTRODUCTION = """# Commands
 Every command of seqtool with its arguments and options.
 
 `seqtool COMMAND --help` shows the same in short. Results go to stdout and everything else to
-stderr. `--json` prints one object. Exit codes: 0 done, 1 a user's error (two lines, `error:` and
-`hint:`), 2 wrong usage, 130 interrupted with the state saved.
+stderr. `--json` prints one object. With `--debug`, every command shows the traceback of an error.
+Exit codes: 0 done and all of the output written, 1 an error (two lines, `error:` and `hint:`), 2
+wrong usage, 130 interrupted by Ctrl-C or with the state of a run saved, 143 by SIGTERM, 129 by
+SIGHUP, 141 nobody reads the output any more.
 """
 
 SETTINGS_INTRODUCTION = """# Settings
@@ -86,7 +89,7 @@ def show_manual(
     """
     if not topic:
         show_table("", ["topic", "about"], list(TOPICS.items()))
-        typer.echo(
+        echo(
             "\nRead a page with `seqtool help TOPIC`, as in `seqtool help parsing`.\n"
             "The options of a command: `seqtool help ngram train` or `seqtool ngram train --help`."
         )
@@ -125,13 +128,14 @@ def _commands() -> dict[str, str]:
 
 
 def _show(text: str) -> None:
-    if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
+    if not stream().isatty():
+        echo(text, end="")
         return
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console()
+    from seqtool.core.progress import open_console
+
+    console = open_console()
     page = Markdown(for_terminal(text), hyperlinks=False)
     width = min(console.width, WIDTH)
     if len(console.render_lines(page, console.options.update(width=width))) < console.height:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, emit, flattened, show_table
-from seqtool.core.errors import ModelError
+from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, show_table
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
 
 NGRAM = "ngram"
-CORPUS_HEADER = "corpus.json"
+SECTIONS = ("splits", "config")  # of the data of a header
 
 
 def inspect(
@@ -38,6 +39,7 @@ def inspect(
             "(.png, .svg, .pdf), and stop.",
         ),
     ] = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model, a prepared corpus or a treebank is: sizes, configuration, data, scores.
@@ -45,17 +47,19 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     from seqtool.cli.prepare import check_treebanks
-    from seqtool.core.reading import is_treebank
+    from seqtool.core.reading import is_corpus, is_treebank
 
     if path is None:
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
+    if strict and not is_treebank(path):
+        raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     if plot is not None:
         _plot(path, plot)
     elif is_treebank(path):
-        check_treebanks([str(path)], as_json)
+        check_treebanks([str(path)], as_json, strict=strict)
     elif path.is_file():
         _inspect_file(path, as_json)
-    elif (path / CORPUS_HEADER).is_file():
+    elif is_corpus(path):
         _inspect_corpus(path, as_json)
     else:
         _inspect_model(path, as_json)
@@ -65,13 +69,14 @@ def _plot(path: Path, output: Path) -> None:
     from seqtool.analysis.plots import plot_learning_curve, plot_sizes
     from seqtool.core import checkpoint
 
+    output = output if output.suffix else Path(f"{output}.png")
     if path.is_file():
         plot_sizes(_sizes_of_file(path), output)
     elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:
         plot_sizes(_sizes(path, checkpoint.read_header(path)), output)
     else:
         plot_learning_curve(path / "log.jsonl", output)
-    typer.echo(output)
+    echo(output)
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
@@ -80,7 +85,7 @@ def _sizes(directory: Path, header: Header) -> list[OrderSize]:
 
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         hint = "copy the model again, or train it again"
         raise ModelError(f"damaged weights: {error}", hint=hint, path=directory) from error
 
@@ -101,7 +106,7 @@ def _inspect_file(path: Path, as_json: bool) -> None:
     if as_json:
         numbers = {"vocabulary_size": vocabulary_size, "bytes": size, "orders": sizes}
         return emit({"path": str(path), "kind": "ARPA file", **numbers})
-    typer.echo(path)
+    echo(path)
     _show_pairs("", {"kind": "ARPA file", "vocabulary": vocabulary_size, "size": _megabytes(size)})
     _show_sizes(sizes)
 
@@ -122,7 +127,7 @@ def _show_sizes(sizes: Sequence[OrderSize]) -> None:
         "up to here": [_megabytes(size.total_bytes) for size in sizes],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
-    typer.echo()
+    echo()
     show_table("Orders", list(shown), list(zip(*shown.values(), strict=True)))
 
 
@@ -140,7 +145,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
         orders = {"orders": sizes} if sizes else {}
         return emit({"path": str(directory), **content, "bytes": size, **orders})
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
-    typer.echo(directory)
+    echo(directory)
     _show_pairs(
         "",
         {
@@ -159,17 +164,17 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     _show_pairs("Tokenizer", header.tokenizer)
     _show_pairs("Configuration", header.config)
     files = [(name, _megabytes(num_bytes)) for name, num_bytes in file_sizes.items()]
-    typer.echo()
+    echo()
     show_table("", ["file", "size"], files)
 
 
 def _language_model(header: Header) -> dict[str, str]:
     """Return a row about the language model that a tagger or parser reads, if it reads one."""
     data = header.data
-    if "lm_bytes" not in data:
+    if not all(isinstance(data.get(name), int) for name in ("lm_bytes", "lm_parameters")):
         return {}
     size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
-    return {"reads": f"a language model of {data['lm_unit']} units: {size} more"}
+    return {"reads": f"a language model of {data.get('lm_unit')} units: {size} more"}
 
 
 def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
@@ -194,7 +199,7 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
     if as_json:
         return emit({"path": str(path), "kind": "prepared corpus", **corpus.info})
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-    typer.echo(path)
+    echo(path)
     _show_pairs("", {"kind": "prepared corpus", "size": _megabytes(size)})
     _show_data(corpus.info)
 
@@ -202,23 +207,33 @@ def _inspect_corpus(path: Path, as_json: bool) -> None:
 def _show_data(data: Mapping[str, Any]) -> None:
     """Show what a corpus is: one line per split, one per source, then everything else."""
     rest = dict(data)
-    splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
-    if splits:
+    # a stranger's header may hold anything under these names
+    splits, config = (rest.pop(name) if _is_section(rest.get(name)) else {} for name in SECTIONS)
+    sources = rest.pop("sources") if _are_sections(rest.get("sources")) else []
+    if splits and _are_sections(list(splits.values())):
         first = next(iter(splits.values()))
         names = [name for name, value in first.items() if type(value) in (int, float)]
         rows = [
             [split, *(_text(counts.get(name, "")) for name in names)]
             for split, counts in splits.items()
         ]
-        typer.echo()
+        echo()
         show_table("Data", ["split", *(name.replace("_", " ") for name in names)], rows)
     if sources:
         columns = list(sources[0])
         rows = [[_text(source.get(column, "")) for column in columns] for source in sources]
-        typer.echo()
+        echo()
         show_table("Sources", columns, rows)
     _show_pairs("About the data", rest)
-    _show_pairs("How it was prepared", config or {})
+    _show_pairs("How it was prepared", config)
+
+
+def _is_section(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_sections(values: object) -> bool:
+    return isinstance(values, list) and all(map(_is_section, values))
 
 
 def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
@@ -228,9 +243,9 @@ def _show_pairs(title: str, values: Mapping[str, Any]) -> None:
         return
     width = max(len(name) for name, _ in pairs)
     if title:
-        typer.echo(f"\n{title}")
+        echo(f"\n{title}")
     for name, text in pairs:
-        typer.echo(f"  {name:<{width}}  {text}".rstrip())
+        echo(f"  {name:<{width}}  {text}".rstrip())
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.core.errors import ModelError, counted
+from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
     from seqtool.lm.ngram.train import NgramTraining
@@ -185,7 +185,7 @@ def _show_training(trained: NgramTraining) -> None:
     if trained.arpa is not None:
         note(f"ARPA file: {trained.arpa}")
     note(f"next: seqtool eval-ppl TEXT -m {trained.path}  or  seqtool inspect {trained.path}")
-    typer.echo(trained.path)
+    echo(trained.path)
 
 
 def export(
@@ -215,15 +215,15 @@ def export(
     table, vocabulary = opened.table, opened.tokenizer.vocabulary
     workers = threads or available_threads()
     if target == "-":
-        for piece in arpa_pieces(table, vocabulary, threads=workers):
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        shown = stream()
+        shown.buffer.writelines(arpa_pieces(table, vocabulary, threads=workers))
+        shown.flush()
         return
     with progress_bar("export") as on_progress:
         write_arpa(table, vocabulary, target, threads=workers, on_progress=on_progress)
     size = Path(target).stat().st_size
     note(f"{sum(map(len, table.levels)):,} n-grams of orders 1 to {table.order}, {size:,} bytes")
-    typer.echo(target)
+    echo(target)
 
 
 def import_(
@@ -264,7 +264,7 @@ def import_(
         return emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
     shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
     note(f"{shown} in {seconds:.1f} s")
-    typer.echo(output)
+    echo(output)
 
 
 @takes_options(
@@ -362,7 +362,7 @@ def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: s
     columns = ("count", "per million", "n-gram")
     rate = 1e6 / max(1, total)
     rows = ((str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams)
-    if output is None and sys.stdout.isatty():
+    if output is None and stream().isatty():
         show_table("", columns, list(rows))
         return
     with open_table(output or "-") as table:
@@ -384,11 +384,12 @@ def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
 @contextmanager
 def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a bar per stage of the work on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not stream(err=True).isatty():
         yield lambda stage, done, total: None
         return
     from rich import progress
-    from rich.console import Console
+
+    from seqtool.core.progress import open_console
 
     columns = (
         progress.TextColumn("{task.description}"),
@@ -396,7 +397,7 @@ def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
         progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with progress.Progress(*columns, console=open_console(err=True), transient=True) as bars:
         tasks: dict[str, progress.TaskID] = {}
 
         def show(stage: str, done: int, total: int | None) -> None:

@@ -4,7 +4,7 @@ A command is a plain function. Where it has a parameter `settings`, the command 
 for each setting of a table, and the function gets those that are given by their dotted names. Where
 a parameter is a dataclass of options, the command line has its fields.
 
-Results go to stdout, through `emit`, `show_table` or `print`; everything else goes to stderr.
+Results go to stdout, through `emit`, `show_table` or `echo`; everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shlex
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -34,9 +35,10 @@ from typing import (
 )
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from seqtool.core import runtime
+from seqtool.core import runtime, terminal
+from seqtool.core.terminal import echo, json_text
 
 if TYPE_CHECKING:
     from seqtool.core.config import Config
@@ -50,13 +52,21 @@ DeviceOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores if not given."),
+    typer.Option(
+        "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
+    ),
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the output directory if it exists.")
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Of a treebank, refuse enhanced graphs (DEPS) that are none, too."
+    ),
 ]
 
 FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
@@ -67,12 +77,69 @@ MAX_SHOWN = 5  # broken sentences named on stderr
 NUMBER_LISTS = ("--prune", "--fallback-discounts")
 
 
-class Command(TyperCommand):
+class WithMaxLine:
+    """A command with the option --max-line, which holds for all that it reads."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        update_wrapper(self, function, updated=())  # not its signature
+        self._function = function
+
+    @cached_property  # as that of the function, not before it is asked for
+    def __signature__(self) -> inspect.Signature:
+        from seqtool.core.reading import MAX_LINE
+
+        own = inspect.signature(self._function, eval_str=True)
+        option = typer.Option("--max-line", min=1, metavar="MB", help="Longest line that is read.")
+        added = _keyword("max_line", Annotated[int, option], MAX_LINE >> 20)
+        return own.replace(parameters=[*own.parameters.values(), added])
+
+    def __call__(self, *args: Any, max_line: int, **given: Any) -> None:
+        """Call the function while this limit is set."""
+        from seqtool.core.reading import MAX_LINE, limit_lines
+
+        limit_lines(max_line << 20)
+        try:
+            self._function(*args, **given)
+        finally:
+            limit_lines(MAX_LINE)
+
+
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+
+class _Helpful:
+    """Its help is drawn past the guard of the terminal, as it holds no text of data."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Draw it."""
+        with redirect_stdout(terminal.drawn()):
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class Group(_Helpful, TyperGroup):
+    """A group of commands, or all of them, that leaves every error to `cli.app.main`."""
+
+    def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **__: Any) -> None:
+        """Run the command that was typed."""
+        with self.make_context(prog_name, list(args)) as context:
+            self.invoke(context)
+
+
+class Command(_Helpful, TyperCommand):
     """A command whose options of several numbers may have them apart by spaces: --prune 0 0 1."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Join the numbers after such an option by commas."""
-        return super().parse_args(ctx, join_numbers(args))
+        try:
+            return super().parse_args(ctx, join_numbers(args))
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # of an option without its value, the parser says nothing
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, if there is the memory to begin with."""
+        runtime.check_room()
+        return super().invoke(ctx)
 
 
 def join_numbers(args: Sequence[str]) -> list[str]:
@@ -280,7 +347,7 @@ def _sentence(text: str) -> str:
 
 def note(text: str) -> None:
     """Print one line to stderr."""
-    typer.echo(text, err=True)
+    echo(text, err=True)
 
 
 def sample(name: str, *, trees: bool = False) -> str:
@@ -294,7 +361,7 @@ def sample(name: str, *, trees: bool = False) -> str:
 
 def emit(result: Any) -> None:
     """Print one JSON object to stdout; numbers that JSON cannot hold (inf, nan) become null."""
-    typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+    echo(json_text(_plain(result)))
 
 
 def _plain(value: Any) -> Any:
@@ -323,11 +390,11 @@ def print_settings(config: type[Config]) -> None:
         for depth, section in enumerate(above, 1):
             if sections[:depth] != above[:depth]:
                 sections = above[:depth]
-                print(f"{'  ' * (depth - 1)}{section}:")
+                echo(f"{'  ' * (depth - 1)}{section}:")
         sections = above
         indent = "  " * len(above)
         line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
-        print(f"{line:<34}# {field.metadata['help']}")
+        echo(f"{line:<34}# {field.metadata['help']}")
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -358,31 +425,32 @@ def show_table(
     """
     cells = [[str(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-    if (sys.stderr if to_stderr else sys.stdout).isatty():
+    if terminal.stream(err=to_stderr).isatty():
         from rich import box
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
+
+        from seqtool.core.progress import open_console
 
         table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
         for column, to_right in zip(columns, right, strict=True):
             table.add_column(column, justify="right" if to_right else "left")
         for row in cells:
             table.add_row(*map(Text, row))
-        Console(stderr=to_stderr).print(table)
+        open_console(err=to_stderr).print(table)
         return
     from rich.cells import cell_len
 
     lines = [list(columns), *cells]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
     if title:
-        typer.echo(title, err=to_stderr)
+        echo(title, err=to_stderr)
     for line in lines:
         padded = []
         for cell, width, to_right in zip(line, widths, right, strict=True):
             blank = " " * (width - cell_len(cell))  # str.ljust would count a wide character as one
             padded.append(blank + cell if to_right else cell + blank)
-        typer.echo("  ".join(padded).rstrip(), err=to_stderr)
+        echo("  ".join(padded).rstrip(), err=to_stderr)
 
 
 def _is_number(cell: str) -> bool:

@@ -15,12 +15,14 @@ from seqtool.cli.options import (
     JsonOption,
     OutputOption,
     SeedOption,
+    StrictOption,
     emit,
     note,
     offer,
     takes_options,
 )
 from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PreparedCorpus
@@ -75,6 +77,7 @@ def prepare(
     settings: dict[str, Any],
     seed: SeedOption = None,
     force: ForceOption = False,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
@@ -85,8 +88,10 @@ def prepare(
     """
     if inputs and _are_treebanks(inputs):
         _refuse_other_options(context)
-        check_treebanks(inputs, as_json)
+        check_treebanks(inputs, as_json, strict=strict)
         return
+    if strict:
+        raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
     from seqtool.text import prepared
@@ -113,7 +118,7 @@ def prepare(
     if as_json:
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus, seconds)
-    typer.echo(corpus.path)
+    echo(corpus.path)
 
 
 def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
@@ -166,15 +171,18 @@ def _refuse_other_options(context: typer.Context) -> None:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("inputs", "as_json"):
+        if given and name not in ("inputs", "as_json", "strict", "max_line"):
             raise ConfigError(
                 f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
                 hint=f"leave {parameter.opts[0]} out",
             )
 
 
-def check_treebanks(inputs: list[str], as_json: bool) -> None:
-    """Print what treebanks hold; broken sentences are an error, the first ones listed."""
+def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -> None:
+    """Print what treebanks hold, and list broken sentences and doubtful lines, the first of them.
+
+    Broken sentences are an error, and if `strict`, doubtful lines too.
+    """
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.summary import describe_treebank, summary_rows
 
@@ -188,7 +196,7 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
         rows = summary_rows(summary)
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
-            typer.echo(f"{name:<{width}}  {text}")
+            echo(f"{name:<{width}}  {text}")
     if summary.broken:
         for broken in summary.broken[:SHOWN_BROKEN]:
             note(f"broken: {broken}")
@@ -196,6 +204,13 @@ def check_treebanks(inputs: list[str], as_json: bool) -> None:
         raise DataError(
             f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
             hint="mend them, or leave them out with --skip-invalid where a treebank is read",
+        )
+    for doubtful in summary.doubtful[:SHOWN_BROKEN]:
+        note(f"doubtful: {doubtful}")
+    if strict and summary.doubtful:
+        first = summary.doubtful[0]
+        raise DataError(
+            first.message, hint="mend it, or leave --strict out", path=first.path, line=first.line
         )
 
 
@@ -228,7 +243,7 @@ def fetch(
         if as_json:
             return emit({"datasets": [{"name": each, **vars(data)} for each, data in known]})
         for each, data in known:
-            typer.echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
+            echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
         return
     with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
         folder = datasets.fetch(
@@ -248,4 +263,4 @@ def fetch(
     if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
         note(f"not in the source: {', '.join(sorted(missing))}")
     note(f"licence: {description['licence']}")
-    typer.echo(str(folder))
+    echo(str(folder))

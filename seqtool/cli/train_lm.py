@@ -110,7 +110,9 @@ def train_lm(
 
 def _note_preparation(path: Path) -> None:
     """Say what was made of a raw text; nothing of a corpus that was prepared before."""
-    if not (path / "corpus.json").is_file():
+    from seqtool.core.reading import is_corpus
+
+    if not is_corpus(path):
         return
     from seqtool.cli.prepare import describe_draw
     from seqtool.text.prepared import PreparedCorpus

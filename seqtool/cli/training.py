@@ -27,6 +27,7 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.core.progress import Event
@@ -204,7 +205,7 @@ def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
-    print(trained.path)
+    echo(trained.path)
 
 
 def _note_data(summary: dict[str, Any], text: str) -> None:
@@ -428,7 +429,7 @@ def _is_pipeline(output: Path) -> bool:
     from seqtool.core import checkpoint, storage
 
     try:
-        return storage.read_object(output / checkpoint.RUN).get("kind") == "pipeline"
+        return storage.read_object(checkpoint.run_record(output)).get("kind") == "pipeline"
     except (OSError, ValueError):
         return False
 

@@ -114,11 +114,12 @@ def check_output(
     path: str | Path,
     *,
     force: bool,
-    hint: str = "continue it with --resume, replace it with --force, or choose another with -o",
+    hint: str | None = None,
 ) -> None:
     """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
 
-    The hint of the OutputError says what to do about a model that is there.
+    The hint of the OutputError says what to do about a model that is there; that of a command that
+    trains, if not given.
     """
     path = storage.present(Path(path))
     if not path.exists():
@@ -137,7 +138,10 @@ def check_output(
         what = f"exists and {holds}, so it will not be replaced"
         raise OutputError(what, hint="choose another output with -o", path=path)
     if not force:
-        raise OutputError("exists already", hint=hint, path=path)
+        can_resume = run_record(path).is_file()
+        ways = "replace it with --force, or choose another with -o"
+        own = f"continue it with --resume, {ways}" if can_resume else ways
+        raise OutputError("exists already", hint=hint or own, path=path)
 
 
 def _names(path: Path) -> set[str]:
@@ -216,16 +220,21 @@ def find(path: str | Path) -> Path:
             if (directory / HEADER).is_file():
                 return directory
     what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
-    if (path / "last").is_dir() or (path / RUN).is_file():
+    if run_record(path).is_file():
         what = "training has not reached its first validation, so there is no model yet"
         hint = f"continue with: seqtool {_trainer(path)} --resume -o {path}"
     raise ModelError(what, hint=hint, path=path)
 
 
+def run_record(path: str | Path) -> Path:
+    """Return where the record of the newest run of a directory is, if there is one."""
+    return storage.versions(Path(path))[0] / RUN
+
+
 def _trainer(path: Path) -> str:
     """Return the command whose run is in a directory."""
     try:
-        kind = storage.read_object(path / RUN).get("kind")
+        kind = storage.read_object(run_record(path)).get("kind")
     except (OSError, ValueError):
         kind = None
     return _TRAINERS.get(str(kind), "train-lm")

@@ -5,18 +5,25 @@ This module imports Numba (0.3 s), so it and every module that uses it are impor
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pickle import UnpicklingError  # only to catch Numba's; seqtool itself pickles nothing
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
+import llvmlite  # type: ignore[import-untyped]
+import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from seqtool.core import terminal
+from seqtool.core.compile_cache import CompileCache, Refused, default_path
 
 # what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
 _DAMAGED = (
@@ -25,6 +32,21 @@ _DAMAGED = (
 )
 # a full disk, a folder that cannot be read; no folder at all that can be written to
 _NO_CACHE = (OSError, RuntimeError)
+
+
+@functools.cache
+def _opened_cache() -> CompileCache | None:
+    """Return where compiled code is kept; None, and a line that says why, where it cannot be."""
+    compiler = f"numba {numba.__version__} llvmlite {llvmlite.__version__}"
+    processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    path = default_path(f"{compiler} {sys.version} {processor}")
+    try:
+        return CompileCache(path)
+    except Refused as error:
+        terminal.echo(f"note: {error}: compiled code is not kept", err=True)
+    except (OSError, RuntimeError):  # no home, a full disk
+        pass
+    return None
 
 
 def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -42,20 +64,39 @@ def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], A
 
     def decorate(function: Callable[..., Any]) -> Any:
         function, sources = _with_sources(function)
-        cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
+        cache = _opened_cache()
         try:
-            try:
-                made = cached(function)
-            except _DAMAGED:
-                # with nothing compiled yet, all that this does is to empty the cache
-                numba.njit(cache=True)(function).recompile()
-                made = cached(function)
+            if cache is None:
+                raise OSError("no cache")
+            made = _compiled_in(cache, function, signature, options)
         except _NO_CACHE:
             made = numba.njit(signature, nogil=True, **options)(function)
         made.sources = sources
         return made
 
     return decorate
+
+
+def _compiled_in(
+    cache: CompileCache, function: Callable[..., Any], signature: Any, options: Mapping[str, Any]
+) -> Any:
+    """Compile a function, or take it from the cache."""
+    cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
+    others = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    with cache.locked():
+        try:
+            numba.config.CACHE_DIR = str(cache.path)  # type: ignore[attr-defined]
+            try:
+                made: Any = cached(function)
+            except _DAMAGED:
+                # with nothing compiled yet, all that this does is to empty the cache
+                numba.njit(cache=True)(function).recompile()
+                made = cached(function)
+            if made.stats.cache_misses:
+                cache.record()
+        finally:
+            numba.config.CACHE_DIR = others  # type: ignore[attr-defined]
+    return made
 
 
 def in_llvm(function: Callable[..., Any]) -> Any:

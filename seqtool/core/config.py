@@ -13,7 +13,7 @@ import dataclasses
 import math
 import operator
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -25,6 +25,13 @@ from seqtool.core.errors import ConfigError, did_you_mean
 C = TypeVar("C")
 T = TypeVar("T")
 
+WIDEST, DEEPEST = 1_000_000, 1000  # units of a layer; layers and others that are built one by one
+LARGEST = 2**53  # whole numbers up to it are exact in floating point
+MAX_BYTES, MAX_DEPTH = 1 << 20, 50  # of a YAML file
+MAX_DIGITS = 100  # of a number, and characters of a value in a message
+
+NOT_NEW = object()  # a setting that every release has, or whose default is what was done before
+
 
 def setting(
     default: Any,
@@ -34,14 +41,17 @@ def setting(
     maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    before: Any = NOT_NEW,
 ) -> Any:
     """Declare a configuration field with its default, bounds, and help: one line for people.
 
     A dataclass type as the default stands for its own defaults. The value must be larger than
-    `above` and smaller than `below`.
+    `above` and smaller than `below`. A whole number is at most `LARGEST` where no maximum is given.
+    A setting that a release adds says by `before` what was done until then, if that is not the
+    default: models and runs of earlier releases keep that meaning, see `from_stored`.
     """
     bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
-    metadata = {"help": help, **bounds}
+    metadata = {"help": help, "before": before, **bounds}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -75,8 +85,10 @@ def _check_bounds(value: Any, name: str, bounds: Mapping[str, Any]) -> None:
     )
     for key, holds, words in tests:
         bound = bounds.get(key)
+        if key == "maximum" and bound is None and isinstance(value, int):
+            bound = LARGEST
         if bound is not None and not holds(value, bound):
-            what = f"{name} is {value}, but must be {words} {bound:g}"
+            what = f"{name} is {_shown(value)}, but must be {words} {bound:g}"
             raise ConfigError(what, hint=f"change {name}")
 
 
@@ -116,13 +128,19 @@ def _coerce(value: Any, kind: Any, name: str) -> Any:
             return from_dict(kind, value, prefix=f"{name}.")  # type: ignore[arg-type]
     elif kind is float:
         # YAML 1.1 reads 1e-3 as a text
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OverflowError):
             if is_number or isinstance(value, str):
                 return float(value)
     # True is an int to Python, but not to a user
     elif isinstance(value, kind) and (kind is not int or is_number):
         return value
-    raise ConfigError(f"{name} is {value!r}, but must be {_type_name(kind)}", hint=hint)
+    raise ConfigError(f"{name} is {_shown(value)}, but must be {_type_name(kind)}", hint=hint)
+
+
+def _shown(value: Any, write: Callable[[Any], str] = repr) -> str:
+    """Return a value for a message, of a long one its beginning."""
+    text = write(value)
+    return text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
 
 
 def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> C:
@@ -130,19 +148,40 @@ def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> 
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{prefix.rstrip('.') or 'the configuration'} must be a section of settings, "
-            f"not {values!r}",
+            f"not {_shown(values)}",
             hint="write it as `name: value` lines",
         )
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise ConfigError(f"unknown setting {prefix}{key}", hint=did_you_mean(str(key), known))
+            what = f"unknown setting {prefix}{_shown(key, str)}"
+            raise ConfigError(what, hint=did_you_mean(_shown(key, str), known))
     try:
         return kind(**values)
     except ConfigError as error:
         if prefix and error.path is None and not error.message.startswith(prefix):
             raise ConfigError(f"{prefix}{error.message}", hint=error.hint) from error
         raise
+
+
+def from_stored(kind: type[C], values: Mapping[str, Any]) -> C:
+    """Build a configuration from what a model or run of this or an earlier release holds.
+
+    What is not there was not yet a setting, and has the value that says so: `before`.
+    """
+    return from_dict(kind, _completed(kind, values))
+
+
+def _completed(kind: type[Any], values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    completed, hints = dict(values), get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(section := hints[field.name]):
+            completed[field.name] = _completed(section, values.get(field.name, {}))  # type: ignore[arg-type]
+        elif field.name not in values and field.metadata.get("before", NOT_NEW) is not NOT_NEW:
+            completed[field.name] = field.metadata["before"]
+    return completed
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -162,7 +201,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     """Read a YAML file of settings; a ConfigError tells what is wrong with it, and where."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        text = content.decode()
     except FileNotFoundError as error:
         raise ConfigError("no such configuration file", hint="check --config", path=path) from error
     except IsADirectoryError as error:
@@ -170,19 +211,93 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         what = f"not UTF-8 at byte {error.start}"
         raise ConfigError(what, hint="save the file as UTF-8", path=path) from error
-    try:
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        what = f"not valid YAML: {error.problem}"
-        raise ConfigError(what, hint="mend that line", path=path, line=line) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not valid YAML: {error}", hint="mend the file", path=path) from error
+    if len(content) > MAX_BYTES:
+        what = f"longer than {MAX_BYTES:,} bytes"
+        raise ConfigError(what, hint="name a YAML file of settings", path=path)
+    values = read_yaml(text, path)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError("holds no settings", hint="write `name: value` lines", path=path)
     return values
+
+
+def read_yaml(text: str, path: Path | None = None) -> Any:
+    """Return what YAML says: texts, numbers, yes and no, lists, and sections that have names.
+
+    Aliases, tags and dates are not read, and no name may be given twice.
+
+    Raises:
+        ConfigError: it is anything else, or no YAML, with the line where it is in a file.
+    """
+    problem, line = "", None
+    try:
+        return _Loader(text).get_single_data()
+    except yaml.MarkedYAMLError as error:
+        problem = error.problem or error.context or ""
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+    except yaml.reader.ReaderError as error:  # which has no line
+        problem = f"the character {chr(error.character)!r} is not allowed"
+        line = text.count("\n", 0, error.position) + 1
+    what, hint = f"not valid YAML: {problem}", "mend that line" if path else "quote it"
+    raise ConfigError(what, hint=hint, path=path, line=line if path else None)
+
+
+_SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that can neither grow, nor refer to itself, nor stand for other than it says."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as its base has them
+        first: [pair for pair in pairs if pair[0] in _SCALARS]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal("an alias is not read: write the value itself", event)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _refusal("nested too deeply", event)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            return [self.construct_object(item) for item in node.value]
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return self._section(node)
+        if node.tag not in _SCALARS or not isinstance(node, yaml.ScalarNode):
+            raise _refusal(f"{node.tag} is not read", node)
+        is_number = node.tag.endswith((":int", ":float"))
+        try:
+            if is_number and len(node.value) > MAX_DIGITS:
+                raise ValueError("a number of so many digits")
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError) as error:  # !!bool x, 0x_
+            raise _refusal(f"{node.value[:MAX_DIGITS]} is not what it begins as", node) from error
+
+    def _section(self, node: Any) -> dict[str, Any]:
+        section: dict[str, Any] = {}
+        for key, value in node.value:
+            name = self.construct_object(key)
+            if not isinstance(name, str):
+                raise _refusal("a setting has no name", key)
+            if name in section:
+                raise _refusal(f"{name} is given twice", key)
+            section[name] = self.construct_object(value)
+        return section
+
+
+def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
 def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
@@ -225,9 +340,10 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
         if not equals:
             raise ConfigError(f"--set {override} has no value", hint="write --set name=value")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {override} is not a value", hint="quote it") from error
+            value = read_yaml(text)
+        except ConfigError as error:
+            what = f"--set {_shown(override, str)} is not a value"
+            raise ConfigError(what, hint=error.hint) from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
 

@@ -111,6 +111,7 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str
 _NEXT_STEP = {
     errno.ENOSPC: "free some space or write to another disk with -o, then run the command again",
     errno.EDQUOT: "free some of your quota or write elsewhere with -o, then run the command again",
+    errno.EBADF: "open it, for example with > FILE",
     errno.EFBIG: "raise the file size limit (ulimit -f) or write elsewhere with -o",
     errno.EACCES: "check the permissions of the path",
     errno.EPERM: "check the permissions of the path",

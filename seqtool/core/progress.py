@@ -10,16 +10,15 @@ import dataclasses
 import io
 import json
 import math
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -31,7 +30,9 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 
+from seqtool.core import terminal
 from seqtool.core.errors import counted
 from seqtool.core.units import perplexity_of
 
@@ -223,6 +224,25 @@ class Listener(ABC):
         """End, after the last event or an error."""
 
 
+class _SafeConsole(Console):
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Give pieces of what is drawn, whose texts a terminal only shows."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=terminal.safe(segment.text))
+
+
+def open_console(*, err: bool = False, **settings: Any) -> Console:
+    """Return what draws on stdout or stderr; nothing in the texts that it draws moves a terminal.
+
+    Args:
+        err: stderr.
+        settings: those of Rich's Console.
+    """
+    return _SafeConsole(file=terminal.drawn(err=err), **settings)
+
+
 class Display(Listener):
     """Shows the events of one run on stderr, or of several that have names.
 
@@ -231,7 +251,7 @@ class Display(Listener):
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or open_console(err=True, highlight=False)
         self._progress: Progress | None = None
         self._runs: dict[str, _ShownRun] = {}
         self._is_narrow = self._console.width < 105
@@ -321,7 +341,7 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
 
     Nothing is shown when stderr is no terminal: the command's summary says what was done.
     """
-    if not sys.stderr.isatty():
+    if not terminal.stream(err=True).isatty():
         yield lambda done, total: None
         return
     amounts: list[ProgressColumn] = [MofNCompleteColumn()]
@@ -332,7 +352,7 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
         BarColumn(bar_width=30),
         *amounts,
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=open_console(err=True),
         transient=True,
     ) as progress:
         task = progress.add_task(description, total=None)

@@ -2,7 +2,8 @@
 
     bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines
 
-Memory is bounded by the block size, or by the longest line where that is longer.
+Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
+`MAX_LINE`, or what `limit_lines` has set, is refused before it is whole.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ import zstandard
 
 from seqtool.core.errors import DataError
 
+CORPUS = "corpus.json"  # what a prepared corpus is known by
+
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
 DEFAULT_FIELD = "text"
+MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 GB
 
 Progress = Callable[[int, "int | None"], None]
 
@@ -33,6 +37,20 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
 _PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
+
+
+_max_line = MAX_LINE
+
+
+def limit_lines(max_bytes: int) -> None:
+    """Set the bytes of the longest line that this process reads."""
+    global _max_line
+    _max_line = max_bytes
+
+
+def longest_line() -> int:
+    """Return the bytes of the longest line that this process reads."""
+    return _max_line
 
 
 def unpacked_name(path: str | Path) -> str:
@@ -45,21 +63,30 @@ def is_treebank(path: str | Path) -> bool:
     return unpacked_name(path).endswith((".conllu", ".conll"))
 
 
+def is_corpus(path: str | Path) -> bool:
+    """Whether there is a prepared corpus."""
+    from seqtool.core.storage import present  # with NumPy, which --help does without
+
+    return (present(Path(path)) / CORPUS).is_file()
+
+
 def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
     """Return the files that inputs stand for; a DataError tells what cannot be read.
 
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
     `treebanks`, they are all that a directory gives; else a treebank is refused, as it is no text.
     """
+    from seqtool.core.storage import present
+
     files: list[str] = []
     for item in inputs:
-        path = Path(item)
+        path = present(Path(item))
         if str(item) == STDIN:
             if STDIN in files:
                 raise DataError("stdin is named twice", hint="give - once")
             files.append(STDIN)
         elif path.is_dir():
-            if (path / "corpus.json").is_file():
+            if is_corpus(path):
                 what = f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}"
                 hint = "name it where a CORPUS is asked for, or give its source text"
                 raise DataError(what, hint=hint, path=path)
@@ -67,7 +94,7 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 str(entry)
                 for entry in path.rglob("*")
                 if entry.is_file()
-                and not (entry.parent / "corpus.json").exists()
+                and not is_corpus(entry.parent)
                 and not any(part.startswith(".") for part in entry.relative_to(path).parts)
                 and (is_treebank(entry) or not treebanks)
             )
@@ -76,7 +103,7 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
             files.extend(inside)
         elif path.exists():
-            files.append(str(item))
+            files.append(str(path) if path != Path(item) else str(item))
         else:
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
@@ -121,7 +148,7 @@ def read_blocks(
 
     Raises:
         DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
-            offset), a damaged packed file, or a bad line of JSON.
+            offset), a damaged packed file, a line that is too long, or a bad line of JSON.
     """
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return BlockReader(inputs, field, lowercase, treebanks, block_size, on_progress, digests)
@@ -254,10 +281,14 @@ class BlockReader(Iterator[bytes]):
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""
         pending: list[bytes] = []
-        size = 0
+        size = num_open = 0  # bytes that wait, and those of them behind the last line end
         for chunk in chunks:
+            if num_open + len(chunk) > _max_line:
+                self._refuse_long_lines(pending, num_open, chunk)
             size += len(chunk)
-            cut = chunk.rfind(b"\n") + 1 if size >= self.block_size else 0
+            ended = chunk.rfind(b"\n") + 1  # bytes of whole lines
+            num_open = len(chunk) - ended if ended else num_open + len(chunk)
+            cut = ended if size >= self.block_size else 0
             if cut:
                 yield b"".join((*pending, chunk[:cut]))
                 pending, size = [chunk[cut:]], len(chunk) - cut
@@ -266,6 +297,16 @@ class BlockReader(Iterator[bytes]):
         last = b"".join(pending)
         if last not in (b"", _BOM):
             yield last if last.endswith(b"\n") else last + b"\n"
+
+    def _refuse_long_lines(self, pending: list[bytes], num_open: int, chunk: bytes) -> None:
+        """Refuse a line of more than the limit, of which `num_open` bytes were before the chunk."""
+        line = self._first_line + sum(piece.count(b"\n") for piece in pending)
+        for part in chunk.split(b"\n"):
+            if num_open + len(part) > _max_line:
+                hint = "break the line, or raise --max-line MB"
+                what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
+                raise DataError(what, hint=hint, path=self._path, line=line)
+            line, num_open = line + 1, 0
 
     def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Check the encoding, drop the byte order mark and the CR of CRLF; count the lines."""

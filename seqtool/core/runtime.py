@@ -1,4 +1,4 @@
-"""Where a run happens: its processes, the processor and the memory of the machine, Ctrl-C.
+"""Where a run happens: its processes, the processor and the memory of the machine.
 
 torchrun starts a command several times and sets RANK (0 to WORLD_SIZE - 1) and, per machine,
 LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No torch is needed here.
@@ -6,18 +6,22 @@ LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No t
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
-import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
+from inspect import signature
 from pathlib import Path
-from types import FrameType
+from typing import ParamSpec, TypeVar
 
+from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,28 @@ def quiet_unless_first() -> Iterator[None]:
         yield
 
 
+def writes_to(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function alone write to the directory that an argument of it names; see `writing`.
+
+    Of several processes of a run the first one writes; nobody does where the argument is None.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            path = bound.arguments[argument]
+            if path is None or place().rank:
+                return function(*args, **kwargs)
+            with storage.writing(path):
+                return function(*args, **kwargs)
+
+        return alone
+
+    return decorate
+
+
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -111,32 +137,9 @@ def let_speak(speaks: bool) -> None:
     _speaks = speaks
 
 
-class Interruption:
-    """Set by Ctrl-C or SIGTERM; the loop then saves and stops. A second Ctrl-C stops at once."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen to signals while the block runs; outside the main thread nothing is heard."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self._handle) for number in numbers]
-        try:
-            yield
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
-
-
+_ROOM = 1 << 30  # bytes; with PyTorch, 0.9 GB of addresses are taken before it does anything
+# what is private counts for a limit, and what is not reserved may be more than the machine has
+_FLAGS = ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_NORESERVE")
 _MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before the file caches
@@ -173,6 +176,20 @@ def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = No
 def _size(num_bytes: int) -> str:
     """Return a number of bytes as people read it."""
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**8 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def check_room() -> None:
+    """Raise a MemoryError where this process cannot have what loading its libraries takes.
+
+    Under a limit on memory (`ulimit -v`), libraries in C and Rust end a process without a word.
+    """
+    if os.name == "nt":
+        return
+    flags = sum(getattr(mmap, name, 0) for name in _FLAGS)
+    try:
+        mmap.mmap(-1, _ROOM, flags).close()  # nothing is touched, so it costs nothing
+    except OSError as error:
+        raise MemoryError(f"less than {_size(_ROOM)} are left") from error
 
 
 def parse_size(text: str) -> int:

@@ -4,35 +4,50 @@ Nothing else in the package renames what it writes. New content is written under
 flushed, and renamed. What a killed process leaves has one of these names, and is removed or taken
 up by the next writer:
 
-    .NAME.new-PID    NAME while process PID writes it
+    .NAME.new-PID-X  NAME while process PID writes it
     .NAME.old        the directory NAME, for the moment between the two renames that replace it
+    .NAME.lock       held by the process that makes or continues the directory NAME
     X/.replaced.old  all content of X; what stands beside it in X is worthless
     X/.kept.old      all content of X before; beside it is a run that has no whole model yet
+
+Whether the writer still lives is asked of the system's locks (flock), which end with a process:
+containers that share a folder share no process numbers. Where a file system has no locks, the
+number tells of what is temporary, and two writers are not kept apart.
 
 Readers change nothing: they ask `present` or `versions` where the content is.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import glob
 import hashlib
 import json
 import mmap
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from safetensors import SafetensorError
+from seqtool.core.errors import OutputError
+from seqtool.core.signals import unbroken
+
+if sys.platform != "win32":
+    import fcntl
 
 SEAL = "sha256"
+MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
 
 _UNDO, _KEPT = ".replaced.old", ".kept.old"
+_NO_LOCKS = -1  # instead of the handle of what is locked
 _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at together
 
 
@@ -44,22 +59,15 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
-        with shown.open("wb") as stream:
+        with _naming(shown, shown), shown.open("wb") as stream:
             yield stream
         return
     path = Path(os.path.realpath(shown))
-    temporary = _temporary(path)
-    with _naming(shown, temporary):
-        try:
-            _sweep(path)
-            with temporary.open("wb") as stream:
-                yield stream
-            flush(temporary)
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+    with _naming(shown, path), temporary_sibling(path, Path.touch) as temporary:
+        with temporary.open("wb") as stream:
+            yield stream
+        flush(temporary)
+        temporary.replace(path)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -80,11 +88,57 @@ def to_json(content: Mapping[str, Any]) -> str:
 
 def link(source: Path, target: Path) -> None:
     """Give a file a second name, replacing what has it; a copy where there are no hard links."""
-    temporary = _temporary(target)
-    _sweep(target)
-    _link_or_copy(source, temporary)
-    temporary.replace(target)
-    temporary.unlink(missing_ok=True)  # replacing a link to the same file leaves both
+    with temporary_sibling(target, partial(_link_or_copy, source)) as temporary:
+        temporary.replace(target)  # a link to the same file leaves both
+
+
+@contextmanager
+def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -> Iterator[Path]:
+    """Give a file or directory that `make` makes beside `path`, and remove it if it is still there.
+
+    What killed processes have left of them is removed too.
+    """
+    _sweep(path.parent, path.name)
+    temporary, handle = path, None
+    try:
+        with unbroken():
+            while handle is None:  # one that sweeps may take it for left before it is locked
+                temporary = _temporary_name(path)
+                make(temporary)
+                handle = _hold(temporary)
+        yield temporary
+    finally:
+        with unbroken():
+            if temporary != path:
+                _remove(temporary)
+            _release(handle)
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Let no other process make or continue a directory within the block.
+
+    An OutputError tells which one does so already. What a killed process set aside is put back.
+    Where the directory's parent cannot be written, the directory itself is locked.
+    """
+    shown, path = Path(path), Path(os.path.realpath(path))
+    lock = path.with_name(f".{path.name}.lock") if path.name else path
+    made = [folder for folder in path.parents if not folder.exists()]
+    handle = None
+    try:
+        with _naming(shown, path), unbroken():
+            while handle is None:  # one that has just ended removes its file, and the directory
+                path.parent.mkdir(parents=True, exist_ok=True)
+                handle = _take(lock, path, shown)
+            _put_back(path)
+        yield
+    finally:
+        with unbroken(), suppress(OSError):
+            if handle not in (None, _NO_LOCKS):
+                lock.unlink(missing_ok=True)
+                _release(handle)
+            for folder in made:
+                folder.rmdir()  # if nothing was made in it
 
 
 @contextmanager
@@ -96,49 +150,52 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     OSError (a full disk, no permission) names `path`.
     """
     shown, path = Path(path), _absolute(path)
-    temporary = _temporary(path)
-    with _naming(shown, temporary):
+    with _naming(shown, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(path)
-            temporary.mkdir()
-            yield temporary
-            _flush_tree(temporary)
-            if path.exists():
-                # rename cannot replace a directory that is not empty: step aside first
-                _remove(_aside(path))
-                path.rename(_aside(path))
-            temporary.rename(path)
-            flush(path.parent)
-            _remove(_aside(path))
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            with temporary_sibling(path) as temporary:
+                yield temporary
+                _flush_tree(temporary)
+                with unbroken():
+                    if path.exists():
+                        # rename cannot replace a directory that is not empty: step aside first
+                        _remove(_aside(path))
+                        path.rename(_aside(path))
+                    temporary.rename(path)
+                    flush(path.parent)
+        finally:
             recover(path)
-            raise
 
 
 def present(path: Path) -> Path:
-    """Return `path`, or what was set aside when its replacement was cut off between two renames."""
+    """Return `path`, or what was set aside when its replacement was cut off between two renames.
+
+    So too for a file in such a directory.
+    """
     path = path if path.name else _absolute(path)
-    return _aside(path) if not path.exists() and _aside(path).is_dir() else path
+    if path.exists() or not path.name:
+        return path
+    if _aside(path).is_dir():
+        return _aside(path)
+    return path if path.parent.exists() else present(path.parent) / path.name
 
 
 def recover(path: Path) -> None:
     """Finish or undo a replacement that was cut off, as only the one who writes may do."""
     path = _absolute(path)
-    if present(path) != path:
-        _aside(path).rename(path)
-    _remove(_aside(path))
-    _sweep(path)
+    with unbroken():
+        _put_back(path)
+        _remove(_aside(path))
+        _sweep(path.parent, path.name)
 
 
 def discard(path: Path) -> None:
     """Remove a directory so that no half of it can ever be met under its name."""
-    _remove(_aside(path))
-    doomed = _temporary(path)
-    _remove(doomed)
-    path.rename(doomed)
-    _remove(doomed)
+    with unbroken():
+        _remove(_aside(path))
+        doomed = _temporary_name(path)
+        path.rename(doomed)
+        _remove(doomed)
 
 
 @contextmanager
@@ -153,39 +210,42 @@ def replacing(path: str | Path) -> Iterator[None]:
     existed = path.exists()
     path.mkdir(parents=True, exist_ok=True)
     restore(path)
-    undo, temporary = path / _UNDO, _temporary(path / _UNDO)
+    undo = path / _UNDO
     try:
         # files get a second name there, so that all of them are in one place at any moment
         items = [item for item in path.iterdir() if not _is_temporary(item.name)]
-        temporary.mkdir()
-        for item in items:
-            _link_tree(item, temporary / item.name)
-        temporary.rename(undo)
-        _clear(path)
+        with temporary_sibling(undo) as temporary, unbroken():
+            for item in items:
+                _link_tree(item, temporary / item.name)
+            temporary.rename(undo)
+            _clear(path)
         yield
+        with unbroken():
+            if (undo / _KEPT).is_dir():  # what it replaces was itself not yet whole
+                (undo / _KEPT).rename(path / _KEPT)
+                discard(undo)
+            elif any(undo.iterdir()):
+                undo.rename(path / _KEPT)
+            else:
+                discard(undo)
     except BaseException:
-        restore(path)
-        if not existed:
-            path.rmdir()
+        with unbroken():
+            restore(path)  # nothing, where a signal has waited until all was done
+            if not existed:
+                with suppress(OSError):
+                    path.rmdir()
         raise
-    if (undo / _KEPT).is_dir():  # what it replaces was itself not yet whole
-        (undo / _KEPT).rename(path / _KEPT)
-        discard(undo)
-    elif any(undo.iterdir()):
-        undo.rename(path / _KEPT)
-    else:
-        discard(undo)
 
 
 def restore(path: Path) -> None:
     """Put back what `replacing` set aside in a process that was killed before it was done."""
-    for name in (_UNDO, _KEPT):
-        _sweep(path / name)
-    if (path / _UNDO).is_dir():
-        _clear(path)
-        for item in (path / _UNDO).iterdir():
-            _link_tree(item, path / item.name)
-        discard(path / _UNDO)
+    with unbroken():
+        _sweep(path)
+        if (path / _UNDO).is_dir():
+            _clear(path)
+            for item in (path / _UNDO).iterdir():
+                _link_tree(item, path / item.name)
+            discard(path / _UNDO)
 
 
 def drop_kept(path: Path) -> None:
@@ -230,19 +290,57 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return unseal(content)
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object that a JSON file holds; a ValueError if it is no JSON, or no object."""
+def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
+    """Return the object that a JSON file holds.
+
+    Raises:
+        ValueError: it is no plain file, too large, no JSON, no object, or holds half of a
+            surrogate pair, which no file can be named by.
+        OSError: it is not there, or cannot be read.
+    """
+    data = read_file(path, max_bytes)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(data.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("holds no JSON object")
+    level: list[Any] = [content] if data.count(b"{") + data.count(b"[") > MAX_DEPTH else []
+    for _ in range(MAX_DEPTH):  # what calls itself for each level must not be the first to notice
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    if level:
+        raise ValueError("nested too deeply")
+    if b"\\" in data and re.search(rb"\\u[dD]", data):  # only then a half can be there
+        json.dumps(content, ensure_ascii=False).encode()
     return content
 
 
+def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
+    """Return the content of a plain file.
+
+    Raises:
+        ValueError: it is no plain file, or larger than `max_bytes`.
+        OSError: it is not there, or cannot be read.
+    """
+    if (size := _size_of(path)) > max_bytes:
+        raise ValueError(f"{size:,} bytes, where at most {max_bytes:,} are read")
+    return path.read_bytes()
+
+
+def _size_of(path: Path) -> int:
+    """Return the bytes of a plain file; a ValueError for a pipe or device, which may never end."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("no plain file")
+    return status.st_size
+
+
 def sum_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a plain file, in hexadecimal digits; a ValueError of another."""
+    _size_of(path)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -253,6 +351,8 @@ def quick_sum_of(path: Path) -> str:
     It is the SHA-256 of the sums of all rows of 512 bytes, added as 64-bit integers, so every
     changed bit and every row that is moved is found; a forgery is not.
     """
+    import numpy as np  # not every command that finds files needs it
+
     digest = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
     if path.stat().st_size:
         with path.open("rb") as stream:
@@ -279,12 +379,17 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new-{os.getpid()}")
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _put_back(path: Path) -> None:
+    if not path.exists() and _aside(path).is_dir():
+        _aside(path).rename(path)
 
 
 def _is_temporary(name: str) -> bool:
-    return re.fullmatch(r"\..+\.new(-.*)?", name) is not None
+    return re.fullmatch(r"\..+\.(new(-.*)?|lock)", name) is not None
 
 
 def _remove(path: Path) -> None:
@@ -321,25 +426,110 @@ def _link_or_copy(source: Path, target: Path) -> None:
             flush(target)
 
 
-def _sweep(path: Path) -> None:
-    """Remove the temporary siblings of `path` whose process is gone."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
-        if not _is_running(left.name.rpartition("-")[2]):
-            with contextlib.suppress(OSError):  # another process may sweep too
-                _remove(left)
+def _sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what processes that are gone have left in a directory, of a name or of all."""
+    pattern = "*" if name is None else glob.escape(name)
+    for left in folder.glob(f".{pattern}.new-*"):
+        handle = _hold(left)
+        if handle is None or (handle == _NO_LOCKS and _is_running(left.name)):
+            continue
+        with suppress(OSError):  # another process may sweep too
+            _remove(left)
+        _release(handle)
 
 
-def _is_running(number: str) -> bool:
-    if not number.isdecimal() or int(number) == os.getpid():
+def _is_running(name: str) -> bool:
+    """Whether the process that a temporary name names is another that runs, as far as is known."""
+    number = int((re.findall(r"\.new-(\d+)", name) or ["0"])[-1])
+    if number in (0, os.getpid()):
         return False
     try:
         if os.name != "nt":  # there, signal 0 is Ctrl-C
-            os.kill(int(number), 0)
+            os.kill(number, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
         pass
     return True
+
+
+def _take(lock: Path, path: Path, shown: Path) -> int | None:
+    """Return the handle of a lock, None if another has just ended; an OutputError if it has it."""
+    if sys.platform == "win32":
+        return _NO_LOCKS
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
+            raise
+        lock = path
+        handle = os.open(path, os.O_RDONLY) if path.is_dir() else _NO_LOCKS
+    if handle == _NO_LOCKS:  # what cannot be written is told where it is written
+        return handle
+    if _lock(handle) is False:
+        found = None
+        with suppress(OSError):  # a directory holds no number
+            found = re.fullmatch(rb"(\d+) ([\w.-]+)\n", os.read(handle, 300))
+        os.close(handle)
+        who = "another process"
+        if found is not None:
+            number, host = found[1].decode(), found[2].decode()
+            who = f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
+        hint = "wait until it has ended, or choose another output"
+        raise OutputError(f"{who} is writing there", hint=hint, path=shown)
+    if not _is_at(lock, handle):
+        os.close(handle)
+        return None
+    if lock != path:
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()} {socket.gethostname()}\n".encode())
+    return handle
+
+
+def _hold(path: Path) -> int | None:
+    """Return the handle of a locked file or directory; None if another has it or it is gone."""
+    if sys.platform == "win32":  # what is open there cannot be renamed
+        return _NO_LOCKS
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError:  # a link, or a file of another user
+        return _NO_LOCKS
+    is_locked = _lock(handle)
+    if is_locked and _is_at(path, handle):
+        return handle
+    os.close(handle)
+    return _NO_LOCKS if is_locked is None else None
+
+
+def _lock(handle: int) -> bool | None:
+    """Lock an open file until it is closed; False if another has, None if that cannot be had."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _release(handle: int | None) -> None:
+    if handle not in (None, _NO_LOCKS):
+        os.close(handle)
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether what is open still has this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def flush(path: Path) -> None:
@@ -364,18 +554,20 @@ def _flush_tree(directory: Path) -> None:
 
 
 @contextmanager
-def _naming(path: Path, temporary: Path) -> Iterator[None]:
-    """Let an error of writing, within the block, name `path`."""
+def _naming(shown: Path, path: Path) -> Iterator[None]:
+    """Let an error of writing `path`, within the block, name it as it is `shown`."""
     try:
         yield
-    except SafetensorError as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
     except OSError as error:
         # a write names no file, and the temporary one tells a user nothing
-        is_known = error.filename and not str(error.filename).startswith(str(temporary))
+        own = str(path.with_name(f".{path.name}.")) if path.name else str(path)
+        is_known = error.filename and not str(error.filename).startswith(own)
         if error.errno is None or is_known:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(error.errno, error.strerror, str(shown)) from error
+    except Exception as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        # of a library that not every command loads
+        if number is None or type(error).__name__ != "SafetensorError":
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error

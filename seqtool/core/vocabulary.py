@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core import storage
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 
@@ -40,6 +41,7 @@ UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
 NUM_SPECIALS = 2
 FORMAT_VERSION = 1
+MAX_BYTES = 1 << 31  # of the file: tens of millions of symbols
 BLANKS = " \t\r\n"  # what separates words; a no-break space, for example, belongs to its word
 
 SpecialTokens = Literal["refuse", "unknown", "skip"]  # what `<s>` and `</s>` as words become
@@ -90,7 +92,8 @@ class Vocabulary:
             what = f"a vocabulary begins with {UNK} and {EOS}"
             raise ConfigError(what, hint="build it with from_counts")
         self.symbols = list(symbols)
-        self.counts = [0] * len(self.symbols) if counts is None else list(map(int, counts))
+        given = [0] * len(self.symbols) if counts is None else counts
+        self.counts = list(given if from_file else map(int, given))
         if len(self.counts) != len(self.symbols):
             what = f"{len(self.symbols)} symbols, but {len(self.counts)} counts"
             raise ConfigError(what, hint="give one count per symbol")
@@ -170,6 +173,28 @@ class Vocabulary:
         """Return the symbols of ids; `bos_id` gives `<s>`."""
         return [BOS if i == len(self.symbols) else self.symbols[i] for i in ids]
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a table of texts, each of which has a place in a line of CoNLL-U.
+
+        Raises:
+            KeyError: there is no such table.
+            TypeError, ValueError: an entry is none.
+        """
+        entries = self.tables[name]
+        if set(map(type, entries)) - {str}:
+            raise TypeError(f"{name} holds other than texts")
+        _check_columns(name, entries)  # type: ignore[arg-type]
+        return entries  # type: ignore[return-value]
+
+    def rows(self, name: str) -> tuple[tuple[str | int, ...], ...]:
+        """Return a table of rows of texts and numbers; errors as of `texts`."""
+        entries = self.tables[name]
+        if set(map(type, entries)) - {tuple}:
+            raise TypeError(f"{name} holds other than rows")
+        parts = (part for row in entries for part in row if isinstance(part, str))
+        _check_columns(name, parts)
+        return entries  # type: ignore[return-value]
+
     def nearest(self, symbol: str, num: int = 3) -> list[str]:
         """Return symbols of the vocabulary that look like this one, the nearest first."""
         return difflib.get_close_matches(symbol, self.symbols[NUM_SPECIALS:], n=num, cutoff=0.7)
@@ -194,24 +219,37 @@ class Vocabulary:
         path, hint = Path(path), "prepare or train it again"
         damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = storage.read_object(path, MAX_BYTES)
             if "format_version" not in content:
                 content |= _older_tables(content)
             version = content["format_version"]
-            if not isinstance(version, int) or version > FORMAT_VERSION:
+            if type(version) is not int or version < 1:
+                raise damaged
+            if version > FORMAT_VERSION:
                 what = f"vocabulary format {version} is newer than this seqtool reads"
                 raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
+                if not tables:
+                    raise damaged
                 return cls(tables=tables, extra=content["extra"], from_file=True)
             symbols, counts = content["symbols"], content["counts"]
-            if not (isinstance(symbols, list) and set(map(type, symbols)) <= {str}):
+            for values, kind in ((symbols, str), (counts, int)):
+                if not (isinstance(values, list) and set(map(type, values)) <= {kind}):
+                    raise damaged
+            if not 0 <= min(counts, default=0) <= max(counts, default=0) < 2**62:
                 raise damaged
             return cls(symbols, counts, from_file=True)
         except FileNotFoundError as error:
             raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
         except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged from error
+
+
+def _check_columns(name: str, texts: Iterable[str]) -> None:
+    """Refuse what would end a column or a line; characters are not written by themselves."""
+    if name != "characters" and re.search("[\t\n\r]", "".join(texts)):
+        raise ValueError(f"{name} holds a tab or a line end")
 
 
 def _entries(table: Any) -> list[Entry]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core import terminal
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.storage import atomic_file
@@ -202,7 +202,9 @@ def open_table(target: Target | None) -> Iterator[TextIO | None]:
     elif not isinstance(target, str | Path):
         yield target
     elif str(target) == "-":
-        yield sys.stdout
+        shown = terminal.stream()
+        yield shown
+        shown.flush()
     else:
         with (
             atomic_file(target) as raw,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import BlockReader, read_blocks
+from seqtool.core.reading import BlockReader, is_corpus, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     Adaptation,
@@ -37,7 +37,7 @@ from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
-    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.text.prepared import IdReader, PreparedCorpus
 
 IDS_PER_BLOCK = 1 << 18
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
@@ -154,7 +154,7 @@ def read_ids(
     """
     corpus = _prepared_corpus([text], model.tokenizer)
     if corpus is not None:
-        return np.asarray(corpus.ids(split)[:num_tokens], dtype=np.int32)
+        return corpus.reader(split)[:num_tokens].astype(np.int32)
     parts: list[Ids] = []
     num_read = 0
     for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
@@ -207,7 +207,7 @@ def evaluate_lm(
     source: Iterator[ScoredInput]
     if corpus is not None:
         split = _choose_split(corpus, split)
-        source = _cut_sentences(corpus.ids(split), on_progress)
+        source = _cut_sentences(corpus.reader(split), on_progress)
         if corpus.info.get("shares") is None:  # the split is the whole of its files
             digests = {
                 item["path"]: item["sha256"]
@@ -294,7 +294,7 @@ class _Sums:
 
 
 def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
-    found = [path for path in paths if (Path(path) / "corpus.json").is_file()]
+    found = [path for path in paths if is_corpus(path)]
     if not found:
         return None
     if len(paths) > 1:
@@ -338,7 +338,7 @@ def _encode(blocks: BlockReader, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
 
 
 def _cut_sentences(
-    ids: npt.NDArray[Any], on_progress: Callable[[int, int | None], None] | None
+    ids: IdReader, on_progress: Callable[[int, int | None], None] | None
 ) -> Iterator[ScoredInput]:
     """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""
     begin = 0
@@ -352,7 +352,7 @@ def _cut_sentences(
         yield block[:cut], None
         begin += cut
         if on_progress is not None:
-            on_progress(begin * ids.itemsize, len(ids) * ids.itemsize)
+            on_progress(begin * ids.item_bytes, len(ids) * ids.item_bytes)
 
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:

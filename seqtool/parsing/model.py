@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_dict, to_dict
+from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, open_own
@@ -154,7 +154,7 @@ class TreebankModel(ABC, Generic[C]):
         checkpoint.verify(directory, header)
         try:
             return cls.restore(
-                from_dict(cls.config_class, header.config),  # type: ignore[arg-type]
+                from_stored(cls.config_class, header.config),  # type: ignore[arg-type]
                 Vocabulary.load(directory / VOCABULARY),
                 open_own(directory, header.data),
                 partial(_read_weights, directory),
@@ -172,6 +172,10 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
     weights = load_file(directory / checkpoint.WEIGHTS)
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
+    for name, array in weights.items():
+        # what is not finite would be an index later, as the place of the largest score
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(f"{name} holds other than numbers")
     return weights
 
 

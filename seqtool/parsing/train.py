@@ -227,6 +227,7 @@ class WordOptions(RunOptions, WordRecordOptions, total=False):
     """The options of training a tagger or parser."""
 
 
+@runtime.writes_to("output")
 def train_on_treebank(
     kind: Kind[C],
     train_files: Sequence[str | Path] | str | Path | None,
@@ -314,6 +315,7 @@ def open_record(
         OutputError: the directory exists, and nothing says what is to become of it.
     """
     if resume:
+        storage.restore(output)
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
         return dataclasses.replace(
             record,

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from seqtool.core import storage
+from seqtool.core import runtime, storage
 from seqtool.core.errors import (
     ConfigError,
     DataError,
@@ -93,6 +93,7 @@ DATASETS: Mapping[str, Dataset] = {
 }
 
 
+@runtime.writes_to("destination")
 def fetch(
     name: str,
     destination: str | Path,
@@ -156,7 +157,7 @@ def fetch(
 
 def describe(folder: str | Path) -> dict[str, Any]:
     """Return what `dataset.json` of a folder says; a DataError if `fetch` did not make it."""
-    path = Path(folder) / DESCRIPTION_NAME
+    path = storage.present(Path(folder)) / DESCRIPTION_NAME
     try:
         description = storage.read_object(path)
         if isinstance(description.get("splits"), dict):
@@ -176,7 +177,7 @@ def _is_there(name: str, target: Path, texts: Texts | None) -> bool:
     for split, open_text in (texts or {}).items():
         with _telling_damage(), open_text() as text:
             wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
-    files = {split: target / f"{split}.txt" for split in description["splits"]}
+    files = {split: storage.present(target) / f"{split}.txt" for split in description["splits"]}
     sums = {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
     return description.get("name") == name and sums == wanted
 
@@ -185,12 +186,13 @@ def _check_replaceable(target: Path, source: str | Path | None, force: bool) -> 
     """Refuse to replace what no earlier fetch made, the source, and without `force` anything."""
     if source is not None and Path(source).resolve().is_relative_to(target.resolve()):
         raise OutputError("the output is the source itself or around it", hint="choose another -o")
-    if not target.exists():
+    there = storage.present(target)
+    if not there.exists():
         return
-    if not target.is_dir():
+    if not there.is_dir():
         raise OutputError("is a file, not a folder", hint="choose another -o", path=target)
     splits = {f"{split}.txt" for dataset in DATASETS.values() for split in dataset.splits}
-    names = {path.name for path in target.iterdir()}
+    names = {path.name for path in there.iterdir()}
     if names - splits - {DESCRIPTION_NAME}:
         raise OutputError("the folder holds other files", hint="choose another -o", path=target)
     if names and not force:

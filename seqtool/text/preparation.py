@@ -21,6 +21,7 @@ from seqtool.core.arrays import Ids, Longs
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import BLOCK_SIZE, find_files, is_treebank, read_blocks
+from seqtool.core.storage import present
 from seqtool.core.vocabulary import (
     BOS,
     EOS,
@@ -171,10 +172,10 @@ def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
 
     Treebanks beside the texts are left alone.
     """
-    if len(inputs) != 1 or not Path(inputs[0]).is_dir():
+    if len(inputs) != 1 or not (folder := present(Path(inputs[0]))).is_dir():
         return {}
     found: dict[str, list[str]] = {}
-    for path in sorted(Path(inputs[0]).iterdir()):
+    for path in sorted(folder.iterdir()):
         parts = path.name.lower().split(".")
         names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
         is_text = path.is_file() and parts[0] and not is_treebank(path)

@@ -12,19 +12,24 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
+import numpy.typing as npt
 
+from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
-from seqtool.core.errors import DataError, ModelError, OutputError, from_os_error
-from seqtool.core.reading import Progress, read_blocks, total_size
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
+from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import atomic_directory, present, read_object, write_json
 from seqtool.core.version import __version__
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary, refuse_special_words
@@ -33,6 +38,7 @@ from seqtool.text.preparation import (
     PrepareConfig,
     SplitPlan,
     TokenizerTrainer,
+    check_shares,
     draw_splits,
     plan_splits,
     trainer_for,
@@ -42,7 +48,8 @@ from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
 FORMAT_VERSION = 1
-INFO_FILE = "corpus.json"
+PIECE = 1 << 16  # ids that are looked at together
+INFO_FILE = CORPUS
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class PreparedCorpus:
     path: Path  # its directory
     tokenizer: Tokenizer  # that turned the text into ids
     info: dict[str, Any]  # the content of `corpus.json`
+    _sound: set[str] = field(default_factory=set)  # splits whose ids were looked through
 
     @classmethod
     def open(cls, path: str | Path) -> PreparedCorpus:
@@ -75,7 +83,13 @@ class PreparedCorpus:
         return list(self.info["splits"])
 
     def ids(self, split: str) -> np.memmap[Any, np.dtype[Any]]:
-        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory."""
+        """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory.
+
+        All of them are looked through the first time, as fast as memory is read.
+
+        Raises:
+            DataError: there is no such split, or its ids are not what `corpus.json` says.
+        """
         if split not in self.info["splits"]:
             there = ", ".join(self.splits())
             hint = f"choose one of: {there}"
@@ -84,7 +98,64 @@ class PreparedCorpus:
             what = f"the corpus has no {split} split, only {there}"
             raise DataError(what, hint=hint, path=self.path)
         dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
-        return np.memmap(present(self.path) / f"{split}.bin", dtype, mode="r")
+        path = present(self.path) / f"{split}.bin"
+        ids = np.memmap(path, dtype, mode="r")
+        if split not in self._sound:
+            if what := self._fault(ids, self.info["splits"][split]["sentences"]):
+                raise DataError(what, hint="prepare the text again", path=path)
+            self._sound.add(split)
+        return ids
+
+    def _fault(self, ids: np.memmap[Any, np.dtype[Any]], num_sentences: int) -> str:
+        """Return what is wrong with ids, or nothing; `</s>` ends each sentence and the last one."""
+        largest = num_ends = 0
+        for start in range(0, len(ids), PIECE):
+            piece = ids[start : start + PIECE]  # stays in the cache for the second look
+            largest = max(largest, int(piece.max()))
+            num_ends += int(np.count_nonzero(piece == EOS_ID))
+        if largest >= len(self.vocabulary):
+            return f"is damaged: id {largest:,}, but the vocabulary has {len(self.vocabulary):,}"
+        if num_ends != num_sentences or ids[-1] != EOS_ID:
+            return f"is damaged: its sentences are {num_ends:,} instead of {num_sentences:,}"
+        return ""
+
+    def reader(self, split: str) -> IdReader:
+        """Return what reads the same ids piece by piece, as a long run does."""
+        return IdReader(self.ids(split), present(self.path) / f"{split}.bin")
+
+
+class IdReader:
+    """The ids of a file, read by calls: to read a mapped file that has been cut ends the process.
+
+    Its slices are arrays of unsigned ids; a DataError says that the file has been cut.
+    """
+
+    def __init__(self, ids: np.memmap[Any, np.dtype[Any]], path: Path) -> None:
+        self._path, self._dtype, self._num = path, ids.dtype, len(ids)
+        self.item_bytes = ids.itemsize
+        self._file = self._path.open("rb", buffering=0)
+        self._handle = self._file.fileno()
+        finalize(self, self._file.close)
+
+    def __len__(self) -> int:
+        return self._num
+
+    def __getitem__(self, part: slice) -> npt.NDArray[np.unsignedinteger]:
+        start, stop, _ = part.indices(self._num)
+        first, size = start * self.item_bytes, max(0, stop - start) * self.item_bytes
+        content = self._read(first, size)
+        while len(content) < size:  # one call gives 2 GB at most
+            if not (more := self._read(first + len(content), size - len(content))):
+                what, hint = "has been cut while it was read", "prepare the text again"
+                raise DataError(what, hint=hint, path=self._path)
+            content += more
+        return np.frombuffer(content, self._dtype)
+
+    def _read(self, first: int, size: int) -> bytes:
+        if sys.platform == "win32":
+            self._file.seek(first)
+            return self._file.read(size)
+        return os.pread(self._handle, size, first)
 
 
 def _read_info(path: Path) -> dict[str, Any]:
@@ -102,20 +173,18 @@ def _read_info(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise damaged from error
     version = info.get("format_version")
-    if not isinstance(version, int):
+    if type(version) is not int or version < 1:
         raise damaged
     if version > FORMAT_VERSION:
         what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
         hint = "upgrade seqtool, or prepare the text again"
         raise ModelError(what, hint=hint, path=path)
     try:
-        width = {"uint16": 2, "uint32": 4}[info["dtype"]]
-        sizes = {f"{name}.bin": width * part["tokens"] for name, part in info["splits"].items()}
-        info["vocabulary_size"] + 0
-    except (KeyError, TypeError, AttributeError) as error:
+        _check_info(info)
+    except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
         raise damaged from error
-    for name, size in sizes.items():
-        file = path / name
+    for name, counts in info["splits"].items():
+        file, size = path / f"{name}.bin", counts["tokens"] * np.dtype(info["dtype"]).itemsize
         actual = file.stat().st_size if file.is_file() else None
         if actual != size:
             state = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
@@ -123,6 +192,21 @@ def _read_info(path: Path) -> dict[str, Any]:
     return info
 
 
+def _check_info(info: dict[str, Any]) -> None:
+    """Raise an error of wrong types and values where it is not what `prepare` wrote."""
+    is_right = info["dtype"] in ("uint16", "uint32") and type(info["vocabulary_size"]) is int
+    for name, counts in info["splits"].items():
+        numbers = [counts[field.name] for field in fields(SplitCounts)]
+        is_right &= name in SPLITS and {*map(type, numbers)} == {int} and min(numbers) >= 0
+        is_right &= 0 < counts["sentences"] <= counts["tokens"] >= counts["unknown"]
+    shares, config = info.get("shares"), info.get("config", {})
+    is_right &= isinstance(config, dict) and (shares is None or bool(check_shares(shares)))
+    texts = [text for source in info.get("sources", []) for text in source.values()]
+    if not is_right or not {*map(type, texts)} <= {str}:
+        raise ValueError("no corpus")
+
+
+@runtime.writes_to("output")
 def prepare(
     inputs: Sequence[str | Path],
     output: str | Path,
@@ -178,7 +262,7 @@ def open_corpus(
 
     Raw text is prepared in the directory `workspace`; a corpus that is there is replaced.
     """
-    if (present(Path(corpus)) / INFO_FILE).is_file():
+    if is_corpus(corpus):
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 

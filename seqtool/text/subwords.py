@@ -20,7 +20,8 @@ import sentencepiece
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+from seqtool.core.storage import read_file
+from seqtool.core.vocabulary import EOS, EOS_ID, NUM_SPECIALS, UNK, UNK_ID, Vocabulary
 from seqtool.text.tokenizers import REPLACEMENT, StreamDecoder, Tokenizer
 
 MODEL_FILE = "tokenizer.model"
@@ -51,11 +52,13 @@ class SubwordTokenizer(Tokenizer):
         path, hint = directory / MODEL_FILE, "prepare or train it again"
         lowercase = bool(description.get("lowercase", False))
         try:
-            tokenizer = cls(path.read_bytes(), unit=description["unit"], lowercase=lowercase)
-            specials = tokenizer._pieces.IdToPiece([UNK_ID, EOS_ID])
+            model = read_file(path)
+            tokenizer = cls(model, unit=description["unit"], lowercase=lowercase)
+            specials = tokenizer.vocabulary.symbols[:NUM_SPECIALS]
+            tokenizer._texts  # noqa: B018 - is there a byte for each piece that stands for one?
         except FileNotFoundError as error:
             raise ModelError("the tokenizer is missing", hint=hint, path=path) from error
-        except (RuntimeError, IndexError, OSError) as error:
+        except (RuntimeError, IndexError, ValueError, OSError, ConfigError) as error:
             raise ModelError("not a SentencePiece model", hint=hint, path=path) from error
         if specials != [UNK, EOS] or tokenizer._pieces.bos_id() >= 0:
             what = "not a SentencePiece model made by seqtool"

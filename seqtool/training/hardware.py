@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a torch may be built without it
 Content = TypeVar("Content")
 Loss = Callable[[int], tuple[Tensor, int]]
 
+MAX_THREADS = 1024  # with very many, the system ends the process
 # the first process may prepare a large corpus, or measure the model, while the others wait; one
 # that is gone is noticed at once, by its connection
 PATIENCE = timedelta(days=1)
@@ -82,8 +83,10 @@ def set_threads(num: int | None) -> int:
         cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
         num = max(1, min(torch.get_num_threads(), cores // num_processes))
     if num is not None:
-        if num < 1:
-            raise ConfigError(f"threads is {num}, but must be at least 1", hint="change --threads")
+        if not 1 <= num <= MAX_THREADS:
+            bound = "at least 1" if num < 1 else f"at most {MAX_THREADS}"
+            what = f"threads is {num}, but must be {bound}"
+            raise ConfigError(what, hint="change --threads")
         torch.set_num_threads(num)
     threadpool_limits(torch.get_num_threads(), user_api="blas")
     return torch.get_num_threads()

@@ -36,7 +36,7 @@ from seqtool.core.progress import (
     StepDone,
     format_scores,
 )
-from seqtool.core.runtime import Interruption
+from seqtool.core.signals import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group

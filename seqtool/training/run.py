@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_dict, to_dict
+from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
 from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
 
@@ -68,20 +68,19 @@ class Record(Generic[C]):
                 name: _from_json(content[name], names[name])
                 for name in content.keys() & names.keys() - {"config"}
             }
-            return cls(config=from_dict(config, content["config"]), **values)  # type: ignore[call-arg]
+            return cls(config=from_stored(config, content["config"]), **values)  # type: ignore[call-arg]
 
 
 def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
     """Return the settings that a run directory records; see `Record.read_as`."""
     content = _read_object(output, kind)
     with _judging(output):
-        return from_dict(config, content["config"])
+        return from_stored(config, content["config"])
 
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
     """Return `run.json` as it is; errors as of `Record.read_as`."""
-    storage.restore(output)
-    path = output / checkpoint.RUN
+    path = checkpoint.run_record(output)
     try:
         with _judging(output):
             content = storage.read_object(path)

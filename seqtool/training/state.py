@@ -113,6 +113,9 @@ def restore(
     """
     with _telling_damage(directory):
         content = _read(directory)
+        known = {field.name for field in dataclasses.fields(RunState)}
+        if not (isinstance(content["fingerprint"], dict) and known.issuperset(content["run"])):
+            raise ValueError("no state of a run")
     _check_fingerprint(content["fingerprint"], fingerprint, directory)
     _check_processes(content.get("processes", 1), group, directory)
     with _telling_damage(directory):

@@ -12,7 +12,6 @@ Whatever is read with its trees checked can be read by the CoNLL 2018 scorer too
 from __future__ import annotations
 
 import gzip
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +23,16 @@ import zstandard
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
-from seqtool.core.reading import BLOCK_SIZE, STDIN, BlockReader, Progress, read_blocks
+from seqtool.core.reading import (
+    BLOCK_SIZE,
+    STDIN,
+    BlockReader,
+    Progress,
+    longest_line,
+    read_blocks,
+)
 from seqtool.core.storage import atomic_file
+from seqtool.core.terminal import stream
 from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
@@ -35,7 +42,6 @@ Member = TypeVar("Member")
 
 HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
-MAX_SENTENCE_BYTES = 1 << 26  # so that a file without blank lines cannot fill the memory
 
 BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
 TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
@@ -267,7 +273,7 @@ def write_conllu(
     """
     pieces: list[bytes] = []
     num_bytes = 0
-    with _opened(target) as stream:
+    with _opened(target) as output:
         for item in sentences:
             if isinstance(item, SentenceBatch):
                 piece = item.to_bytes(clear_deps=clear_deps)
@@ -276,9 +282,9 @@ def write_conllu(
             pieces.append(piece)
             num_bytes += len(piece)
             if num_bytes >= _WRITTEN_BYTES:
-                stream.write(b"".join(pieces))
+                output.write(b"".join(pieces))
                 pieces, num_bytes = [], 0
-        stream.write(b"".join(pieces))
+        output.write(b"".join(pieces))
 
 
 @contextmanager
@@ -287,8 +293,9 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield target
         return
     if str(target) == STDIN:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        shown = stream()
+        yield shown.buffer
+        shown.flush()
         return
     with atomic_file(target) as raw:
         suffix = Path(target).suffix.lower()
@@ -358,10 +365,10 @@ def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
             line += stretch.count(b"\n")
             pending = []
         pending.append(block[cut:])
-        if sum(map(len, pending)) > MAX_SENTENCE_BYTES:
+        if sum(map(len, pending)) > longest_line():  # it would fill the memory
             raise DataError(
-                f"no blank line in {MAX_SENTENCE_BYTES:,} bytes",
-                hint="end each sentence with a blank line",
+                f"no blank line in {longest_line():,} bytes",
+                hint="end each sentence with a blank line, or raise --max-line MB",
                 path=path,
                 line=line,
             )

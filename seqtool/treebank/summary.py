@@ -9,16 +9,18 @@ from pathlib import Path
 
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import read_items
+from seqtool.treebank.graph import doubts
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 _SHOWN = 8  # symbols of a set in a row of the summary
+_HELD = 100  # doubtful lines that are kept
 _EMPTY = "_"
 _COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
 
 
 @dataclass(frozen=True)
 class BrokenSentence:
-    """Where a sentence is broken, and how."""
+    """Where a sentence is broken, or a line doubtful, and how."""
 
     path: str
     line: int
@@ -49,6 +51,8 @@ class TreebankSummary:
         longest_at: its file and line.
         mean_length: words per sentence.
         broken: sentences that were left out.
+        doubtful_lines: lines of the others whose part in the enhanced graph cannot be right.
+        doubtful: the first hundred of them.
     """
 
     files: list[str]
@@ -71,6 +75,8 @@ class TreebankSummary:
     longest_at: str
     mean_length: float
     broken: list[BrokenSentence]
+    doubtful_lines: int
+    doubtful: list[BrokenSentence]
 
 
 def describe_treebank(
@@ -90,7 +96,8 @@ def describe_treebank(
     broken: list[BrokenSentence] = []
     files: dict[str, None] = {}
     num_sentences = num_words = num_ranges = num_covered = num_empty = 0
-    num_non_projective = num_non_projective_arcs = longest = 0
+    doubtful: list[BrokenSentence] = []
+    num_non_projective = num_non_projective_arcs = longest = num_doubtful = 0
     longest_at = ""
     for item in read_items(inputs, on_progress=on_progress):
         if not isinstance(item, Sentence):
@@ -112,6 +119,10 @@ def describe_treebank(
         non_projective = len(non_projective_arcs(item.heads()))
         num_non_projective_arcs += non_projective
         num_non_projective += non_projective > 0
+        for line, message in doubts(item):
+            num_doubtful += 1
+            if num_doubtful <= _HELD:
+                doubtful.append(BrokenSentence(item.path, line, message))
         if len(item) > longest:
             longest, longest_at = len(item), f"{item.path}:{item.line}"
     features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
@@ -139,6 +150,8 @@ def describe_treebank(
         longest_at=longest_at,
         mean_length=num_words / max(1, num_sentences),
         broken=broken,
+        doubtful_lines=num_doubtful,
+        doubtful=doubtful,
     )
 
 
@@ -199,6 +212,7 @@ def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
         ("mean length", f"{summary.mean_length:.1f} words"),
         ("longest sentence", f"{summary.longest:,} words ({summary.longest_at})"),
         ("broken sentences", f"{len(summary.broken):,}"),
+        ("doubtful lines", f"{summary.doubtful_lines:,}"),
     ]
     return [row for row in rows if summary.longest or row[0] != "longest sentence"]
 

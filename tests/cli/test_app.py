@@ -101,22 +101,6 @@ def test_usage_errors_exit_with_2(seqtool: Run, args: list[str]) -> None:
                 "again",
             ],
         ),
-        (
-            MemoryError(),
-            1,
-            [
-                "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
-            ],
-        ),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-            1,
-            [
-                "error: out of memory",
-                "hint: use a smaller batch or model, or close other programs",
-            ],
-        ),
         (KeyboardInterrupt(), 130, []),
     ],
 )
@@ -131,13 +115,76 @@ def test_errors_are_two_lines(
     assert seqtool("anything") == (code, "", "".join(f"{line}\n" for line in lines))
 
 
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory", "weights.safetensors"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("can't start new thread"),
+        SystemError("error return without exception set"),
+        caused_by(DataError("is damaged", path="model"), MemoryError()),
+    ],
+    ids=repr,
+)
+def test_a_lack_of_memory_is_told_as_one(
+    seqtool: Run, failing: Callable[[BaseException], None], error: Exception
+) -> None:
+    failing(error)
+    result = seqtool("anything")
+    assert result == (1, "", f"error: out of memory\nhint: {app._MEMORY_HINT}\n")
+
+
+def test_a_text_that_speaks_of_memory_is_no_lack_of_it(
+    seqtool: Run, failing: Callable[[BaseException], None]
+) -> None:
+    failing(DataError("the word 'out of memory' does not occur", hint="take another"))
+    assert "does not occur" in seqtool("anything").stderr
+
+
+def test_usage_errors_are_two_lines(seqtool: Run) -> None:
+    for words, said in (
+        (("inspect", "--nonsense"), "no such option: --nonsense"),
+        (("ngram", "export"), "missing argument 'MODEL'"),
+        (("train-lm", "--cell"), "option '--cell' requires an argument"),
+    ):
+        error, hint = seqtool(*words).stderr.splitlines()
+        assert error == f"error: {said}"
+        command = "seqtool " + " ".join(word for word in words if not word.startswith("-"))
+        assert hint == f"hint: see `{command} --help`"
+
+
 @pytest.mark.parametrize("bug", [RuntimeError("shapes differ"), KeyError("x"), AssertionError()])
-def test_a_bug_keeps_its_traceback(
-    failing: Callable[[BaseException], None], bug: Exception
+def test_a_bug_is_two_lines_that_say_where_it_is(
+    seqtool: Run, failing: Callable[[BaseException], None], bug: Exception
 ) -> None:
     failing(bug)
-    with pytest.raises(type(bug)):
-        app.main([])
+    code, printed, told = seqtool("anything")
+    assert (code, printed) == (1, "")
+    error, hint = told.splitlines()
+    assert error.startswith(f"error: {type(bug).__name__} in test_app.py:")
+    assert hint == "hint: this is a bug of seqtool: report it with what --debug shows"
+
+
+@pytest.mark.parametrize("error", [DataError("is empty", path="a.txt"), KeyError("x")])
+def test_debug_shows_the_traceback_of_any_error(
+    seqtool: Run, failing: Callable[[BaseException], None], error: Exception
+) -> None:
+    failing(error)
+    without, shown = seqtool("anything"), seqtool("anything", "--debug")
+    assert shown.code == without.code == 1
+    assert shown.stderr.startswith("Traceback (most recent call last):\n")
+    assert shown.stderr.endswith(without.stderr)
+
+
+def test_debug_after_two_dashes_is_an_argument(seqtool: Run) -> None:
+    assert "--debug" in seqtool("inspect", "--", "--debug").stderr
 
 
 def test_output_is_utf8_on_any_platform() -> None:
@@ -162,7 +209,18 @@ def test_closed_pipe_is_no_error() -> None:
     process.stdout.close()  # as `| head -0` does
     assert process.stderr.read() == b""
     process.stderr.close()
-    process.wait()
+    assert process.wait() == 141
+
+
+def test_an_output_that_is_full_is_told_once() -> None:
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "seqtool", "--help"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert run.returncode == 1
+    error, hint = run.stderr.decode().splitlines()  # the end of the interpreter adds nothing
+    assert error == "error: stdout: no space left on device"
+    assert hint.startswith("hint: ")
 
 
 def test_help_is_quick() -> None:

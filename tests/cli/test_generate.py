@@ -47,7 +47,7 @@ def test_one_text(seqtool: Run) -> None:
 @pytest.mark.usefixtures("certain")
 def test_text_comes_token_by_token(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[str] = []
-    monkeypatch.setattr("seqtool.cli.generate.typer.echo", lambda text="", **_: parts.append(text))
+    monkeypatch.setattr("seqtool.cli.generate.echo", lambda text="", **_: parts.append(text))
     seqtool("generate", "--prompt", "the", "-m", "toy", "--seed", "1")
     assert parts == ["the", " old", " man", " sleeps", ""]
 

@@ -256,6 +256,9 @@ def test_readers_change_nothing(tmp_path: Path) -> None:
 
 def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) -> None:
     (tmp_path / "m" / "last").mkdir(parents=True)
+    with pytest.raises(ModelError, match="not a model directory"):
+        find(tmp_path / "m")  # nor is it a run that could be resumed
+    (tmp_path / "m" / "run.json").write_text("{}")
     with pytest.raises(ModelError, match="has not reached its first validation") as caught:
         find(tmp_path / "m")
     assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
@@ -469,9 +472,8 @@ def test_a_run_is_replaced_only_when_told_to(tmp_path: Path, make: Callable[[Pat
     make(tmp_path / "m")
     with pytest.raises(OutputError, match="exists already") as caught:
         checkpoint.check_output(tmp_path / "m", force=False)
-    assert caught.value.hint == (
-        "continue it with --resume, replace it with --force, or choose another with -o"
-    )
+    resume = "continue it with --resume, " if make is run_of_ours else ""
+    assert caught.value.hint == f"{resume}replace it with --force, or choose another with -o"
     checkpoint.check_output(tmp_path / "m", force=True)
 
 
@@ -499,6 +501,20 @@ def test_what_is_not_ours_is_never_replaced(
     with pytest.raises(OutputError, match="so it will not be replaced") as caught:
         checkpoint.check_output(tmp_path / "m", force=force)
     assert caught.value.path == str(tmp_path / "m")
+
+
+def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> None:
+    run = tmp_path / "m"
+    write(run, "1")
+    (run / "run.json").write_text("{}")
+    with storage.replacing(run):
+        (run / "corpus").mkdir()
+        before = sorted(run.rglob("*"))
+        assert checkpoint.run_record(run) == run / ".replaced.old" / "run.json"
+        with pytest.raises(OutputError, match="exists already") as caught:
+            checkpoint.check_output(run, force=False)
+        assert (caught.value.hint or "").startswith("continue it with --resume, ")
+        assert sorted(run.rglob("*")) == before  # who reads changes nothing
 
 
 def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None:

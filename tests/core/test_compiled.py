@@ -19,6 +19,8 @@ from numba import types
 from numba.core import caching
 from numba.core.errors import TypingError
 
+from seqtool.core import compiled as module
+from seqtool.core.compile_cache import CompileCache, Refused, default_path
 from seqtool.core.compiled import StringTable, bytes_in, compiled, find, string_hash
 
 SIGNATURE = types.int64(types.int64[::1], types.int64)
@@ -36,8 +38,8 @@ def hits(function: Any) -> int:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    return tmp_path
+    monkeypatch.setattr(module, "_opened_cache", lambda: CompileCache(tmp_path / "mine" / "code"))
+    return tmp_path / "mine" / "code"
 
 
 def test_compiled_once_and_taken_from_the_cache_then(cache: Path) -> None:
@@ -72,6 +74,62 @@ def test_a_damaged_cache_is_written_anew(
     assert (hits(again), hits(next_time)) == (0, 1)
 
 
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_no_changed_bit_is_run(cache: Path, suffix: str, capfd: pytest.CaptureFixture[str]) -> None:
+    compiled(SIGNATURE)(element)
+    (path,) = cache.rglob(f"*.{suffix}")
+    content = bytearray(path.read_bytes())
+    for at in (0, len(content) // 3, len(content) - 1):
+        content[at] ^= 4
+        path.write_bytes(content)
+        again = compiled(SIGNATURE)(element)
+        assert (again(NUMBERS, 2), hits(again)) == (30, 0)
+        assert capfd.readouterr().err.count("\n") == 1
+        content = bytearray(path.read_bytes())
+    assert hits(compiled(SIGNATURE)(element)) == 1
+
+
+def test_files_of_a_killed_process_are_not_believed(cache: Path) -> None:
+    compiled(SIGNATURE)(element)
+    (cache / "sums.json").write_text("[" * 100_000)
+    again = compiled(SIGNATURE)(element)
+    assert (again(NUMBERS, 1), hits(again)) == (20, 0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes of files")
+def test_a_directory_of_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "seqtool" / "compiled"
+    CompileCache(path)
+    assert {folder.stat().st_mode & 0o777 for folder in (path, path.parent)} == {0o700}
+    path.chmod(0o770)
+    with pytest.raises(Refused, match="alone"):
+        CompileCache(path)
+    path.chmod(0o700)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(Refused, match="alone"):
+        CompileCache(tmp_path / "link")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(Refused, match="alone"):
+        CompileCache(path)
+
+
+def test_a_refused_directory_is_told_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    path = default_path("any")
+    path.mkdir(parents=True)
+    path.parent.chmod(0o777)
+    monkeypatch.setattr(module, "default_path", lambda processor: path)
+    module._opened_cache.cache_clear()
+    try:
+        assert compiled(SIGNATURE)(element)(NUMBERS, 1) == 20
+        assert capfd.readouterr().err.startswith(f"note: {path.parent} is not")
+        assert list(path.iterdir()) == []
+    finally:
+        module._opened_cache.cache_clear()
+
+
 def test_without_a_place_for_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
     with pytest.raises(RuntimeError, match="no locator available"):
@@ -88,7 +146,7 @@ def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled(SIGNATURE)(element)(NUMBERS, 0) == 10
     # the index now names a file that was never written
     monkeypatch.undo()
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
+    monkeypatch.setattr(module, "_opened_cache", lambda: CompileCache(cache))
     assert compiled(SIGNATURE)(element)(NUMBERS, 0) == 10
     assert hits(compiled(SIGNATURE)(element)) == 1
 
@@ -129,9 +187,9 @@ def computed(number):
 
 
 def test_functions_and_numbers_of_other_files_are_seen_to_change(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = cache / "modules"
+    folder = tmp_path / "modules"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

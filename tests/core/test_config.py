@@ -14,6 +14,7 @@ from seqtool.core.config import (
     Config,
     apply_overrides,
     from_dict,
+    from_stored,
     leaves,
     load_yaml,
     set_value,
@@ -211,7 +212,7 @@ def test_override_in_something_that_is_no_section() -> None:
         (b"size: \xff\n", "not UTF-8 at byte 6", None),
         (b"- size\n", "holds no settings", None),
         (b"5", "holds no settings", None),
-        (b"a: \x00", "not valid YAML", None),
+        (b"a: \x00", "not valid YAML", 1),
         (b"!!python/object/apply:os.system ['true']", "not valid YAML", 1),
     ],
 )
@@ -224,6 +225,43 @@ def test_bad_yaml_files(tmp_path: Path, content: bytes, message: str, line: int 
     assert (caught.value.path, caught.value.line) == (str(path), line)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("size: 1\nsize: 2\n", "size is given twice", 2),
+        ("a: &a 1\nb: *a\n", "an alias is not read", 2),
+        ("a:\n  <<: {b: 1}\n  c: !!set {d}\n", "tag:yaml.org,2002:set is not read", 3),
+        ("a: !!timestamp 2001-01-01", "tag:yaml.org,2002:timestamp is not read", 1),
+        ("1: a", "a setting has no name", 1),
+        ("\n? [a]\n: 1\n", "a setting has no name", 2),
+        ("a: 0x_", "0x_ is not what it begins as", 1),
+        ("a: !!int x", "x is not what it begins as", 1),
+        ("a: " + "9" * 101, "999", 1),
+        ("a: 1" + ":59" * 99, "1:59", 1),
+        ("\na: " + "[" * 60 + "]" * 60, "nested too deeply", 2),
+    ],
+)
+def test_what_of_yaml_is_not_read(tmp_path: Path, text: str, message: str, line: int) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"not valid YAML: {message}") as caught:
+        load_yaml(path)
+    assert (caught.value.path, caught.value.line) == (str(path), line)
+
+
+def test_what_of_yaml_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 2001-01-01\nb: 1e-3\nc: [yes, ~, .5, 0x1F, '1']\n")
+    assert load_yaml(path) == {"a": "2001-01-01", "b": "1e-3", "c": [True, None, 0.5, 31, "1"]}
+
+
+def test_a_yaml_file_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"longer than 1,048,576 bytes"):
+        load_yaml(path)
+
+
 def test_missing_yaml_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_yaml(tmp_path / "none.yaml")
@@ -231,3 +269,27 @@ def test_missing_yaml_files(tmp_path: Path) -> None:
         load_yaml(tmp_path)
     (tmp_path / "empty.yaml").write_bytes(b"# nothing\n")
     assert load_yaml(tmp_path / "empty.yaml") == {}
+
+
+@dataclass(frozen=True)
+class Inner(Config):
+    kept: int = setting(1, "always there")
+    added: int = setting(5, "added by a later release", before=0)
+
+
+@dataclass(frozen=True)
+class Outer(Config):
+    inner: Inner = setting(Inner, "a section")
+    section_added: Inner = setting(Inner, "a section that a later release added")
+    plain: int = setting(3, "added, and its default is what was done before")
+
+
+def test_what_an_earlier_release_did_not_know_keeps_its_meaning() -> None:
+    stored = from_stored(Outer, {"inner": {"kept": 7}})
+    assert stored == Outer(Inner(7, 0), Inner(1, 0), 3)
+    assert from_stored(Outer, to_dict(Outer())) == Outer() != stored
+    assert from_dict(Outer, {"inner": {"kept": 7}}) == Outer(Inner(7, 5))
+    with pytest.raises(ConfigError, match=r"unknown setting inner\.wrong"):
+        from_stored(Outer, {"inner": {"wrong": 7}})
+    with pytest.raises(ConfigError, match="section of settings"):
+        from_stored(Outer, {"inner": [1]})

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import DataError
-from seqtool.core.reading import find_files, read_blocks, total_size
+from seqtool.core.reading import MAX_LINE, find_files, limit_lines, read_blocks, total_size
 
 TEXT = "The cat sat .\n\nDas Mädchen 웃었다 😀\n".encode()
 
@@ -278,3 +278,36 @@ def test_a_prepared_corpus_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a prepared corpus"):
         read(tmp_path / "c")
     assert read(tmp_path) == b"x\n"
+
+
+@pytest.fixture
+def short_lines() -> Iterator[None]:
+    """Lines may have ten bytes."""
+    limit_lines(10)
+    yield
+    limit_lines(MAX_LINE)
+
+
+PACKERS: list[Callable[[bytes], bytes]] = [
+    lambda data: data,
+    gzip.compress,
+    zstandard.ZstdCompressor().compress,
+]
+
+
+@pytest.mark.usefixtures("short_lines")
+@pytest.mark.parametrize("block_size", [4, 7, 10, 11, 1 << 20])
+@pytest.mark.parametrize("pack", PACKERS, ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("end", ["", "\n", "\nmore\n"])
+def test_a_line_beyond_the_limit_is_refused(
+    tmp_path: Path, end: str, pack: Callable[[bytes], bytes], block_size: int
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pack(f"one\n\n0123456789\n0123456789{end}".encode()))
+    read = b"".join(read_blocks(path, block_size=block_size)).decode()
+    assert read.removesuffix("\n") == f"one\n\n0123456789\n0123456789{end}".removesuffix("\n")
+    path.write_bytes(pack(f"one\n\n0123456789\n0123456789a{end}".encode()))
+    with pytest.raises(DataError, match="a line of more than") as caught:
+        list(read_blocks(path, block_size=block_size))
+    assert caught.value.line == 4
+    assert "--max-line" in caught.value.hint

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from seqtool.core import storage
+from seqtool.core.errors import OutputError
 from seqtool.core.storage import (
     atomic_directory,
     atomic_file,
@@ -29,6 +30,7 @@ from seqtool.core.storage import (
     replacing,
     restore,
     versions,
+    writing,
 )
 
 FILES = {"a.txt": "first", "b.txt": "second", "deep/c.txt": "third"}
@@ -170,14 +172,118 @@ def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:
     assert seen == {"old", "nothing"}
 
 
-def test_the_temporary_directory_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
-    running = tmp_path / f".x.new-{os.getppid()}"
-    running.mkdir()
+@pytest.mark.parametrize(
+    "number", [os.getpid(), os.getppid(), 1, 10**12], ids=["own", "parent", "first", "none"]
+)
+def test_what_is_temporary_stays_as_long_as_its_writer_lives(tmp_path: Path, number: int) -> None:
+    # a process of this number may run, but it is not the one that made the directory
+    (tmp_path / f".x.new-{number}-0a").mkdir()
+    with storage.temporary_sibling(tmp_path / "x") as running:
+        write(tmp_path / "x", "new")
+        assert names(tmp_path) == [running.name, "x"]
+    assert names(tmp_path) == ["x"]
+
+
+def test_what_is_temporary_is_not_swept_before_it_is_locked(tmp_path: Path) -> None:
+    made = []
+
+    def make(path: Path) -> None:
+        path.mkdir()
+        made.append(path)
+        if len(made) == 1:  # another writer takes it for left
+            write(tmp_path / "x", "other")
+            assert not path.exists()
+
+    with storage.temporary_sibling(tmp_path / "x", make) as mine:
+        assert mine == made[1]
+        assert mine.is_dir()
+
+
+def test_numbers_tell_what_is_temporary_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_lock", lambda handle: None)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    (tmp_path / f".x.new-{ended.pid}").mkdir()
+    running = tmp_path / f".x.new-{os.getppid()}-0a"
+    for path in (running, tmp_path / f".x.new-{ended.pid}-0a"):
+        path.mkdir()
     write(tmp_path / "x", "new")
+    with writing(tmp_path / "x"), writing(tmp_path / "x"):
+        pass
     assert names(tmp_path) == [running.name, "x"]
+
+
+def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "x"
+    with writing(path):
+        assert names(path.parent) == [".x.lock"]
+        own = f"process {os.getpid()} is writing there"
+        with pytest.raises(OutputError, match=own) as caught, writing(path):
+            pass
+        assert caught.value.hint == "wait until it has ended, or choose another output"
+        assert names(path.parent) == [".x.lock"]
+    assert names(tmp_path) == []  # nothing was made, so no directory is
+
+
+def test_one_that_writes_puts_back_what_was_set_aside(tmp_path: Path) -> None:
+    write(tmp_path / ".x.old", "old")
+    with writing(tmp_path / "x"):
+        assert read(tmp_path / "x") == "old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_lock_names_the_machine_of_another(tmp_path: Path) -> None:
+    with writing(tmp_path / "x"):
+        (tmp_path / ".x.lock").write_text("17 far-away\n")
+        with pytest.raises(OutputError, match="process 17 on far-away is"), writing(tmp_path / "x"):
+            pass
+        (tmp_path / ".x.lock").write_text("17 \x1b[31m\n")
+        with pytest.raises(OutputError, match="another process is"), writing(tmp_path / "x"):
+            pass
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from seqtool.core.storage import writing\n"
+        "with writing(Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
+    )
+    for link in ("x", "y"):  # a link leads to the same directory
+        (tmp_path / "x").mkdir(exist_ok=True)
+        (tmp_path / "y").unlink(missing_ok=True)
+        (tmp_path / "y").symlink_to("x")
+        subprocess.run([sys.executable, "-c", script, str(tmp_path / link)], check=False)
+        assert names(tmp_path) == [".x.lock", "x", "y"]
+        with writing(tmp_path / "x"), pytest.raises(OutputError), writing(tmp_path / "y"):
+            pass
+        assert names(tmp_path) == ["x", "y"]
+
+
+def test_where_the_parent_is_read_only_the_directory_itself_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").mkdir()
+    opened = os.open
+
+    def refuse(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT:  # the superuser, who may run the tests, may write everywhere
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    refused = pytest.raises(OutputError, match="another process is")
+    with writing(tmp_path / "x"), refused, writing(tmp_path / "x"):
+        pass
+    with writing(tmp_path / "y"):  # what cannot be written is told where it is written
+        pass
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_file_is_found_in_a_directory_that_was_set_aside(tmp_path: Path) -> None:
+    write(tmp_path / ".x.old", "old")
+    assert present(tmp_path / "x") == tmp_path / ".x.old"
+    assert present(tmp_path / "x" / "a.txt") == tmp_path / ".x.old" / "a.txt"
+    assert present(tmp_path / "z" / "a.txt") == tmp_path / "z" / "a.txt"
 
 
 def fill(path: Path, version: str, error: type[BaseException] | None = None) -> None:
@@ -422,3 +528,44 @@ def test_what_is_no_json_object_is_a_value_error(tmp_path: Path, text: str, mess
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=message):
         storage.read_object(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "holds no JSON object"),
+        (b"\xff{}", "utf-8"),
+        (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": "\\ud800"}', "surrogates not allowed"),
+        (b'{"a": "\\uDFFF", "b": "\\ud83d\\ude00"}', "surrogates not allowed"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", "digits"),
+        (b'{"a": "' + b"x" * 1000 + b'"}', "1,009 bytes, where at most 1,000 are read"),
+    ],
+)
+def test_hostile_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        storage.read_object(path, 1000 if len(content) == 1009 else storage.MAX_OBJECT)
+
+
+def test_json_that_is_odd_but_sound(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"a": "\\ud83d\\ude00[[[", "b": ' + "[" * 98 + "]" * 98 + "}")
+    assert storage.read_object(path)["a"] == "\N{GRINNING FACE}[[["
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_only_plain_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for read in (storage.read_object, storage.read_file, storage.sum_of):
+        with pytest.raises(ValueError, match="no plain file"):
+            read(path)

@@ -348,7 +348,7 @@ def test_a_file_without_blank_lines_ends_before_the_memory(
 ) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(SIMPLE + chain(50))
-    monkeypatch.setattr(ours, "MAX_SENTENCE_BYTES", len(chain(50)))
+    monkeypatch.setattr(ours, "longest_line", lambda: len(chain(50)))
     stretches = read_stretches(path, block_size=100)
     assert len(list(ours._sentence_texts(stretches))) == 3
     path.write_text(SIMPLE + chain(60))

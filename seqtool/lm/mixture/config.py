@@ -20,7 +20,7 @@ GRID: Mapping[str, tuple[float, ...]] = {
 class CacheConfig(Config):
     """What a cache remembers, and how it weighs it."""
 
-    window: int = setting(2000, "tokens remembered", minimum=1)
+    window: int = setting(2000, "tokens remembered", minimum=1, maximum=2**31 - 1)
     theta: float = setting(
         0.4, "how much more a word counts whose state is like the present one", minimum=0
     )

@@ -40,6 +40,7 @@ from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import LanguageModel, State, TokenScores, adaptations_of
 from seqtool.text.tokenizers import Tokenizer
 
+MAX_PARTS = 100
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
 
@@ -352,16 +353,18 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     try:
         recorded = list(header.config["parts"].values())
         references = [
-            (str(part["path"]), str(part["sha256"])) for part in recorded if part["kind"] != "cache"
+            (_shown((directory / part["path"]).resolve()), part["sha256"])
+            for part in recorded
+            if part["kind"] != "cache"
         ]
         weights = [float(part["weight"]) for part in recorded]
         caches = [
             from_dict(CacheConfig, part["settings"]) for part in recorded if part["kind"] == "cache"
         ]
-    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+    except (KeyError, TypeError, ArithmeticError, ValueError, AttributeError, ConfigError) as error:
         raise _damaged(directory) from error
-    for reference, sum_then in references:
-        path = _shown((directory / reference).resolve())
+    _check_number(directory)
+    for path, sum_then in references:
         if not storage.present(path).exists():
             raise ModelError(
                 "this part of the mixture is not there",
@@ -384,6 +387,22 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         return MixedModel(models, weights, names=names)
     except (ConfigError, IndexError) as error:
         raise _damaged(directory) from error
+
+
+def _check_number(directory: Path) -> None:
+    """Refuse a mixture of mixtures of so many parts that it would be opened for ever."""
+    num, pending = 0, [directory]
+    while pending and num <= MAX_PARTS:
+        num += 1
+        path = pending.pop()
+        if path.is_dir() and (header := checkpoint.read_header(path)).kind == MixedModel.kind:
+            parts = header.config.get("parts")
+            parts = parts.values() if isinstance(parts, dict) else ()
+            paths = [part.get("path") for part in parts if isinstance(part, dict)]
+            pending += [path / name for name in paths if isinstance(name, str) and "\0" not in name]
+    if num > MAX_PARTS:
+        what = f"a mixture of more than {MAX_PARTS} models, those inside its parts counted"
+        raise ModelError(what, hint="mix fewer models", path=directory)
 
 
 def _damaged(directory: Path) -> ModelError:

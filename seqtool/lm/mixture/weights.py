@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import DataError
+from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, FreeConfig
@@ -162,8 +163,7 @@ def tune_mixture(
         keep = part.trying(candidates, lambda found: tried.append(found.astype(np.float32)))
         trial = model.with_part(place, keep)
     blocks: list[Doubles] = []
-    is_corpus = (Path(text) / "corpus.json").is_file()
-    split = "valid" if is_corpus else None  # never its test split, which evaluation reads
+    split = "valid" if is_corpus(text) else None  # never its test split, which evaluation reads
     evaluate_lm(
         trial.observed(blocks.append),
         text,

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqtool.core.config import (
+    DEEPEST,
+    WIDEST,
     Config,
     apply_overrides,
     from_dict,
@@ -56,9 +58,13 @@ class OutputConfig(Config):
         "adaptive: how many times narrower each cluster is than the one before; default: 4, or 1 "
         "if tied",
         minimum=1,
+        maximum=1000,
     )
     noise_samples: int = setting(
-        500, "nce and blackout: samples per step, which all tokens of the batch share", minimum=1
+        500,
+        "nce and blackout: samples per step, which all tokens of the batch share",
+        minimum=1,
+        maximum=WIDEST,
     )
     noise_power: float | None = setting(
         None,
@@ -70,11 +76,11 @@ class OutputConfig(Config):
     log_normaliser: float | None = setting(
         None, "nce: the constant ln Z; default: ln of the vocabulary size"
     )
-    mixtures: int = setting(10, "mixture: softmaxes", minimum=1)
+    mixtures: int = setting(10, "mixture: softmaxes", minimum=1, maximum=DEEPEST)
     dropout_latent: float = setting(
         0.0, "mixture: dropout on what each softmax reads", minimum=0, below=1
     )
-    direct_order: int = setting(3, "maxent: longest n-grams", minimum=2)
+    direct_order: int = setting(3, "maxent: longest n-grams", minimum=2, maximum=DEEPEST)
     direct_size: int = setting(
         1 << 22, "maxent: n-grams that the hash table has room for", minimum=1
     )
@@ -122,31 +128,35 @@ class ModelConfig(Config):
     """What the network is."""
 
     cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
-    hidden_size: int = setting(200, "units per layer", minimum=1)
+    hidden_size: int = setting(200, "units per layer", minimum=1, maximum=WIDEST)
     embedding_size: int | None = setting(
         None,
         "embedding width; default: hidden_size, or the vocabulary size if that is smaller",
         minimum=1,
+        maximum=WIDEST,
     )
-    layers: int = setting(1, "stacked layers", minimum=1)
+    layers: int = setting(1, "stacked layers", minimum=1, maximum=DEEPEST)
     last_size: int | None = setting(
-        None, "units of the last layer; default: hidden_size", minimum=1
+        None, "units of the last layer; default: hidden_size", minimum=1, maximum=WIDEST
     )
     projection_size: int | None = setting(
-        None, "lstm: width that each layer's output is projected to (Sak et al. 2014)", minimum=1
+        None,
+        "lstm: width that each layer's output is projected to (Sak et al. 2014)",
+        minimum=1,
+        maximum=WIDEST,
     )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
         "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
     )
     tied: bool = setting(False, "output weights are the embedding's (Press & Wolf 2017)")
     output: OutputConfig = setting(OutputConfig, "the output layer")
-    depth: int = setting(5, "rhn: recurrence depth", minimum=1)
+    depth: int = setting(5, "rhn: recurrence depth", minimum=1, maximum=DEEPEST)
     carry: Literal["coupled", "separate"] = setting(
         "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
     )
     transform_bias: float = setting(-2.0, "rhn and highway: initial bias of the transform gate")
     activation: Literal["tanh", "relu"] = setting("tanh", "rnn: activation")
-    window: int = setting(4, "window: tokens of context", minimum=1)
+    window: int = setting(4, "window: tokens of context", minimum=1, maximum=DEEPEST)
     forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
     init: Literal["uniform", "xavier", "units"] = setting(
         "uniform", "initialisation of the weights; units: uniform, a cell's in +- 1 / sqrt(units)"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.text.prepared import IdReader
 
 IGNORED = -100
 SHORTEST = 5  # tokens of a window whose length is drawn
@@ -41,7 +42,7 @@ class TokenStreams:
     """B parallel streams over the ids of one text.
 
     Args:
-        ids: the text, ids [N]; a memory map is read window by window.
+        ids: the text, ids [N]; a file is read window by window.
         num_streams: B.
         window: K, the BPTT length in tokens.
         keep_all: pad the last stream instead of leaving out the last N % B ids.
@@ -54,7 +55,7 @@ class TokenStreams:
 
     def __init__(
         self,
-        ids: npt.NDArray[np.unsignedinteger],
+        ids: npt.NDArray[np.unsignedinteger] | IdReader,
         num_streams: int,
         window: int,
         *,
@@ -78,7 +79,7 @@ class TokenStreams:
         self._whole = (
             None
             if device == "cpu"
-            else torch.from_numpy(np.asarray(ids).astype(np.int32)).to(device)
+            else torch.from_numpy(np.asarray(ids[:]).astype(np.int32)).to(device)
         )
 
     def __len__(self) -> int:

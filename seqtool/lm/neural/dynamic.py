@@ -31,6 +31,7 @@ from torch import Tensor
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
+from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.config import DynamicConfig
@@ -335,7 +336,7 @@ def tune_dynamic(
                 best = candidate if gain > 0 else best
             if best != start:
                 break
-    split = "valid" if (Path(text) / "corpus.json").is_file() else None
+    split = "valid" if is_corpus(text) else None
     return DynamicTuning(model.with_config(best), str(text), split, len(ids), tuple(tried.items()))
 
 
@@ -413,7 +414,7 @@ def training_corpus(path: Path) -> Path:
             hint=hint,
             path=path,
         ) from error
-    if not (corpus / "corpus.json").is_file():
+    if not is_corpus(corpus):
         raise ModelError(
             f"the corpus that it was trained on is no longer there: {corpus}", hint=hint, path=path
         )

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model as load_weights
 from torch import Tensor
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ids, Reals
-from seqtool.core.config import from_dict
+from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.cells import State as CellState
@@ -30,6 +30,8 @@ from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
+ROWS = ("embedding.weight", "softmax.weight")  # the arrays that have a row for each symbol
+DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset
 
 
@@ -197,36 +199,48 @@ def load_model(
     Raises:
         ModelError: a file is damaged, or vocabulary, configuration and weights do not fit.
     """
-    tokenizer = load_tokenizer(directory, header.tokenizer)
     weights = directory / checkpoint.WEIGHTS
     hint = "copy the model again, or train it again"
+    tokenizer = load_tokenizer(directory, header.tokenizer)
     try:
-        config = from_dict(ModelConfig, header.config.get("model", {}))
-        rows = _stored_rows(weights)
-        if rows != len(tokenizer.vocabulary):
-            raise ModelError(
-                f"the vocabulary has {len(tokenizer.vocabulary):,} symbols, "
-                f"but the weights have {rows:,} rows",
-                hint="use the vocabulary that the model was trained with",
-                path=directory,
-            )
+        config = from_stored(ModelConfig, header.config.get("model", {}))
+        _check_arrays(config, len(tokenizer.vocabulary), weights)
         checkpoint.verify(directory, header)
-        network = NeuralNetwork(config, rows)
+        network = NeuralNetwork(config, len(tokenizer.vocabulary))
         load_weights(network, weights)
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
-    except (SafetensorError, RuntimeError, OSError) as error:
+    except (SafetensorError, RuntimeError, ValueError, OSError) as error:
         checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
     return NeuralLanguageModel(network, tokenizer, device=device)
 
 
-def _stored_rows(weights: Path) -> int:
-    """Return V as the weights have it, reading only the file's header."""
-    from safetensors import safe_open
+def _check_arrays(config: ModelConfig, vocabulary_size: int, weights: Path) -> None:
+    """Check that a file holds the arrays of a network, before memory is taken for one.
 
+    Raises:
+        ModelError: it is of another vocabulary.
+        ValueError, SafetensorError: arrays of other names, shapes or types, or no such file.
+    """
+    if not weights.is_file():
+        raise ValueError("no plain file")
     with safe_open(weights, framework="pt") as file:
-        for name in ("embedding.weight", "softmax.weight"):
-            if name in file.keys():  # noqa: SIM118 - not a dictionary
-                return int(file.get_slice(name).get_shape()[0])
-    raise SafetensorError("no embedding")
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+    found = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
+    rows = next((found[name][0][0] for name in ROWS if name in found and found[name][0]), None)
+    if rows is None:
+        raise ValueError("no embedding")
+    if rows != vocabulary_size:
+        raise ModelError(
+            f"the vocabulary has {vocabulary_size:,} symbols, but the weights have {rows:,} rows",
+            hint="use the vocabulary that the model was trained with",
+            path=weights.parent,
+        )
+    with torch.device("meta"):  # shapes without memory
+        arrays = NeuralNetwork(config, vocabulary_size).state_dict(keep_vars=True)
+    expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
+    shared = {id(array) for name, array in arrays.items() if name in found}
+    missing = [name for name, array in arrays.items() if id(array) not in shared]
+    if missing or any(expected.get(name) != told for name, told in found.items()):
+        raise ValueError("other arrays than those of the network")

@@ -107,7 +107,14 @@ class NeuralNetwork(nn.Module):
         super().__init__()
         self.config = config
         width = embedding_size(config, vocabulary_size)
-        self.embedding = nn.Embedding(vocabulary_size, width, sparse=sparse_embedding)
+        # on this device there are shapes without numbers, and to draw these takes a second
+        is_real = torch.get_default_device().type != "meta"
+        self.embedding = nn.Embedding(
+            vocabulary_size,
+            width,
+            sparse=sparse_embedding,
+            _weight=None if is_real else torch.empty(vocabulary_size, width),
+        )
         self.cells = nn.ModuleList()
         self.highways = nn.ModuleDict()
         for layer in range(config.layers):
@@ -127,7 +134,8 @@ class NeuralNetwork(nn.Module):
                 sparse_embedding,
             ),
         )
-        self.initialise()
+        if is_real:
+            self.initialise()
 
     @torch.no_grad()
     def initialise(self) -> None:

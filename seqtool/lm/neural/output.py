@@ -26,6 +26,7 @@ from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import one_blas_thread, product
+from seqtool.text.prepared import IdReader
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
@@ -412,8 +413,8 @@ class Surroundings:
     sparse: bool = False
 
 
-def count_symbols(ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int) -> Longs:
-    """Count the symbols of a text, which may be a memory map, block by block."""
+def count_symbols(ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int) -> Longs:
+    """Count the symbols of a text, block by block."""
     counts = np.zeros(vocabulary_size, np.int64)
     for start in range(0, len(ids), IDS_PER_BLOCK):
         counts += np.bincount(ids[start : start + IDS_PER_BLOCK], minlength=vocabulary_size)

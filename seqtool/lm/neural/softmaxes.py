@@ -213,7 +213,10 @@ class AdaptiveSoftmax(OutputLayer):
     def _note_ranks(self) -> None:
         """Note whether symbols have their ids for ranks: then none need be moved."""
         ranks_V = self.ranks_V
-        self._is_ranked = torch.equal(ranks_V, torch.arange(len(ranks_V), device=ranks_V.device))
+        ids_V = torch.arange(len(ranks_V), device=ranks_V.device)
+        self._is_ranked = torch.equal(ranks_V, ids_V)
+        if not self._is_ranked and not torch.equal(ranks_V.sort().values, ids_V):
+            raise ValueError("the ranks are not each symbol's own")
 
     def _clusters(self) -> list[Cluster]:
         return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]

@@ -58,7 +58,7 @@ class LanguageModelTask:
         self._corpus, self._config, self._command = corpus, config, command
         self._device, self._group = device, group
         self._train = TokenStreams(
-            corpus.ids("train"),
+            corpus.reader("train"),
             config.data.batch_size,
             config.data.bptt,
             device=device,
@@ -66,7 +66,7 @@ class LanguageModelTask:
         )
         num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
         self._valid = TokenStreams(
-            corpus.ids("valid"),
+            corpus.reader("valid"),
             num_streams,
             config.data.bptt,
             keep_all=True,
@@ -81,7 +81,7 @@ class LanguageModelTask:
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
-            counts = count_symbols(corpus.ids("train"), len(corpus.vocabulary))
+            counts = count_symbols(corpus.reader("train"), len(corpus.vocabulary))
         self.module = NeuralNetwork(
             config.model,
             len(corpus.vocabulary),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtool.core import checkpoint, storage
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event
@@ -61,6 +60,7 @@ class RunRecord(Record[NeuralLMConfig]):
         return cls.read_as(output, NeuralLMConfig)
 
 
+@runtime.writes_to("output")
 def train_lm(
     corpus: str | Path | PreparedCorpus | None = None,
     output: str | Path = "runs/lm",
@@ -99,6 +99,8 @@ def train_lm(
     """
     output = Path(output)
     if resume:
+        if not runtime.place().rank:
+            storage.restore(output)
         saved = RunRecord.read(output)
         config = config or saved.config
         device = saved.device if device == "auto" else device
@@ -255,9 +257,9 @@ def _reopen(
                 path=path,
             )
         return _open(path, path, config)
-    with tempfile.TemporaryDirectory(prefix=".corpus.new-", dir=output) as folder:
-        opened = _open(corpus, Path(folder) / "corpus", config)
-        if opened.path.parent != Path(folder):
+    with storage.temporary_sibling(output / "corpus") as folder:
+        opened = _open(corpus, folder / "corpus", config)
+        if opened.path.parent != folder:
             return opened
         # raw text was typed again: it is the run's own if it gives the same ids
         if path.is_dir() and _summary(opened) == _summary(before := PreparedCorpus.open(path)):

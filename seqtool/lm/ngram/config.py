@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seqtool.core.config import Config, Registry, setting
+from seqtool.core.config import DEEPEST, Config, Registry, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
@@ -37,7 +37,7 @@ _READ_BY = {
 class NgramConfig(Config):
     """How an n-gram model is estimated."""
 
-    order: int = setting(5, "Length of the longest n-grams.")
+    order: int = setting(5, "Length of the longest n-grams.", maximum=DEEPEST)
     smoothing: str = setting(
         "modified-kneser-ney", "How probability is kept for what was not seen."
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import Progress, read_blocks
+from seqtool.core.reading import Progress, is_corpus, read_blocks
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import (
     EOS_ID,
@@ -25,7 +25,7 @@ from seqtool.core.vocabulary import (
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig
 from seqtool.text.preparation import number_words, read_word_list
-from seqtool.text.prepared import INFO_FILE, PreparedCorpus, SplitCounts
+from seqtool.text.prepared import PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
@@ -76,7 +76,7 @@ def read_ids(
         ConfigError: settings that a prepared corpus does not have.
         DataError: text that cannot be used, has no words, or needs more memory than there is.
     """
-    if len(inputs) == 1 and (Path(inputs[0]) / INFO_FILE).is_file():
+    if len(inputs) == 1 and is_corpus(inputs[0]):
         return _open(Path(inputs[0]), config, field, memory)
     digests: dict[str, str] = {}
     reader = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)

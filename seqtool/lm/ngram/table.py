@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -270,6 +270,9 @@ def order_sizes(
     Args:
         array_bytes: the bytes of each array of its table, by the names of `BackoffTable.arrays`.
         statistics: of its header.
+
+    Raises:
+        KeyError, TypeError: they are not that.
     """
     told = _by_order((statistics or {}).get("orders", ()))
     orders = range(1, 1 + sum(name.endswith(".log_probs") for name in array_bytes))
@@ -287,7 +290,7 @@ def order_sizes(
                 ngrams=ngrams,
                 pruned=counted - ngrams if isinstance(counted, int) else None,
                 singletons=order.get("singletons"),
-                discounts=tuple(order.get("discounts", ())),
+                discounts=tuple(order.get("discounts") or ()),
                 fallback=bool(order.get("fallback", False)),
                 bytes=size,
                 total_bytes=total,
@@ -297,6 +300,9 @@ def order_sizes(
 
 
 def _by_order(orders: Any) -> dict[int, Mapping[str, Any]]:
-    if not isinstance(orders, Sequence):
-        return {}
-    return {order["order"]: order for order in orders if isinstance(order, Mapping)}
+    for order in orders:
+        numbers = [order["order"], *(order.get("discounts") or ())]
+        numbers += [order[name] for name in ("counted", "singletons") if order.get(name)]
+        if {*map(type, numbers)} - {int, float}:
+            raise TypeError("its statistics are no numbers")
+    return {order["order"]: order for order in orders}

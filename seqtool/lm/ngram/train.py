@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.core import checkpoint
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import Reading, read_ids
@@ -20,7 +21,6 @@ from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
-from seqtool.text.prepared import INFO_FILE
 from seqtool.text.tokenizers import WordTokenizer
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class _Stages:
         self.seconds[stage] = time.perf_counter() - began
 
 
+@runtime.writes_to("output")
 def train_ngram(
     inputs: str | Path | Sequence[str | Path],
     output: str | Path,
@@ -150,7 +151,7 @@ def train_ngram(
     model = NgramModel(table, tokenizer)
     scores = {}
     if valid:
-        split = "valid" if _is_corpus(valid[0]) else None
+        split = "valid" if is_corpus(valid[0]) else None
         with stages("measuring") as on_measure:
             evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
         scores["valid_perplexity"] = evaluation.perplexity
@@ -222,6 +223,7 @@ def _count(
     return reading, counts
 
 
+@runtime.writes_to("output")
 def import_arpa(
     source: str | Path,
     output: str | Path,
@@ -286,16 +288,12 @@ def _check_output(
         raise OutputError("the directory to write to is not there", hint="make it first", path=arpa)
 
 
-def _is_corpus(path: str | Path) -> bool:
-    return (Path(path) / INFO_FILE).is_file()
-
-
 def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
     """Return what to train on, and what to measure the model on, if there is such a thing."""
     for path in paths:
-        if (Path(path) / checkpoint.HEADER).is_file():
+        if (storage.present(Path(path)) / checkpoint.HEADER).is_file():
             raise DataError("is a model, not a text", hint="name what it was made from", path=path)
-    if any(_is_corpus(path) for path in paths):
+    if any(is_corpus(path) for path in paths):
         from seqtool.text.prepared import PreparedCorpus
 
         has_valid = len(paths) == 1 and "valid" in PreparedCorpus.open(paths[0]).splits()

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Ints
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 PAD, NONE, ROOT = range(3)
@@ -190,20 +191,23 @@ class SymbolTable:
         return {f"{prefix}.{name}": symbols for name, symbols in self.groups.items()}
 
     @classmethod
-    def from_tables(
-        cls, tables: Mapping[str, Sequence[str]], prefix: str, columns: Sequence[int]
-    ) -> Self:
+    def read(cls, vocabulary: Vocabulary, prefix: str) -> Self:
         """Return the table of which `to_tables` gave the groups.
 
         Raises:
-            TypeError: a column is no number.
+            KeyError, TypeError, ValueError: the vocabulary holds no such table.
         """
         groups = {
-            name.removeprefix(f"{prefix}."): tuple(symbols)
-            for name, symbols in tables.items()
+            name.removeprefix(f"{prefix}."): vocabulary.texts(name)
+            for name in vocabulary.tables
             if name.startswith(f"{prefix}.")
         }
-        return cls(tuple(map(int, columns)), groups)
+        columns = tuple(vocabulary.extra["columns"])
+        if not set(columns) <= {GROUPS[name][0] for name in GROUPS} or not columns:
+            raise ValueError(f"columns are {columns}")
+        table = cls(columns, groups)
+        table._numbered  # noqa: B018 - looks for the column of each group
+        return table
 
 
 class Types:

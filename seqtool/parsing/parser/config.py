@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
@@ -46,27 +46,36 @@ class ModelConfig(Config):
     slots: tuple[str, ...] = setting(RICH, "places whose word and tags are looked at")
     label_slots: tuple[str, ...] = setting(_CHILDREN, "places whose label is looked at")
     measures: tuple[str, ...] = setting(MEASURES, "counts of children, and distances")
-    lexical_size: int = setting(64, "width of a word's vector", minimum=1)
-    tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1)
-    label_size: int = setting(32, "width of a label's vector", minimum=1)
+    lexical_size: int = setting(64, "width of a word's vector", minimum=1, maximum=WIDEST)
+    tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1, maximum=WIDEST)
+    label_size: int = setting(32, "width of a label's vector", minimum=1, maximum=WIDEST)
     encoder: Literal["none", "bilstm"] = setting(
         "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
     )
-    encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1)
-    encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
+    encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
     lm_size: int = setting(
-        128, "with --lm: width that the language model's states are projected to", minimum=1
+        128,
+        "with --lm: width that the language model's states are projected to",
+        minimum=1,
+        maximum=WIDEST,
     )
     context_slots: tuple[str, ...] = setting(
         CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
     )
     context_units: int = setting(
-        96, "bilstm: gated units through which its states reach the classifier", minimum=1
+        96,
+        "bilstm: gated units through which its states reach the classifier",
+        minimum=1,
+        maximum=WIDEST,
     )
     type_units: int = setting(
-        128, "gated units that join the fields of a word; 0: they are only added", minimum=0
+        128,
+        "gated units that join the fields of a word; 0: they are only added",
+        minimum=0,
+        maximum=WIDEST,
     )
-    hidden_size: int = setting(192, "hidden units", minimum=1)
+    hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
         "relu, cube (Chen & Manning 2014) or glu: a gate for each unit (Dauphin et al. 2017)",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -98,12 +97,10 @@ class Parser(TreebankModel[ParserConfig]):
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Parser:
         """Return the parser that was saved; see `TreebankModel.restore`."""
-        tables: Mapping[str, Any] = vocabulary.tables
-        lexical, tags = (
-            SymbolTable.from_tables(tables, fields, vocabulary.extra["columns"])
-            for fields in ("lexical", "tags")
-        )
-        labels = Labels(tables["arc_labels"], tables["root_labels"])
+        lexical, tags = (SymbolTable.read(vocabulary, fields) for fields in ("lexical", "tags"))
+        labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
+        if not (labels.arcs and labels.roots and all(labels.names)):
+            raise ValueError("labels are missing, or empty")
         shapes = weight_shapes(
             config.model,
             lexical.num_symbols,

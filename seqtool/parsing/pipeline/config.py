@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import DEEPEST, Config, setting
 from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
@@ -29,20 +29,29 @@ class PipelineConfig(Config):
     tagger: TaggerConfig = setting(TaggerConfig, "what tags words")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
     segmenters: int = setting(
-        1, "members of the ensemble that splits text, of seeds one apart", minimum=1
+        1,
+        "members of the ensemble that splits text, of seeds one apart",
+        minimum=1,
+        maximum=DEEPEST,
     )
     multiwords: int = setting(
         1,
         "members of the ensemble for such forms, of seeds one apart; trained where the treebank "
         "has enough of them; 0: the segmenter decides by itself",
         minimum=0,
+        maximum=DEEPEST,
     )
-    taggers: int = setting(1, "members of the ensemble that tags, of seeds one apart", minimum=1)
-    parsers: int = setting(1, "members of the ensemble that parses, of seeds one apart", minimum=1)
+    taggers: int = setting(
+        1, "members of the ensemble that tags, of seeds one apart", minimum=1, maximum=DEEPEST
+    )
+    parsers: int = setting(
+        1, "members of the ensemble that parses, of seeds one apart", minimum=1, maximum=DEEPEST
+    )
     folds: int = setting(
         5,
         "parts of the treebank, each tagged by a tagger of the others for the parser",
         minimum=2,
+        maximum=DEEPEST,
     )
 
 

@@ -28,9 +28,10 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Self
 
+from seqtool.core import signals
 from seqtool.core.errors import Interrupted, TrainingError
 from seqtool.core.progress import Event
-from seqtool.core.runtime import Interruption
+from seqtool.core.signals import Interruption
 
 POLL_SECONDS = 0.2  # how often it is asked whether to stop
 EVENT, RESULT, ERROR = "event", "result", "error"
@@ -179,7 +180,8 @@ class _Worker:
         self.job: Job | None = None
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,))
-        with _without_main(), theirs:
+        # Ctrl-C reaches all, but the parent decides
+        with _without_main(), theirs, signals.kept_from_children():
             self.process.start()
 
     def begin(self, job: Job, threads: int | None) -> None:
@@ -217,7 +219,8 @@ class _Worker:
 
 
 def _interrupted() -> Interrupted:
-    return Interrupted("the run was interrupted; the state is saved")
+    what = "the run was interrupted; the state is saved"
+    return Interrupted(what, hint="continue with --resume")
 
 
 @contextmanager
@@ -233,7 +236,7 @@ def _without_main() -> Iterator[None]:
 
 def _work(connection: Connection) -> None:
     """Do jobs until the parent says that there are no more, or is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all, but the parent decides
+    for number in signals.NUMBERS:
         signal.signal(number, signal.SIG_IGN)
     orders: SimpleQueue[tuple[Job, int | None] | None] = SimpleQueue()
     stopped = threading.Event()

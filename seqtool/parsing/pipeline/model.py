@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from seqtool.core import checkpoint
 from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict
+from seqtool.core.config import from_stored
 from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.pretrained import summarise
 from seqtool.parsing.model import TreebankModel
@@ -174,7 +174,7 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
     Raises:
         ModelError: a part is missing, damaged or of another kind.
     """
-    return open_pipeline(directory, from_dict(PipelineConfig, header.config), device=device)
+    return open_pipeline(directory, from_stored(PipelineConfig, header.config), device=device)
 
 
 def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:

@@ -91,6 +91,7 @@ class TrainedPipeline:
     num_parameters: int
 
 
+@runtime.writes_to("output")
 def train_pipeline(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/parser",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 
@@ -15,14 +15,18 @@ KIND = "segmenter"
 class ModelConfig(Config):
     """The network over characters, and the one over the tokens that it found."""
 
-    character_size: int = setting(32, "width of a character's vector", minimum=1)
+    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
     character_units: int = setting(
-        64, "units of each direction of the LSTM over characters", minimum=1
+        64, "units of each direction of the LSTM over characters", minimum=1, maximum=WIDEST
     )
-    character_layers: int = setting(1, "layers of the LSTM over characters", minimum=1)
-    form_size: int = setting(32, "width of a form's vector", minimum=1)
-    token_units: int = setting(96, "units of each direction of the LSTM over tokens", minimum=1)
-    token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1)
+    character_layers: int = setting(
+        1, "layers of the LSTM over characters", minimum=1, maximum=DEEPEST
+    )
+    form_size: int = setting(32, "width of a form's vector", minimum=1, maximum=WIDEST)
+    token_units: int = setting(
+        96, "units of each direction of the LSTM over tokens", minimum=1, maximum=WIDEST
+    )
+    token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1, maximum=DEEPEST)
     min_count: int = setting(3, "rarer characters and forms count as unknown", minimum=1)
     sentence_words: int = setting(
         300, "a longer sentence is cut, where an end of one is likeliest", minimum=2, maximum=2000

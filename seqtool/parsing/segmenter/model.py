@@ -254,13 +254,17 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Segmenter:
         """Return the segmenter that was saved; see `TreebankModel.restore`."""
-        tables: Mapping[str, Any] = vocabulary.tables
-        alphabet = Alphabet(tables["scripts"], tables["characters"])
-        lexicon = {form: row for row, form in enumerate(tables["forms"], start=1)}
-        splitter = MultiwordSplitter(
-            {form: tuple(words) for form, *words in tables["multiword"]},
-            {ending: tuple(rule) for ending, *rule in tables["endings"]},
+        alphabet = Alphabet(vocabulary.texts("scripts"), vocabulary.texts("characters"))
+        lexicon = {form: row for row, form in enumerate(vocabulary.texts("forms"), start=1)}
+        splits, rules = (
+            {str(form): tuple(map(str, words)) for form, *words in vocabulary.rows(name)}
+            for name in ("multiword", "endings")
         )
+        if not (all(splits.values()) and all(rules.values())):
+            raise ValueError("a split is empty")
+        if not all(map(all, [*splits.values(), *(words[1:] for words in rules.values())])):
+            raise ValueError("a word is empty")
+        splitter = MultiwordSplitter(splits, rules)
         weights = read_weights(weight_shapes(config.model, len(alphabet), len(lexicon)))
         has_spaces = bool(vocabulary.extra["has_spaces"])
         return cls(config, alphabet, lexicon, splitter, has_spaces, weights)

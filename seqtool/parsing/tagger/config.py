@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqtool.core.config import Config, setting
+from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
@@ -17,15 +17,22 @@ SMALLEST_BATCH = 64  # smaller ones take as long
 class ModelConfig(Config):
     """What the network is."""
 
-    lexical_size: int = setting(128, "width of the vector of a form and its affixes", minimum=1)
-    character_size: int = setting(32, "width of a character's vector", minimum=1)
-    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1)
-    num_filters: int = setting(128, "filters over the characters of a form", minimum=1)
-    encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1)
-    encoder_layers: int = setting(2, "bilstm: layers", minimum=1)
-    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1)
+    lexical_size: int = setting(
+        128, "width of the vector of a form and its affixes", minimum=1, maximum=WIDEST
+    )
+    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
+    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
+    num_filters: int = setting(
+        128, "filters over the characters of a form", minimum=1, maximum=WIDEST
+    )
+    encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
+    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1, maximum=WIDEST)
     lm_size: int = setting(
-        128, "with --lm: width that the language model's states are projected to", minimum=1
+        128,
+        "with --lm: width that the language model's states are projected to",
+        minimum=1,
+        maximum=WIDEST,
     )
     min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
     min_script_count: int = setting(

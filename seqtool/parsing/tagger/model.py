@@ -106,11 +106,10 @@ class Tagger(TreebankModel[TaggerConfig]):
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Tagger:
         """Return the tagger that was saved; see `TreebankModel.restore`."""
-        tables: Mapping[str, Any] = vocabulary.tables
-        symbols = SymbolTable.from_tables(tables, "lexical", vocabulary.extra["columns"])
-        characters = Characters(tables["characters"])
-        bundles = Bundles.of(tables["bundles"])
-        lemmas = Lemmas.of(tables["edit_scripts"], tables["lemmas"])
+        symbols = SymbolTable.read(vocabulary, "lexical")
+        characters = Characters(vocabulary.texts("characters"))
+        bundles = Bundles.of(vocabulary.rows("bundles"))
+        lemmas = Lemmas.of(vocabulary.rows("edit_scripts"), vocabulary.rows("lemmas"))
         shapes = weight_shapes(
             config.model,
             symbols.num_symbols,

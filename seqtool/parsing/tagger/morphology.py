@@ -322,7 +322,7 @@ class Bundles:
             ValueError: it is not that.
         """
         names = [(str(upos), str(xpos), str(feats)) for upos, xpos, feats in table]
-        if not names or len(set(names)) < len(names):
+        if not names or len(set(names)) < len(names) or not all(map(all, names)):
             raise ValueError("bundles are missing, or met twice")
         return cls(names)
 
@@ -461,5 +461,7 @@ class Lemmas:
             raise ValueError("no edit scripts")
         table: dict[str, dict[str, Sequence[str]]] = {}
         for upos, form, *lemmas in rows:
+            if not lemmas or not all(isinstance(text, str) and text for text in lemmas):
+                raise ValueError(f"no lemma of {form!r}")
             table.setdefault(upos, {})[form] = lemmas
         return cls([EditScript.of(script) for script in scripts], table)

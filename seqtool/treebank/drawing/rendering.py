@@ -11,7 +11,6 @@ wrong are marked in all of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from itertools import repeat
@@ -21,6 +20,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from seqtool.core.errors import counted
+from seqtool.core.terminal import json_text
 from seqtool.treebank.drawing.marked import MarkedSentence, fault_of, has_leftward, mark
 from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
 from seqtool.treebank.sentence import COLUMNS, Sentence
@@ -114,7 +114,7 @@ def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
 def _json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give a line for each sentence: see `to_object`."""
     for sentence in sentences:
-        yield json.dumps(to_object(sentence), ensure_ascii=False) + "\n"
+        yield json_text(to_object(sentence)) + "\n"
 
 
 def to_object(marked: MarkedSentence) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import (
     NONE,
     NONE_TYPE,
@@ -109,7 +110,8 @@ def test_counts_of_symbols_that_training_drops() -> None:
 def test_symbols_survive_the_tables_of_a_vocabulary(words: list[tuple[str, str]]) -> None:
     counts = {(form, form, upos, "_"): 1 for form, upos in words}
     table = SymbolTable.build(counts.items(), ["form", "upos"], 1, (FORM, LEMMA, UPOS, FEATS))
-    again = SymbolTable.from_tables(table.to_tables("lexical"), "lexical", table.columns)
+    tables, extra = table.to_tables("lexical"), {"columns": list(table.columns)}
+    again = SymbolTable.read(Vocabulary(tables=tables, extra=extra), "lexical")
     assert again == table
     assert [again.row(key) for key in counts] == [table.row(key) for key in counts]
 

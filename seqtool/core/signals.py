@@ -1,0 +1,148 @@
+"""Ctrl-C, SIGTERM and SIGHUP: what stops a command, and how it comes to stop.
+
+    ended_by_signals    a command: a signal raises an exception, so that all it has begun is undone
+    Interruption        training: the first one is noted, and the state saved; the second raises
+    unbroken            a short part, such as two renames, that a signal does not break
+
+What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer
+from types import FrameType
+
+NUMBERS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+AGAIN_SECONDS = 0.01
+
+
+def name_of(number: int) -> str:
+    """Return what people call a signal."""
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal has come; `number` says which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {name_of(number)}")
+        self.number = number
+
+
+class Ending:
+    """What `ended_by_signals` knows of the signals that came."""
+
+    number: int | None = None  # of the last one that raised
+
+
+_ending = Ending()  # of the command that runs
+_depth = 0  # of blocks that are not to be broken
+_waiting: int | None = None  # a signal that came in one
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Ending]:
+    """Let a signal raise `Stopped` within the block, and remember it, as others may catch that."""
+    _ending.number = None
+    before = sys.unraisablehook
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came while Python disposed of something: that goes on."""
+        if isinstance(lost.exc_value, Stopped):
+            Timer(AGAIN_SECONDS, os.kill, (os.getpid(), lost.exc_value.number)).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = again
+    try:
+        with _handled_by(_stop):
+            yield _ending
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Let a signal that comes within the block wait for its end."""
+    global _depth, _waiting
+    if not _is_main_thread():
+        yield
+        return
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+        if not _depth and _waiting is not None:
+            number, _waiting = _waiting, None
+            _stop(number)
+
+
+class Interruption:
+    """Set by a first signal; the loop then saves and stops. A second one stops at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            _stop(number)
+        self.requested = True
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to signals while the block runs; outside the main thread nothing is heard."""
+        with _handled_by(self._handle):
+            yield
+
+
+@contextmanager
+def kept_from_children() -> Iterator[None]:
+    """Let processes that are started within the block never hear of signals, and this one later."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _stop(number: int, frame: FrameType | None = None) -> None:
+    global _waiting
+    if _depth:
+        _waiting = number
+        return
+    _ending.number = number
+    raise Stopped(number)
+
+
+@contextmanager
+def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a function handle the signals that are not ignored while the block runs."""
+    if not _is_main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    heard = [number for number in NUMBERS if before[number] != signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number] or signal.SIG_DFL)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from seqtool.core import signals
+from seqtool.core.signals import Interruption, Stopped, ended_by_signals, unbroken
+
+NUMBERS = pytest.mark.parametrize("number", signals.NUMBERS)
+
+
+@NUMBERS
+def test_a_signal_raises_and_is_remembered(number: int) -> None:
+    before = signal.getsignal(number)
+    with ended_by_signals() as ending:
+        assert ending.number is None
+        with pytest.raises(Stopped, match="stopped by "):
+            signal.raise_signal(number)
+        assert ending.number == number
+    assert signal.getsignal(number) is before
+    with ended_by_signals() as ending:
+        assert ending.number is None
+
+
+@NUMBERS
+def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
+    done = []
+
+    def both() -> None:
+        with unbroken():
+            with unbroken():
+                signal.raise_signal(number)
+                done.append("inner")
+            done.append("outer")
+        done.append("more")
+
+    with ended_by_signals(), pytest.raises(Stopped):
+        both()
+    assert done == ["inner", "outer"]
+    with unbroken():  # nothing waits any more
+        pass
+
+
+def test_a_signal_that_comes_while_something_is_disposed_of_is_not_lost() -> None:
+    class Disposed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def dispose() -> None:
+        kept = [Disposed()]
+        kept.clear()
+        for _ in range(100):
+            time.sleep(0.1)
+
+    with ended_by_signals() as ending, pytest.raises(Stopped):
+        dispose()
+    assert ending.number == signal.SIGTERM
+
+
+@NUMBERS
+def test_the_first_signal_is_noted_in_training_and_the_second_raises(number: int) -> None:
+    interruption = Interruption()
+    with interruption.listening():
+        signal.raise_signal(number)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+
+
+@NUMBERS
+def test_what_is_ignored_stays_ignored(number: int) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with ended_by_signals(), Interruption().listening():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
+
+
+def test_other_threads_hear_nothing() -> None:
+    def listen() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with ended_by_signals(), unbroken(), Interruption().listening():
+            assert signal.getsignal(signal.SIGTERM) is before
+            heard.append(False)
+
+    heard: list[bool] = []
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert heard == [False]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes there hear Ctrl-C all the same")
+def test_processes_that_are_started_may_be_kept_from_signals() -> None:
+    script = "import os, signal; [os.kill(os.getpid(), n) for n in (1, 2, 15)]; print('on')"
+    command = [sys.executable, "-c", script]
+    with signals.kept_from_children():
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "on\n")
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0

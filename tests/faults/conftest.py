@@ -1,0 +1,68 @@
+"""What the tests of faults share: a loaded program, and how much of the long suite is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from faults.jobs import Job, Outcome, undisturbed
+from faults.runs import Commands, shim
+
+SOAK = bool(os.environ.get("SEQTOOL_SOAK"))
+TRIED: Counter[str] = Counter()  # for the table of `make soak`
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """A process that has seqtool loaded."""
+    running = Commands()
+    yield running
+    TRIED["tries"] += running.num_runs
+    running.close()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the tests that failed, and those that ran no command."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers' reports come here too
+        TRIED["failed"] += report.failed
+        TRIED["tries"] += report.when == "call"
+
+
+def pytest_sessionfinish() -> None:
+    """Add what was counted to the record."""
+    if record := os.environ.get("SEQTOOL_SOAK_RECORD"):
+        with open(record, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(TRIED) + "\n")
+
+
+@pytest.fixture
+def counted_commands(commands: Commands) -> Commands:
+    """The same, where changes of files can be counted; skips where they cannot."""
+    if shim() is None:
+        pytest.skip("no C compiler for the library that counts changes of files, or no Linux")
+    return commands
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> random.Random:
+    """A generator of random numbers that is the same for a test each time."""
+    return random.Random(f"{request.node.name} {os.environ.get('SEQTOOL_SOAK_SEED', '')}")
+
+
+@pytest.fixture(scope="session")
+def outcome_of(
+    commands: Commands, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Job], Outcome]:
+    """What a job does undisturbed; each is run once."""
+    known: dict[str, Outcome] = {}
+
+    def find(job: Job) -> Outcome:
+        if job.name not in known:
+            known[job.name] = undisturbed(commands, job, tmp_path_factory.mktemp(job.name))
+        return known[job.name]
+
+    return find

@@ -1,0 +1,214 @@
+"""Commands that are run, and made to fail, for the tests of this folder."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIM = Path(__file__).with_name("events.c")
+
+
+@cache
+def shim() -> Path | None:
+    """Return the library made of `events.c`; None without a C compiler, or not on Linux."""
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        return None
+    library = Path(tempfile.mkdtemp(prefix="seqtool-faults-")) / "events.so"
+    command = [compiler, "-shared", "-fPIC", "-O2", str(SHIM), "-o", str(library), "-ldl"]
+    made = subprocess.run(command, capture_output=True, check=False)
+    return library if made.returncode == 0 else None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind.
+
+    Attributes:
+        args: the command.
+        code: its exit code; None when it was killed.
+        stdout: what it printed.
+        stderr: what it told.
+        signal: that killed it.
+        events: changes of files that it made.
+        memory: its largest resident size in bytes; that of the loaded program included.
+        seconds: from its start.
+        timed_out: it was killed because it did not end.
+    """
+
+    args: tuple[str, ...]
+    code: int | None
+    stdout: str
+    stderr: str
+    signal: int | None
+    events: int
+    memory: int
+    seconds: float
+    timed_out: bool
+
+    def __str__(self) -> str:
+        return (
+            f"seqtool {' '.join(self.args)}\n-> code {self.code}, signal {self.signal}, "
+            f"{self.seconds:.1f} s{' (timed out)' if self.timed_out else ''}\n"
+            f"{self.stdout[-1500:]}{self.stderr[-1500:]}"
+        )
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the command did its work, or said in two lines why it did not."""
+        if self.timed_out or self.code is None:
+            return False
+        if "Traceback" in self.stderr or "bug of seqtool" in self.stderr:
+            return False
+        if self.code in (1, 130):
+            told = [line.split(":")[0] for line in self.stderr.splitlines()]
+            return any(word in told for word in ("error", "interrupted")) and "hint" in told
+        return self.code in (0, 2)
+
+
+class Commands:
+    """A process with seqtool loaded that runs commands in children of it."""
+
+    def __init__(self) -> None:
+        library = shim()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+            "OMP_NUM_THREADS": "1",
+            "NO_COLOR": "1",
+            "COLUMNS": "100",
+        }
+        if library is not None:
+            environment["LD_PRELOAD"] = str(library)
+        self.num_runs = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "faults.server"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._folder = Path(tempfile.mkdtemp(prefix="seqtool-faults-"))
+        assert self._answer() == "ready"
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def __call__(
+        self,
+        *args: object,
+        cwd: Path,
+        do: str = "nothing",
+        at: int = 0,
+        value: int = 0,
+        stdin: str | Path = os.devnull,
+        stdout: str | Path | None = None,
+        stderr: str | Path | None = None,
+        seconds: float = 120,
+        memory: int = 0,
+        file_size: int = 0,
+    ) -> Result:
+        """Run `seqtool ARGS...` in the directory `cwd`.
+
+        Args:
+            args: the command.
+            cwd: where it runs; the changes of files below it are counted.
+            do: what happens at change `at`: kill, signal (`value`), error (errno `value`), or
+                errors from there on.
+            at: number of the change, from 1.
+            value: see `do`.
+            stdin: what it reads.
+            stdout: where its output goes, if not into the result.
+            stderr: where what it tells goes, if not into the result.
+            seconds: it is killed after so long.
+            memory: bytes that it may ask for beyond those of the loaded program; 0 for all.
+            file_size: the longest file that it may write; 0 for any.
+        """
+        assert self._process.stdin is not None
+        self.num_runs += 1
+        out, err = self._folder / "stdout", self._folder / "stderr"
+        words = tuple(str(arg) for arg in args)
+        request = {
+            "args": words,
+            "cwd": str(cwd),
+            "root": str(cwd),
+            "do": do,
+            "at": at,
+            "value": value,
+            "stdin": str(stdin),
+            "stdout": str(stdout or out),
+            "stderr": str(stderr or err),
+            "seconds": seconds,
+            "memory": memory,
+            "file_size": file_size,
+        }
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._answer())
+        return Result(
+            words,
+            answer["code"],
+            "" if stdout else out.read_text("utf-8", "replace"),
+            "" if stderr else err.read_text("utf-8", "replace"),
+            answer["signal"],
+            answer["events"],
+            answer["memory"],
+            answer["seconds"],
+            answer["timed_out"],
+        )
+
+
+DISK_FULL = errno.ENOSPC
+
+
+def sums_of(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the sums of the files that are there, without the headers of safetensors."""
+    sums = {}
+    for path in sorted(paths):
+        if path.is_file():
+            content = path.read_bytes()
+            if path.suffix == ".safetensors":
+                content = content[8 + int.from_bytes(content[:8], "little") :]
+            sums[path.name] = hashlib.sha256(content).hexdigest()[:16]
+    return sums
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Return the names below a directory that only an interrupted writer leaves."""
+    from seqtool.core.storage import is_leftover
+
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob(".*") if is_leftover(path.name)
+    )
+
+
+@contextmanager
+def copied(folder: Path, to: Path) -> Iterator[Path]:
+    """Give a copy of a directory, and remove it afterwards."""
+    shutil.copytree(folder, to, symlinks=True)
+    try:
+        yield to
+    finally:
+        shutil.rmtree(to)

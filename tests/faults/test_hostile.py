@@ -1,0 +1,282 @@
+"""Models and corpora that a stranger made: never a traceback, a hang, or another file's content."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from faults.attacks import attack, copy_to, write_json
+from faults.conftest import SOAK
+from faults.runs import ROOT, Commands, Result
+
+from seqtool.core import storage
+
+KEPT = ROOT / "tests" / "versions" / "0.1.0"
+TEXTS = ("valid.txt", "dev.conllu", "raw.txt")
+# what others need beside them
+NEEDS = {"mixture": ("lm-lstm", "ngram"), "lm-stopped": ("corpus",)}
+TRIES = 150 if SOAK else 3
+SECONDS = 10
+
+_PERPLEXITY = ("eval-ppl", "valid.txt", "-m", "x")
+_LM = ("--epochs", "1", "--batch-size", "4", "--bptt", "8", "--set", "hidden_size=4")
+USES = (
+    ("corpus", ("ngram", "train", "x", "--order", "2", "-o", "out")),
+    ("corpus", ("train-lm", "x", "-o", "out", *_LM)),
+    ("corpus", ("ngram", "counts", "x", "--order", "1")),
+    ("corpus-bpe", ("ngram", "train", "x", "--order", "2", "-o", "out")),
+    *(
+        (model, _PERPLEXITY)
+        for model in (
+            *("lm-rnn", "lm-lstm", "lm-gru", "lm-rhn", "lm-window", "lm-mixture", "lm-maxent"),
+            *("lm-bpe", "ngram", "mixture"),
+        )
+    ),
+    ("lm-rhn", ("generate", "-m", "x", "--prompt", "the", "--max-tokens", "5")),
+    ("ngram", ("generate", "-m", "x", "--max-tokens", "5")),
+    ("ngram", ("ngram", "export", "x", "x.arpa")),
+    ("parser", ("parse", "dev.conllu", "-m", "x")),
+    ("parser-bilstm", ("parse", "dev.conllu", "-m", "x")),
+    ("tagger", ("tag", "dev.conllu", "-m", "x")),
+    ("segmenter", ("segment", "raw.txt", "-m", "x")),
+    ("pipeline", ("parse", "raw.txt", "-m", "x")),
+    ("parser", ("inspect", "x")),
+    ("lm-gru", ("inspect", "x")),
+    ("ngram", ("inspect", "x")),
+    ("corpus", ("inspect", "x")),
+    ("pipeline", ("inspect", "x")),
+    ("mixture", ("inspect", "x")),
+    ("lm-stopped", ("train-lm", "corpus", "--resume", "-o", "x")),
+)
+
+
+def lay_out(folder: Path, kept: str) -> Path:
+    """Give a directory with a copy `x` of what is attacked, and the texts to use it on."""
+    folder.mkdir()
+    for name in TEXTS:
+        shutil.copy(KEPT / name, folder / name)
+    for name in NEEDS.get(kept, ()):
+        copy_to(KEPT / name, folder / name)
+    return copy_to(KEPT / kept, folder / "x")
+
+
+@pytest.mark.parametrize(
+    ("kept", "use"), USES, ids=[f"{kept} {' '.join(use[:2])}" for kept, use in USES]
+)
+@pytest.mark.timeout(3600)
+def test_hostile_directories(
+    kept: str, use: tuple[str, ...], commands: Commands, chosen: random.Random, tmp_path: Path
+) -> None:
+    lay_out(tmp_path / "honest", kept)
+    honest = commands(*use, cwd=tmp_path / "honest")
+    assert honest.code == 0, honest
+    outside = {path.name for path in tmp_path.iterdir()}
+    for number in range(TRIES):
+        folder = tmp_path / f"try-{number}"
+        told = attack(lay_out(folder, kept), chosen)
+        result = commands(*use, cwd=folder, seconds=2 * SECONDS)
+        check(result, honest, told)
+        made = {path.name for path in folder.iterdir()} - {
+            "x",
+            "out",
+            "x.arpa",
+            *TEXTS,
+            *NEEDS.get(kept, ()),
+        }
+        assert not made, f"{told}: wrote {made}"
+        shutil.rmtree(folder)
+    assert {path.name for path in tmp_path.iterdir()} == outside
+
+
+def check(result: Result, honest: Result, told: str) -> None:
+    """Check that a command answered, soon and in the memory that an honest file takes."""
+    assert result.is_clean, f"{told}\n{result}"
+    assert result.seconds < SECONDS + honest.seconds, f"{told}\n{result}"
+    assert result.memory < 2 * honest.memory + (64 << 20), f"{told}: {result.memory:,} bytes"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("layers", 1_000_000),
+        ("layers", 10**30),
+        ("hidden_size", 10**9),
+        ("embedding_size", 2**31),
+        ("depth", 10**7),
+        ("window", 10**9),
+        ("projection_size", 10**9),
+    ],
+)
+def test_sizes_that_nobody_has(field: str, value: int, commands: Commands, tmp_path: Path) -> None:
+    model = lay_out(tmp_path / "x", "lm-rhn")
+    header = json.loads((model / "model.json").read_bytes())
+    header["config"]["model"][field] = value
+    write_json(model / "model.json", header, seal=True)
+    result = commands(*_PERPLEXITY, cwd=tmp_path / "x", seconds=20)
+    assert result.code == 1, result
+    assert result.is_clean, result
+    assert result.seconds < SECONDS
+    assert result.memory < 1 << 30
+
+
+@pytest.mark.parametrize("length", [3, 200])
+def test_chains_of_mixtures(length: int, commands: Commands, tmp_path: Path) -> None:
+    """Each mixes the next one with itself, so that the first has 2 ** length parts."""
+    folder = tmp_path / "x"
+    lay_out(folder, "ngram")
+    text = "valid.txt"
+    honest = commands("eval-ppl", text, "-m", "x", "-m", "x", "--save-mixture", "m", cwd=folder)
+    assert honest.code == 0, honest
+    header = json.loads((folder / "m" / "model.json").read_bytes())
+    below = "m"
+    for number in range(length):
+        (folder / f"m{number}").mkdir()
+        sum_of_part = storage.sum_of(folder / below / "model.json")
+        for part in header["config"]["parts"].values():
+            part |= {"path": f"../{below}", "kind": "mixture", "sha256": sum_of_part}
+        below = f"m{number}"
+        write_json(folder / below / "model.json", header, seal=True)
+    result = commands("eval-ppl", text, "-m", below, cwd=folder, seconds=20)
+    assert result.code == (0 if length == 3 else 1), result
+    assert result.is_clean, result
+    assert result.seconds < SECONDS
+
+
+@pytest.mark.parametrize(
+    "words", [("train-lm", "t.txt"), ("eval-ppl", "valid.txt", "-m", "lm-rnn")]
+)
+@pytest.mark.parametrize("threads", ["100000", "0", "-1", "99999999999999999999"])
+def test_threads_that_nobody_has(
+    words: tuple[str, ...], threads: str, commands: Commands, tmp_path: Path
+) -> None:
+    shutil.copytree(KEPT / "lm-rnn", tmp_path / "lm-rnn")
+    shutil.copy(KEPT / "valid.txt", tmp_path / "valid.txt")
+    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
+    result = commands(*words, "--threads", threads, cwd=tmp_path, seconds=60)
+    assert result.code in (1, 2), result
+    assert result.is_clean, result
+
+
+YAML = {
+    "aliases": "a: &a [x, x]\n"
+    + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefghij", "bcdefghijk", strict=True)),
+    "date": "model:\n  hidden_size: 2001-13-99\n",
+    "underscores": "model:\n  hidden_size: 0x_\n",
+    "digits": f"model:\n  hidden_size: {'9' * 5000}\n",
+    "deep": "a: " + "[" * 5000 + "]" * 5000 + "\n",
+    "deep mapping": "".join(" " * i + f"k{i}:\n" for i in range(1000)),
+    "python": "!!python/object/apply:os.system [touch owned]\n",
+    "binary": "model: !!binary x\n",
+    "set": "model: !!set {a, b}\n",
+    "merge": "a: &a {<<: *a}\n",
+    "complex key": "? [a, b]\n: 1\n",
+    "nul": "model: \x00\n",
+    "twice": "model: {layers: 1}\nmodel: {layers: 2}\n",
+}
+
+
+@pytest.mark.parametrize("name", YAML)
+def test_hostile_settings(name: str, commands: Commands, tmp_path: Path) -> None:
+    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
+    (tmp_path / "x.yaml").write_text(YAML[name], "utf-8")
+    result = commands("train-lm", "t.txt", "--config", "x.yaml", cwd=tmp_path, seconds=20)
+    assert result.code == 1, result
+    assert result.is_clean, result
+    assert "x.yaml" in result.stderr, result
+    assert result.seconds < SECONDS
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2001-13-99", "0x_", "9" * 5000, "[" * 5000, "&a [*a]", "!!python/name:os.system", ".nan"],
+)
+def test_hostile_overrides(value: str, commands: Commands, tmp_path: Path) -> None:
+    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
+    result = commands("train-lm", "t.txt", "--set", f"hidden_size={value}", cwd=tmp_path)
+    assert result.code == 1, result
+    assert result.is_clean, result
+    assert "hidden_size" in result.stderr, result
+
+
+CORPORA = {
+    "an id beyond the vocabulary": ("train.bin", lambda c: c[:-2] + b"\xff\xff"),
+    "no end of a sentence": ("train.bin", lambda c: b"\x02\x00" * (len(c) // 2)),
+    "an empty split": ("train.bin", lambda c: b""),
+    "a short split": ("train.bin", lambda c: c[: len(c) // 2]),
+    "half an id": ("train.bin", lambda c: c[:-1]),
+}
+INFOS = {
+    "no number of sentences": lambda info: info["splits"]["train"].pop("sentences"),
+    "a text for sentences": lambda info: info["splits"]["train"].update(sentences="many"),
+    "negative sentences": lambda info: info["splits"]["train"].update(sentences=-5),
+    "too many sentences": lambda info: info["splits"]["train"].update(sentences=10**9),
+    "no tokens": lambda info: info["splits"]["train"].update(tokens=0),
+    "a negative vocabulary": lambda info: info.update(vocabulary_size=-1),
+    "another unit": lambda info: info.update(unit="sound"),
+    "another type": lambda info: info.update(dtype="float64"),
+    "a split elsewhere": lambda info: info["splits"].update({"../train": info["splits"]["train"]}),
+    "NUL in a name": lambda info: info["splits"].update({"a\x00b": info["splits"]["train"]}),
+    "a surrogate in a name": lambda info: info["splits"].update(
+        {"\ud800": info["splits"]["train"]}
+    ),
+}
+TRAINING = (
+    ("train-lm", "x", "-o", "out", *_LM),
+    ("ngram", "train", "x", "--order", "2", "-o", "out"),
+)
+
+
+@pytest.mark.parametrize("use", TRAINING, ids=lambda use: use[0])
+@pytest.mark.parametrize("name", [*CORPORA, *INFOS])
+def test_corpora_are_not_believed(
+    name: str, use: tuple[str, ...], commands: Commands, tmp_path: Path
+) -> None:
+    corpus = lay_out(tmp_path / "x", "corpus")
+    if name in CORPORA:
+        file, change = CORPORA[name]
+        (corpus / file).write_bytes(change((corpus / file).read_bytes()))
+    else:
+        info = json.loads((corpus / "corpus.json").read_bytes())
+        INFOS[name](info)
+        write_json(corpus / "corpus.json", info)
+    result = commands(*use, cwd=tmp_path / "x", seconds=60)
+    assert result.code == 1, result
+    assert result.is_clean, result
+    assert not (tmp_path / "x" / "out" / "model.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--strict", ""])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(8, "5:x|1:y"), (8, "99:nsubj"), (8, "0:root|0:root"), (8, "x"), (8, "2:a|1:b")],
+)
+def test_graphs_that_are_none(
+    column: int, value: str, option: str, commands: Commands, tmp_path: Path
+) -> None:
+    """DEPS with a head that is not there, twice the same, out of order, or no list at all."""
+    lines = ["1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_", "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_"]
+    columns = lines[1].split("\t")
+    columns[column] = value
+    (tmp_path / "x.conllu").write_text("\n".join((lines[0], "\t".join(columns))) + "\n\n")
+    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
+    assert told.is_clean, told
+    assert told.code == (1 if option else 0), told
+    assert "DEPS" in told.stdout + told.stderr, told
+
+
+@pytest.mark.parametrize("option", ["--strict", ""])
+def test_heads_of_ranges(option: str, commands: Commands, tmp_path: Path) -> None:
+    lines = [
+        "1-2\tab\t_\t_\t_\t_\t1\tdep\t_\t_",
+        "1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_",
+        "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_",
+    ]
+    (tmp_path / "x.conllu").write_text("\n".join(lines) + "\n\n")
+    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
+    assert told.is_clean, told
+    assert told.code == (1 if option else 0), told
+    assert "HEAD" in told.stdout + told.stderr, told

@@ -1,0 +1,194 @@
+"""Long sentences, long lines, many types, much text, many models, many steps: memory is bounded.
+
+The large ones run in `make soak`; `make test` has their small forms.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from faults.conftest import SOAK
+from faults.runs import ROOT
+
+KEPT = ROOT / "tests" / "versions" / "0.1.0"
+MB = 1 << 20
+TEXT_MB = 5000 if SOAK else 8
+
+
+def peak_of(
+    words: list[str], folder: Path, pieces: Iterable[bytes] = (), seconds: int = 3000
+) -> tuple[int, int, str]:
+    """Run a command on what is fed to it; return exit code, peak memory in bytes, what it told."""
+    code = (
+        "import resource, sys; from seqtool.cli.app import main; code = main(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+    def feed() -> None:
+        assert process.stdin is not None
+        try:
+            for piece in pieces:
+                process.stdin.write(piece)
+        except BrokenPipeError:
+            pass
+        finally:
+            process.stdin.close()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    assert process.stderr is not None
+    told = process.stderr.read().decode("utf-8", "replace")
+    process.stderr.close()
+    feeder.join()
+    process.wait(seconds)
+    return process.returncode, int(told.split()[-1]) * 1024, told
+
+
+def much_text(megabytes: int) -> Iterator[bytes]:
+    """Give so many megabytes of lines with few types."""
+    line = (ROOT / "data" / "en" / "train.txt").read_bytes()
+    piece = line * (MB // len(line) + 1)
+    for _ in range(megabytes):
+        yield piece[: piece.rindex(b"\n", 0, MB) + 1]
+
+
+STREAMED = {
+    "prepare": ["prepare", "-", "--unit", "word", "--split", "100", "-o", "out", "--force"],
+    "counts": ["ngram", "counts", "-", "--order", "2"],
+    "eval-ppl": ["eval-ppl", "-", "-m", str(KEPT / "ngram")],
+}
+
+
+@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.timeout(3600)
+def test_memory_does_not_grow_with_the_text(name: str, tmp_path: Path) -> None:
+    few, many = 4, TEXT_MB
+    (_, small, _), (code, large, told) = (
+        peak_of(STREAMED[name], tmp_path, much_text(size)) for size in (few, many)
+    )
+    assert code == 0, told
+    assert large < small + 64 * MB, f"{small / MB:.0f} MB for {few} MB, {large / MB:.0f} for {many}"
+
+
+@pytest.mark.timeout(3600)
+def test_memory_does_not_grow_with_the_trees(tmp_path: Path) -> None:
+    trees = (ROOT / "data" / "en" / "test.conllu").read_bytes()
+    words = ["parse", "-", "-m", str(KEPT / "parser")]
+    times = (300 if SOAK else 4) * MB // len(trees)
+    _, small, _ = peak_of(words, tmp_path, iter([trees] * (2 * MB // len(trees))))
+    code, large, told = peak_of(words, tmp_path, iter([trees] * times))
+    assert code == 0, told
+    assert large < small + 64 * MB, f"{small / MB:.0f} MB, then {large / MB:.0f}"
+
+
+def test_a_sentence_of_many_words(tmp_path: Path) -> None:
+    size = 20_000 if SOAK else 2_000
+    lines = [f"{i}\tw{i % 97}\tw\tNOUN\tN\t_\t{i - 1}\tdep\t_\t_" for i in range(1, size + 1)]
+    (tmp_path / "long.conllu").write_text("\n".join(lines) + "\n\n")
+    (tmp_path / "long.txt").write_text(" ".join(f"w{i % 97}" for i in range(size)) + "\n")
+    for words in (
+        ["parse", "long.conllu", "-m", str(KEPT / "parser")],
+        ["tag", "long.conllu", "-m", str(KEPT / "tagger")],
+        ["parse", "long.txt", "-m", str(KEPT / "pipeline")],
+        ["eval-parser", "long.conllu", "long.conllu"],
+        ["inspect", "long.conllu"],
+        ["eval-ppl", "long.txt", "-m", str(KEPT / "ngram")],
+        ["eval-ppl", "long.txt", "-m", str(KEPT / "lm-lstm")],
+    ):
+        code, peak, told = peak_of(words, tmp_path)
+        assert code == 0, told
+        assert peak < 1500 * MB, f"{words}: {peak / MB:.0f} MB"
+
+
+def test_a_line_of_many_bytes(tmp_path: Path) -> None:
+    megabytes = 50 if SOAK else 4
+    line = b"the old man went to the sea and " * (MB // 32) * megabytes
+    for name in STREAMED:
+        code, peak, told = peak_of(STREAMED[name], tmp_path, iter([line + b"\n"]))
+        assert code == 0, told
+        assert peak < (400 + 40 * megabytes) * MB, f"{name}: {peak / MB:.0f} MB"
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    """Four packed megabytes of zeros are four gigabytes."""
+    import gzip
+
+    for name in STREAMED:
+        (tmp_path / "zeros.gz").write_bytes(gzip.compress(bytes(100 * MB)) * (40 if SOAK else 1))
+        words = ["zeros.gz" if word == "-" else word for word in STREAMED[name]]
+        code, peak, told = peak_of(words, tmp_path)
+        assert code == 1, told
+        assert "--max-line" in told
+        assert "zeros.gz:1" in told
+        assert peak < 800 * MB, f"{name}: {peak / MB:.0f} MB"
+
+
+def test_many_types(tmp_path: Path) -> None:
+    types = 5_000_000 if SOAK else 100_000
+    for name in ("prepare", "counts"):
+        starts = range(0, types, 100)
+        lines = (b" ".join(b"w%d" % i for i in range(at, at + 100)) + b"\n" for at in starts)
+        code, peak, told = peak_of(STREAMED[name], tmp_path, lines)
+        assert code == 0, told
+        assert peak < (300 + types // 2000) * MB, f"{name}: {peak / MB:.0f} MB"
+
+
+def held() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory in use")
+def test_models_that_are_opened_and_closed_leave_nothing() -> None:
+    import seqtool
+
+    names = ("lm-rnn", "ngram", "parser", "tagger", "segmenter", "pipeline", "mixture")
+    rounds = 10_000 // len(names) if SOAK else 12
+    for name in names * 4:
+        seqtool.load(KEPT / name)
+    before, files = held(), len(os.listdir("/proc/self/fd"))
+    for _ in range(rounds):
+        for name in names:
+            seqtool.load(KEPT / name)
+    assert held() < before + 24 * MB
+    assert len(os.listdir("/proc/self/fd")) <= files
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory in use")
+@pytest.mark.timeout(3600)
+def test_many_steps_leave_nothing(tmp_path: Path) -> None:
+    import seqtool
+    from seqtool.core.config import apply_overrides, from_dict
+    from seqtool.core.progress import EpochDone
+
+    sizes: list[int] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, EpochDone):
+            sizes.append(held())
+
+    (tmp_path / "t.txt").write_text((KEPT / "text.txt").read_text("utf-8"), "utf-8")
+    values: dict[str, object] = {}
+    epochs = 4000 if SOAK else 20
+    settings = ("hidden_size=8", "batch_size=4", "bptt=8", f"epochs={epochs}")
+    apply_overrides(seqtool.NeuralLMConfig, values, settings)
+    config = from_dict(seqtool.NeuralLMConfig, values)
+    seqtool.train_lm(tmp_path / "t.txt", tmp_path / "lm", config, on_event=watch)
+    quarter = len(sizes) // 4
+    assert max(sizes[-quarter:]) < max(sizes[quarter : 2 * quarter]) + 16 * MB

@@ -1,0 +1,269 @@
+"""What is printed arrives, or the exit code says that it did not; it moves no terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from faults.runs import ROOT, Commands
+
+KEPT = ROOT / "tests" / "versions" / "0.1.0"
+
+PRINTING = (
+    ("--help",),
+    ("--version",),
+    ("train-lm", "--help"),
+    ("help",),
+    ("help", "parsing"),
+    ("fetch", "--list"),
+    ("train-lm", "--list-settings"),
+    ("generate", "-m", "lm-rnn", "--max-tokens", "5"),
+    ("generate", "-m", "ngram", "--num", "3", "--json"),
+    ("eval-ppl", "valid.txt", "-m", "ngram"),
+    ("eval-ppl", "valid.txt", "-m", "ngram", "--json"),
+    ("ngram", "counts", "text.txt"),
+    ("ngram", "export", "ngram", "-"),
+    ("inspect", "lm-rnn"),
+    ("inspect", "lm-rnn", "--json"),
+    ("inspect", "dev.conllu"),
+    ("prepare", "dev.conllu"),
+    ("parse", "dev.conllu", "-m", "parser"),
+    ("parse", "dev.conllu", "-m", "parser", "--format", "tree"),
+    ("parse", "dev.conllu", "-m", "parser", "--format", "json"),
+    ("parse", "raw.txt", "-m", "pipeline"),
+    ("tag", "dev.conllu", "-m", "tagger"),
+    ("segment", "raw.txt", "-m", "segmenter"),
+    ("eval-parser", "dev.conllu", "expected-parser.conllu"),
+    ("eval-parser", "dev.conllu", "expected-parser.conllu", "--json"),
+)
+IDS = [" ".join(words) for words in PRINTING]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(KEPT, tmp_path_factory.mktemp("kept") / "kept"))
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=IDS)
+def test_a_full_output_is_an_error(commands: Commands, kept: Path, words: tuple[str, ...]) -> None:
+    result = commands(*words, cwd=kept, stdout="/dev/full")
+    assert result.code == 1, result
+    assert result.is_clean, result
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=IDS)
+def test_a_reader_that_goes_away_is_no_news(
+    commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def open_and_leave() -> None:
+        os.close(os.open(pipe, os.O_RDONLY))
+
+    reader = threading.Thread(target=open_and_leave)
+    reader.start()
+    result = commands(*words, cwd=kept, stdout=pipe)
+    reader.join()
+    assert result.code in (0, 141), result
+    assert "error" not in result.stderr, result
+    assert "Traceback" not in result.stderr, result
+
+
+@pytest.mark.parametrize("words", [("--help",), ("inspect", "lm-rnn")], ids=" ".join)
+def test_a_closed_output_is_an_error(kept: Path, words: tuple[str, ...]) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" -m seqtool "$@" >&-', sys.executable, *words],
+        cwd=kept,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    told = ended.stderr.decode()
+    assert ended.returncode == 1, told
+    assert "error:" in told
+    assert "hint:" in told
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", None], ids=["full", "closed"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval-ppl", "valid.txt", "-m", "ngram"),
+        ("parse", "dev.conllu", "-m", "parser"),
+        ("ngram", "train", "text.txt", "--order", "2", "-o", "ng"),
+        ("inspect", "none"),
+    ],
+    ids=" ".join,
+)
+def test_a_stderr_that_nobody_reads_ends_no_work(
+    kept: Path, words: tuple[str, ...], stderr: str | None, tmp_path: Path
+) -> None:
+    command = (sys.executable, "-m", "seqtool", *words, *(["--force"] if "-o" in words else []))
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" 2>{stderr or "&-"}', *command],
+        cwd=kept,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert ended.returncode == (words[1] == "none")
+    assert bool(ended.stdout) == (words[1] != "none")
+
+
+WRITING = (
+    ("ngram", "counts", "text.txt", "-o"),
+    ("ngram", "export", "ngram"),
+    ("eval-ppl", "valid.txt", "-m", "ngram", "--per-token"),
+    ("parse", "dev.conllu", "-m", "parser", "-o"),
+    ("parse", "dev.conllu", "-m", "parser", "-f", "html", "-o"),
+    ("tag", "dev.conllu", "-m", "tagger", "-o"),
+    ("segment", "raw.txt", "-m", "segmenter", "-o"),
+)
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_a_device_and_a_pipe_that_are_written_to(
+    commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    full = commands(*words, "/dev/full", cwd=kept)
+    assert full.code == 1, full
+    assert "error: /dev/full: no space left on device\n" in full.stderr, full
+    assert full.is_clean, full
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(
+        target=lambda: os.close(os.open(tmp_path / "pipe", os.O_RDONLY)), daemon=True
+    )
+    reader.start()
+    left = commands(*words, tmp_path / "pipe", cwd=kept)
+    reader.join()
+    assert left.code in (0, 141), left  # what is short may be in the pipe before it is left
+    assert "error" not in left.stderr, left
+
+
+# changes the title, clears the screen, types for the reader, colours, and the 8-bit forms of it
+HOSTILE = "\x1b]0;owned\x07a\x1b[2Jb\x1b[31mc\x9b31md\x9d0;x\x9ce\x07\x08f"
+HOSTILE_NAME = "w\x1b[31mx\x9b0m.txt"
+# what a program that draws tables, colours and bars may send
+ALLOWED = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[ABKG]|\x1b\]8;[^\x1b]*\x1b\\")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which everything that can hold text holds what a terminal obeys."""
+    folder = tmp_path_factory.mktemp("hostile") / "kept"
+    shutil.copytree(KEPT, folder)
+    (folder / "t.txt").write_text(f"the {HOSTILE} old\n" * 30, "utf-8")
+    record = {"text": f"the {HOSTILE}", HOSTILE: 1}
+    (folder / "t.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
+    trees = (folder / "dev.conllu").read_text("utf-8")
+    lines = []
+    for line in trees.splitlines():
+        columns = line.split("\t")
+        if len(columns) == 10 and columns[0] == "1":
+            columns[1] = columns[2] = columns[4] = HOSTILE
+            columns[7], columns[9] = f"dep:{HOSTILE}", f"Note={HOSTILE}"
+        lines.append("\t".join(columns))
+    (folder / "bad.conllu").write_text(f"# text = {HOSTILE}\n" + "\n".join(lines) + "\n\n", "utf-8")
+    (folder / "broken.conllu").write_text(f"1\t{HOSTILE}\tx\n\n", "utf-8")
+    (folder / "settings.yaml").write_text(f'"{json.dumps(HOSTILE)[1:-1]}": 1\n', "utf-8")
+    shutil.copy(folder / "t.txt", folder / HOSTILE_NAME)
+    for model in ("lm-rnn", "parser", "ngram"):
+        path = folder / model / "model.json"
+        header = json.loads(path.read_text("utf-8"))
+        header.pop("sha256", None)
+        header["command"] = HOSTILE
+        header["data"] = {HOSTILE: HOSTILE}
+        header["scores"] = {**header["scores"], HOSTILE: 1.0}
+        header["versions"] = {"seqtool": HOSTILE}
+        path.write_text(json.dumps(header), "utf-8")
+    return folder
+
+
+ON_TERMINAL = (
+    ("ngram", "counts", "t.txt"),
+    ("ngram", "train", "t.txt", "--order", "2", "-o", "ng", "--force"),
+    ("eval-ppl", "t.txt", "-m", "ngram"),
+    ("eval-ppl", "t.txt", "-m", "ngram", "--per-token", "-"),
+    ("generate", "-m", "ng", "--num", "3", "--max-tokens", "30"),
+    ("generate", "-m", "ng", "--prompt", HOSTILE, "--max-tokens", "30"),
+    ("generate", "-m", "ngram", "--prompt", f"q{HOSTILE}"),
+    ("generate", "-m", "ng", "--num", "3", "--json"),
+    ("inspect", "lm-rnn"),
+    ("inspect", "lm-rnn", "--json"),
+    ("inspect", "parser"),
+    ("inspect", "ng"),
+    ("inspect", "bad.conllu"),
+    ("prepare", "bad.conllu"),
+    ("prepare", "broken.conllu"),
+    ("prepare", "t.jsonl", "--field", "none", "-o", "x"),
+    ("prepare", "t.txt", "-o", f"x{HOSTILE.replace('/', '')}", "--force"),
+    ("parse", "bad.conllu", "-m", "parser"),
+    ("parse", "bad.conllu", "-m", "parser", "--format", "tree"),
+    ("parse", "bad.conllu", "-m", "parser", "--format", "json"),
+    ("parse", "broken.conllu", "-m", "parser"),
+    ("parse", "broken.conllu", "-m", "parser", "--skip-invalid"),
+    ("parse", "t.txt", "-m", "pipeline"),
+    ("tag", "bad.conllu", "-m", "tagger"),
+    ("segment", "t.txt", "-m", "segmenter"),
+    ("eval-parser", "bad.conllu", "bad.conllu", "--errors"),
+    ("eval-parser", "bad.conllu", "dev.conllu"),
+    ("train-lm", "t.txt", "--config", "settings.yaml"),
+    ("train-lm", "t.txt", "--set", f"{HOSTILE}=1"),
+    ("train-lm", HOSTILE),
+    ("train-lm", HOSTILE_NAME, "--batch-size=2", "--bptt=4", "--epochs=1", "-o", "lm\x1b[31mc"),
+    ("eval-ppl", HOSTILE_NAME, "-m", "ngram", "--per-sentence", "-"),
+    ("eval-ppl", HOSTILE_NAME, "-m", "ngram", "-m", "lm-rnn"),
+    ("ngram", "export", "ng", "-"),
+    ("ngram", "counts", HOSTILE_NAME, "--filter", HOSTILE),
+    ("inspect", HOSTILE_NAME),
+    ("inspect", "lm-rnn", "--json", "--debug"),
+    (f"x{HOSTILE}",),
+    ("inspect", f"--{HOSTILE}"),
+    ("help", HOSTILE),
+    ("fetch", HOSTILE),
+)
+
+
+@pytest.mark.parametrize(
+    "words", ON_TERMINAL, ids=lambda words: " ".join(words).encode().hex()[:50]
+)
+def test_nothing_that_is_printed_moves_a_terminal(
+    commands: Commands, hostile: Path, words: tuple[str, ...]
+) -> None:
+    master, slave = pty.openpty()
+    seen: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                return
+            if not piece:
+                return
+            seen.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    result = commands(
+        *words, cwd=hostile, stdout=os.ttyname(slave), stderr=os.ttyname(slave), seconds=60
+    )
+    os.close(slave)
+    reader.join(10)
+    os.close(master)
+    shown = b"".join(seen).decode("utf-8", "replace")
+    assert result.code is not None, result
+    assert "Traceback" not in shown, shown
+    left = ALLOWED.sub("", shown)
+    moved = re.findall("[^\n\r\t\x20-\x7e\xa0-\U0010ffff]", left)
+    assert not moved, f"{moved} in {left!r}"
+    assert "\x1b[31mc" not in shown, "a colour of the data's own"

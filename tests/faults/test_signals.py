@@ -1,0 +1,120 @@
+"""Ctrl-C, SIGTERM and SIGHUP at any moment, once and twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults.conftest import SOAK
+from faults.jobs import JOBS, final, lay_out
+from faults.runs import ROOT, Commands, leftovers
+from faults.test_kills import OutcomeOf, check_next_runs, moments
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NAMES = [name for name in JOBS if SOAK or name not in ("pipeline", "tagger", "segmenter")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_signal_during_any_change_leaves_nothing_half_done(
+    name: str,
+    counted_commands: Commands,
+    outcome_of: OutcomeOf,
+    chosen: random.Random,
+    tmp_path: Path,
+) -> None:
+    job, outcome = JOBS[name], outcome_of(JOBS[name])
+    has_old = bool(outcome.events[1])
+    for number in SIGNALS:
+        for moment in moments(job, outcome.events[has_old], chosen)[: None if SOAK else 1]:
+            folder = tmp_path / f"{number}-{moment}"
+            shutil.copytree(outcome.old if has_old else outcome.before, folder, symlinks=True)
+            force = ["--force"] if has_old else []
+            told = job.run(counted_commands, folder, *force, do="signal", at=moment, value=number)
+            assert told.signal is None, f"{number} at change {moment}: {told}"
+            assert "Traceback" not in told.stderr, told
+            # a run that was in its last step is done
+            assert told.code in (0, 130, 128 + number), f"at change {moment}: {told}"
+            assert told.code == 0 or told.is_clean or told.code == 128 + number, told
+            assert (told.code == 0) != ("interrupted: " in told.stderr), told
+            assert final(folder) or not has_old, told
+            assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
+            check_next_runs(counted_commands, job, folder, outcome)
+            shutil.rmtree(folder)
+
+
+def _interrupted(
+    arguments: list[str], folder: Path, numbers: list[int], after: float
+) -> tuple[int, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqtool", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(after)
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.05)
+    _, told = process.communicate(timeout=120)
+    return process.returncode, told.decode("utf-8", "replace")
+
+
+# Python itself cannot be asked before it has started: the first moments are its own
+@pytest.mark.parametrize("after", [0.15, 0.3, 0.6, 1.2, 2.5] if SOAK else [0.15, 0.8])
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_process_ends_without_a_traceback(
+    number: int, times: int, after: float, tmp_path: Path
+) -> None:
+    lay_out(tmp_path)
+    code, told = _interrupted(
+        ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=100000", "-o", "out"],
+        tmp_path,
+        [number] * times,
+        after,
+    )
+    assert "Traceback" not in told, told
+    assert code in (130, 128 + number, -number), told
+    assert (tmp_path / "out" / "run.json").is_file() or not (tmp_path / "out").exists()
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_ignored_when_a_command_starts_stays_ignored(number: int, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:  # as nohup and the & of a shell do
+        code, told = _interrupted(
+            ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=3", "-o", "out"],
+            tmp_path,
+            [number] * 40,
+            0.1,
+        )
+    finally:
+        signal.signal(number, before)
+    assert code == 0, told
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_ends_a_command_is_told(
+    number: int, counted_commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
+) -> None:
+    shutil.copytree(outcome_of(JOBS["prepare"]).before, tmp_path / "x")
+    how = {"do": "signal", "at": 6, "value": number}
+    told = JOBS["prepare"].run(counted_commands, tmp_path / "x", **how)
+    name = {signal.SIGINT: "Ctrl-C"}.get(number, signal.Signals(number).name)
+    assert (told.code, told.stdout) == (128 + number, "")
+    assert told.stderr.splitlines()[-2:] == [
+        f"interrupted: stopped by {name}",
+        "hint: run the command again; a training run goes on with --resume",
+    ]
+    assert leftovers(tmp_path / "x") == []
+    assert not (tmp_path / "x" / "out").exists()
