@@ -14,7 +14,7 @@ from faults.runs import Commands, leftovers
 
 # tries of a job in `make test`, and in `make soak`; of the others, all changes are tried there
 SAMPLED = {"pipeline": (1, 60)}
-SAMPLE = 4
+SAMPLE = 2
 
 
 OutcomeOf = Callable[[Job], Outcome]
