@@ -18,7 +18,7 @@ from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-NAMES = [name for name in JOBS if SOAK or name in ("prepare", "ngram", "lm", "mixture")]
+NAMES = [name for name in JOBS if SOAK or name in ("ngram", "lm")]
 
 
 @pytest.mark.parametrize("name", NAMES)
