@@ -23,6 +23,7 @@ NUMBERS = [
 ]
 
 AGAIN_SECONDS = 0.01
+LOST_SECONDS = 5.0  # a command that still runs then has lost the exception, as some imports do
 
 
 def name_of(number: int) -> str:
@@ -42,6 +43,21 @@ class Ending:
     """What `ended_by_signals` knows of the signals that came."""
 
     number: int | None = None  # of the last one that raised
+    _reminder: Timer | None = None
+
+    def begin(self, number: int) -> None:
+        """Note a signal that is about to raise, and send it again if that comes to nothing."""
+        self.forget()
+        self.number = number
+        self._reminder = Timer(LOST_SECONDS, os.kill, (os.getpid(), number))
+        self._reminder.daemon = True
+        self._reminder.start()
+
+    def forget(self) -> None:
+        """Send nothing again."""
+        if self._reminder is not None:
+            self._reminder.cancel()
+            self._reminder = None
 
 
 _ending = Ending()  # of the command that runs
@@ -67,6 +83,7 @@ def ended_by_signals() -> Iterator[Ending]:
         with _handled_by(_stop):
             yield _ending
     finally:
+        _ending.forget()
         sys.unraisablehook = before
 
 
@@ -123,7 +140,7 @@ def _stop(number: int, frame: FrameType | None = None) -> None:
     if _depth:
         _waiting = number
         return
-    _ending.number = number
+    _ending.begin(number)
     raise Stopped(number)
 
 

@@ -96,4 +96,6 @@ def test_a_command_that_fails_ends_the_demo(
     monkeypatch.setattr(demo, "MODELS", models)
     result = seqtool("demo")
     assert result.code == 1
-    assert result.stderr.splitlines()[-1].startswith("error: the command failed: seqtool train-lm")
+    error, hint = result.stderr.splitlines()[-2:]
+    assert error.startswith("error: the command failed: seqtool train-lm")
+    assert hint.startswith("hint: ")

@@ -6,9 +6,11 @@ format, both must read the same.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from seqtool.core.vocabulary import EOS_ID
 KEPT = ROOT / "tests" / "versions" / "0.1.0"
 FOLDER = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 _HERE = FOLDER / f"seqtool-fuzz-{os.getpid()}"
+atexit.register(shutil.rmtree, _HERE, ignore_errors=True)
 
 
 @dataclass(frozen=True)

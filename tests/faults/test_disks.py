@@ -18,7 +18,7 @@ from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
 from faults.test_writers import at_once
 
-NAMES = [name for name in JOBS if SOAK or name not in ("pipeline", "tagger", "segmenter")]
+NAMES = [name for name in JOBS if SOAK or name in ("prepare", "lm", "mixture")]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,7 +18,7 @@ KEPT = ROOT / "tests" / "versions" / "0.1.0"
 TEXTS = ("valid.txt", "dev.conllu", "raw.txt")
 # what others need beside them
 NEEDS = {"mixture": ("lm-lstm", "ngram"), "lm-stopped": ("corpus",)}
-TRIES = 150 if SOAK else 3
+TRIES = 150 if SOAK else 2
 SECONDS = 10
 
 _PERPLEXITY = ("eval-ppl", "valid.txt", "-m", "x")

@@ -13,8 +13,11 @@ from faults.jobs import JOBS, Job, Outcome, final
 from faults.runs import Commands, leftovers
 
 # tries of a job in `make test`, and in `make soak`; of the others, all changes are tried there
-SAMPLED = {"pipeline": (1, 60)}
-SAMPLE = 4
+SAMPLED = {
+    "pipeline": (1, 60),
+    **dict.fromkeys(("lm-raw-text", "segmenter", "tagger", "parser"), (1, 1000)),
+}
+SAMPLE = 2
 
 
 OutcomeOf = Callable[[Job], Outcome]

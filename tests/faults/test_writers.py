@@ -15,7 +15,7 @@ from faults.runs import ROOT, leftovers
 from faults.test_kills import OutcomeOf
 
 TRIES = 10 if SOAK else 1
-NAMES = [name for name in JOBS if SOAK or name in ("prepare", "lm-raw-text", "ngram", "mixture")]
+NAMES = [name for name in JOBS if SOAK or name in ("prepare", "lm-raw-text")]
 
 
 def at_once(arguments: list[tuple[str, ...]], folder: Path) -> list[tuple[int, str]]:
