@@ -43,12 +43,15 @@ class Ending:
     """What `ended_by_signals` knows of the signals that came."""
 
     number: int | None = None  # of the last one that raised
+    depth = 0  # commands that run, one within another
     _reminder: Timer | None = None
 
     def begin(self, number: int) -> None:
         """Note a signal that is about to raise, and send it again if that comes to nothing."""
         self.forget()
         self.number = number
+        if not self.depth:  # a library's exception is its caller's
+            return
         self._reminder = Timer(LOST_SECONDS, os.kill, (os.getpid(), number))
         self._reminder.daemon = True
         self._reminder.start()
@@ -79,10 +82,12 @@ def ended_by_signals() -> Iterator[Ending]:
             before(lost)
 
     sys.unraisablehook = again
+    _ending.depth += 1
     try:
         with _handled_by(_stop):
             yield _ending
     finally:
+        _ending.depth -= 1
         _ending.forget()
         sys.unraisablehook = before
 

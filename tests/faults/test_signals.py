@@ -17,6 +17,8 @@ from faults.jobs import JOBS, final, lay_out
 from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
 
+from seqtool.core import signals
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NAMES = [name for name in JOBS if SOAK or name in ("ngram", "lm")]
 
@@ -146,3 +148,17 @@ def test_a_signal_whose_exception_is_lost_comes_again(tmp_path: Path) -> None:
         timeout=15,
     )
     assert ended.stdout.split() == ["lost", "lost", "done"], ended
+
+
+def test_outside_a_command_no_signal_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "LOST_SECONDS", 0.05)
+    interruption = signals.Interruption()
+    with pytest.raises(KeyboardInterrupt), interruption.listening():  # noqa: PT012
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    time.sleep(0.3)
+    signal.signal(signal.SIGTERM, before)
+    assert heard == []
