@@ -553,6 +553,12 @@ def _flush_tree(directory: Path) -> None:
     flush(directory)
 
 
+def _safetensor_errors() -> tuple[type[Exception], ...]:
+    """Return what a library raises that not every command loads."""
+    loaded = sys.modules.get("safetensors")
+    return () if loaded is None else (loaded.SafetensorError,)
+
+
 @contextmanager
 def _naming(shown: Path, path: Path) -> Iterator[None]:
     """Let an error of writing `path`, within the block, name it as it is `shown`."""
@@ -565,9 +571,8 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         if error.errno is None or is_known:
             raise
         raise OSError(error.errno, error.strerror, str(shown)) from error
-    except Exception as error:
+    except _safetensor_errors() as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
-        # of a library that not every command loads
-        if number is None or type(error).__name__ != "SafetensorError":
+        if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error

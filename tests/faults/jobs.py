@@ -157,6 +157,16 @@ class Outcome:
     old_weights: dict[str, str]
     events: tuple[int, int]
 
+    @property
+    def has_old(self) -> bool:
+        """Whether the command can replace a finished output: it has `--force`."""
+        return bool(self.events[1])
+
+    def copy_to(self, folder: Path) -> tuple[str, ...]:
+        """Make a directory to run in, with a finished output if possible; return the options."""
+        shutil.copytree(self.old if self.has_old else self.before, folder, symlinks=True)
+        return ("--force",) if self.has_old else ()
+
 
 def undisturbed(commands: Commands, job: Job, folder: Path) -> Outcome:
     """Run a job as it should go, once without a model and once with `--force` over another."""

@@ -33,17 +33,16 @@ def test_a_failing_disk_is_told_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for moment in moments(job, outcome.events[1] or outcome.events[0], chosen):
+    for moment in moments(job, outcome.events[outcome.has_old], chosen):
         folder = tmp_path / f"full-{moment}"
-        shutil.copytree(outcome.old if outcome.events[1] else outcome.before, folder)
-        force = ["--force"] if outcome.events[1] else []
+        force = outcome.copy_to(folder)
         stopped = job.run(counted_commands, folder, *force, do=do, at=moment, value=value)
         assert stopped.is_clean, f"at change {moment}: {stopped}"
         if stopped.code == 0:  # what it could not write was no part of the output, or all was there
             assert final(folder) == outcome.weights, stopped
         else:
             assert stopped.code == 1, stopped
-            assert final(folder) or not outcome.events[1], f"at change {moment}: {stopped}"
+            assert final(folder) or not outcome.has_old, f"at change {moment}: {stopped}"
         left = leftovers(folder)
         if do == "errors":  # where no renaming works, none can be undone
             left = [name for name in left if not name.endswith(".old")]
@@ -99,11 +98,10 @@ def test_a_limit_on_the_size_of_files_is_told(
     job, outcome = JOBS[name], outcome_of(JOBS[name])
     for size in (1000, 5000):
         folder = tmp_path / str(size)
-        shutil.copytree(outcome.old if outcome.events[1] else outcome.before, folder)
-        force = ["--force"] if outcome.events[1] else []
+        force = outcome.copy_to(folder)
         stopped = job.run(commands, folder, *force, file_size=size)
         assert stopped.is_clean, stopped
-        assert final(folder) or not outcome.events[1], stopped
+        assert final(folder) or not outcome.has_old, stopped
         shutil.rmtree(folder)
 
 
@@ -114,11 +112,10 @@ def test_too_little_memory_is_told(
     job, outcome = JOBS[name], outcome_of(JOBS[name])
     for size in (1 << 20, 1 << 25, (1 << 30) + (1 << 23)):  # no room at all, and a little of it
         folder = tmp_path / str(size)
-        shutil.copytree(outcome.old if outcome.events[1] else outcome.before, folder)
-        force = ["--force"] if outcome.events[1] else []
+        force = outcome.copy_to(folder)
         stopped = job.run(commands, folder, *force, memory=size)
         assert stopped.is_clean, stopped
-        assert final(folder) or not outcome.events[1], stopped
+        assert final(folder) or not outcome.has_old, stopped
         shutil.rmtree(folder)
 
 

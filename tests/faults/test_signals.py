@@ -32,12 +32,10 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
     tmp_path: Path,
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    has_old = bool(outcome.events[1])
     for number in SIGNALS:
-        for moment in moments(job, outcome.events[has_old], chosen)[: None if SOAK else 1]:
+        for moment in moments(job, outcome.events[outcome.has_old], chosen)[: None if SOAK else 1]:
             folder = tmp_path / f"{number}-{moment}"
-            shutil.copytree(outcome.old if has_old else outcome.before, folder, symlinks=True)
-            force = ["--force"] if has_old else []
+            force = outcome.copy_to(folder)
             told = job.run(counted_commands, folder, *force, do="signal", at=moment, value=number)
             assert told.signal is None, f"{number} at change {moment}: {told}"
             assert "Traceback" not in told.stderr, told
@@ -45,7 +43,7 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
             assert told.code in (0, 130, 128 + number), f"at change {moment}: {told}"
             assert told.code == 0 or told.is_clean or told.code == 128 + number, told
             assert (told.code == 0) != ("interrupted: " in told.stderr), told
-            assert final(folder) or not has_old, told
+            assert final(folder) or not outcome.has_old, told
             assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
             check_next_runs(counted_commands, job, folder, outcome)
             shutil.rmtree(folder)

@@ -42,14 +42,14 @@ def check(ended: list[tuple[int, str]]) -> None:
         assert "Traceback" not in text, ended
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("options", [(), ("--force",)])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, more) for name in NAMES for more in ((), ("--force",)) if name != "fetch" or not more],
+)
 def test_two_of_the_same(
     name: str, options: tuple[str, ...], outcome_of: OutcomeOf, tmp_path: Path
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    if name == "fetch" and options:
-        pytest.skip("fetch has no --force")
     for number in range(TRIES):
         folder = tmp_path / str(number)
         shutil.copytree(outcome.old if options else outcome.before, folder, symlinks=True)
