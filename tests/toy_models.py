@@ -50,7 +50,9 @@ class BigramModel:
         with np.errstate(divide="ignore"):
             self.log_table = np.log(self.table)
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Score blocks of ids; the extra column is the id that conditions the token."""
         bos_id = len(self.tokenizer.vocabulary)
         previous_id = bos_id
@@ -101,7 +103,9 @@ class TrigramModel:
         history = (bos_id, bos_id, *tokens)
         return float(sum(self.log_table[history[i : i + 3]] for i in range(len(tokens))))
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Not needed where text is generated."""
         raise NotImplementedError
 

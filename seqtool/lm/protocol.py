@@ -73,7 +73,9 @@ class LanguageModel(Protocol):
         """The tokenizer whose ids the model reads."""
         ...
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Score blocks of whole sentences, `EOS_ID` after each; one result per block, in order.
 
         Args:
@@ -233,7 +235,7 @@ def evaluate_lm(
     with ExitStack() as stack:
         token_table = stack.enter_context(open_table(per_token))
         sentence_table = stack.enter_context(open_table(per_sentence))
-        for scores in model.score(feed(), reset_state=reset_state):
+        for scores in model.score_ids(feed(), reset_state=reset_state):
             ids, text = pending.popleft()
             log_probs = np.asarray(scores.log_probs, dtype=np.float64)
             first = sums.sentences + 1

@@ -214,7 +214,7 @@ def test_generation_from_a_mixture(seqtool: Run) -> None:
     model = MixedModel([two_words(), random_bigrams(word_tokenizer("ba"), OTHER)])
     for sample in mixed["samples"]:
         ids = model.tokenizer.vocabulary.encode(sample["tokens"])
-        (scores,) = model.score([ids])
+        (scores,) = model.score_ids([ids])
         total = float(scores.log_probs.sum()) / math.log(10)
         assert sample["log10_probability"] == pytest.approx(total, rel=1e-12)
 

@@ -47,7 +47,7 @@ def save_lm(path: Path, corpus: PreparedCorpus, **model: Any) -> None:
 
 
 def log_probs(path: Path) -> list[float]:
-    (scores,) = checkpoint.load(path).score([np.array([2, 3, 1, 4, 1], dtype=np.int32)])
+    (scores,) = checkpoint.load(path).score_ids([np.array([2, 3, 1, 4, 1], dtype=np.int32)])
     return [float(value) for value in scores.log_probs]
 
 

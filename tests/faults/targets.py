@@ -65,7 +65,7 @@ def arpa(content: bytes) -> None:
         BackoffTable.from_arrays(table.arrays(), table.vocabulary_size)
         model = NgramModel(table, WordTokenizer(vocabulary))
         ids = np.array([*range(min(20, len(vocabulary))), EOS_ID], np.int32)
-        for scores in model.score([ids]):
+        for scores in model.score_ids([ids]):
             assert not np.isnan(scores.log_probs).any()
 
 

@@ -99,14 +99,14 @@ def test_state_is_carried_over_blocks(tmp_path: Path) -> None:
     path.write_text("a b\n" * num)
     model = two_words()
     sizes: list[int] = []
-    score = model.score
+    score = model.score_ids
 
     def watched(blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
         for scores in score(blocks, reset_state=reset_state):
             sizes.append(len(scores.log_probs))
             yield scores
 
-    model.score = watched  # type: ignore[method-assign]
+    model.score_ids = watched  # type: ignore[method-assign]
     result = evaluate_lm(model, path)
     assert len(sizes) > 1
     assert result.tokens == 3 * num

@@ -109,7 +109,9 @@ class CacheModel:
         result._tried = (candidates, observer)
         return result
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Score blocks; -inf for words that are not remembered.
 
         Raises:

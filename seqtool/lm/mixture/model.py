@@ -108,14 +108,16 @@ class MixedModel:
         result._observer = observer
         return result
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Score blocks; the columns are the surprisals of the parts in bits, and then their own.
 
         A column ends with the number of its part: surprisal_1, surprisal_2, order_2. A block that
         one part reads ahead is kept until all have read it.
         """
         streams = [
-            part.score(_renumbered(blocks_read, numbers), reset_state=reset_state)
+            part.score_ids(_renumbered(blocks_read, numbers), reset_state=reset_state)
             for part, numbers, blocks_read in zip(
                 self.parts, self._numbers, itertools.tee(blocks, len(self.parts)), strict=True
             )

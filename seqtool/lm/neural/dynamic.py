@@ -159,7 +159,9 @@ class DynamicLanguageModel(NeuralLanguageModel):
         """Return the same with other settings."""
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Yield the log-probabilities (nats) of each block; where blocks end changes nothing.
 
         Raises:
@@ -313,7 +315,7 @@ def tune_dynamic(
     def perplexity(config: DynamicConfig) -> float:
         if config not in tried:
             try:
-                (scores,) = model.with_config(config).score([ids])
+                (scores,) = model.with_config(config).score_ids([ids])
                 tried[config] = perplexity_of(-float(scores.log_probs.mean()))
             except ModelError:  # too fast
                 tried[config] = math.inf

@@ -64,7 +64,9 @@ class NeuralLanguageModel:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
     @torch.inference_mode()
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Yield the log-probabilities (nats) of each block of whole sentences."""
         state = self.network.initial_state(1)
         for block in blocks:

@@ -54,7 +54,9 @@ class NgramModel:
 
         return Scorer(self.table)
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         """Yield nats, and the order of the n-gram that was matched, of every token of a block."""
         for ids in blocks:
             log_probs, orders = self._scorer.score(ids)

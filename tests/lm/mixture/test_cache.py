@@ -50,7 +50,7 @@ class WithStates(TrigramModel):
 
 
 def scores_of(model: Any, *blocks: Ids) -> Doubles:
-    return np.concatenate([scores.log_probs for scores in model.score(blocks)])
+    return np.concatenate([scores.log_probs for scores in model.score_ids(blocks)])
 
 
 def naive(
@@ -139,11 +139,11 @@ def test_states_of_any_size_do_not_overflow() -> None:
 def test_a_text_is_remembered_across_blocks_but_not_across_texts() -> None:
     model = CacheModel(two_words(), CacheConfig(decay=0))
     block = np.array([2, EOS_ID], dtype=np.int32)
-    first, second = (np.exp(scores.log_probs) for scores in model.score([block, block]))
+    first, second = (np.exp(scores.log_probs) for scores in model.score_ids([block, block]))
     np.testing.assert_allclose(first, [1 / 4, 0])
     np.testing.assert_allclose(second, [1 / 2, 1 / 3])
     np.testing.assert_array_equal(np.exp(scores_of(model, block)), first)
-    assert [len(scores.log_probs) for scores in model.score([block[:0], block])] == [0, 2]
+    assert [len(scores.log_probs) for scores in model.score_ids([block[:0], block])] == [0, 2]
 
 
 def test_settings_tried_at_once_are_those_tried_one_by_one() -> None:
@@ -189,7 +189,7 @@ def test_which_model_a_cache_is_over() -> None:
 def test_a_text_that_is_forgotten_has_no_cache() -> None:
     model = CacheModel(two_words())
     with pytest.raises(ConfigError, match="remembers the text"):
-        next(model.score([np.array([2, EOS_ID], dtype=np.int32)], reset_state=True))
+        next(model.score_ids([np.array([2, EOS_ID], dtype=np.int32)], reset_state=True))
 
 
 def test_what_is_tried() -> None:

@@ -47,7 +47,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
 
 def log_probs(model: Any, corpus: PreparedCorpus) -> Any:
     """Return the scores of text.txt by a model that has the corpus's ids."""
-    (scores,) = model.score([corpus.tokenizer.encode_block(b"a a b\nb c\n")])
+    (scores,) = model.score_ids([corpus.tokenizer.encode_block(b"a a b\nb c\n")])
     return scores.log_probs
 
 

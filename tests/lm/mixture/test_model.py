@@ -45,7 +45,7 @@ def ids(*sentences: Sequence[int]) -> Ids:
 
 def scores_of(model: Any, *blocks: Ids, reset_state: bool = False) -> npt.NDArray[np.float64]:
     return np.concatenate(
-        [scores.log_probs for scores in model.score(blocks, reset_state=reset_state)]
+        [scores.log_probs for scores in model.score_ids(blocks, reset_state=reset_state)]
     )
 
 
@@ -160,14 +160,16 @@ class Ahead(BigramModel):
 
     ahead = 0
 
-    def score(self, blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
         blocks = iter(blocks)
         held = list(itertools.islice(blocks, self.ahead))
         for block in blocks:
             held.append(block)
-            yield from super().score([held.pop(0)], reset_state=reset_state)
+            yield from super().score_ids([held.pop(0)], reset_state=reset_state)
         for block in held:
-            yield from super().score([block], reset_state=reset_state)
+            yield from super().score_ids([block], reset_state=reset_state)
 
 
 @pytest.mark.parametrize("ahead", [(0, 0), (0, 3), (2, 0), (1, 4), (3, 3)])
@@ -188,11 +190,12 @@ def test_parts_read_in_step_however_far_ahead_they_read(ahead: tuple[int, int]) 
             yield block
 
     expected = [
-        np.logaddexp(*(next(iter(part.score([block]))).log_probs for part in parts)) - math.log(2)
+        np.logaddexp(*(next(iter(part.score_ids([block]))).log_probs for part in parts))
+        - math.log(2)
         for block in blocks
     ]
     num_given = 0
-    for num_given, scores in enumerate(mixed.score(watched()), start=1):
+    for num_given, scores in enumerate(mixed.score_ids(watched()), start=1):
         np.testing.assert_allclose(scores.log_probs, expected[num_given - 1], rtol=1e-13)
         assert num_read <= num_given + max(ahead)
     assert num_given == num_read == 30
@@ -219,7 +222,7 @@ def test_a_mixture_may_be_a_part() -> None:
 
 
 def test_columns_are_the_surprisals_of_the_parts_and_their_own() -> None:
-    (scores,) = MixedModel([two_words(), uniform()]).score([ids([2])])
+    (scores,) = MixedModel([two_words(), uniform()]).score_ids([ids([2])])
     assert {name: column.tolist() for name, column in scores.columns.items()} == {
         "surprisal_1": [1, 2],  # 1/2 for a, then 1/4 for </s>
         "surprisal_2": [2, 2],

@@ -47,7 +47,7 @@ def mix(path: Path, *parts: Path) -> None:
 
 
 def log_probs(model: Any) -> list[float]:
-    (scores,) = model.score([BLOCK])
+    (scores,) = model.score_ids([BLOCK])
     return [float(value) for value in scores.log_probs]
 
 

@@ -66,7 +66,7 @@ def statistics_of(model: NeuralLanguageModel) -> GradientStatistics:
 
 
 def score(model: NeuralLanguageModel, *blocks: Ids) -> npt.NDArray[np.float64]:
-    return np.concatenate([scores.log_probs for scores in model.score(blocks)])
+    return np.concatenate([scores.log_probs for scores in model.score_ids(blocks)])
 
 
 def log_probs(network: NeuralNetwork, inputs_T: Ids, targets_T: Ids, state: Any) -> tuple[Any, Any]:
@@ -247,7 +247,7 @@ def test_a_text_that_is_forgotten_teaches_nothing() -> None:
     model = make(cell="rnn")
     dynamic = DynamicLanguageModel(model, statistics_of(model), CONFIG)
     with pytest.raises(ConfigError, match="learns from the text"):
-        next(dynamic.score([IDS], reset_state=True))
+        next(dynamic.score_ids([IDS], reset_state=True))
 
 
 def test_adaptation_is_told() -> None:

@@ -56,7 +56,7 @@ def make(*, double: bool = True, **settings: Any) -> NeuralLanguageModel:
 
 
 def score(model: NeuralLanguageModel, *blocks: Ids, **options: Any) -> npt.NDArray[np.float64]:
-    results = list(model.score(blocks, **options))
+    results = list(model.score_ids(blocks, **options))
     assert [len(result.log_probs) for result in results] == [len(block) for block in blocks]
     assert all(result.log_probs.dtype == np.float64 for result in results)
     return np.concatenate([result.log_probs for result in results])
@@ -176,7 +176,7 @@ def test_blocks_are_read_no_faster_than_scores_are_given() -> None:
             read.append(number)
             yield block
 
-    scores = make().score(blocks())
+    scores = make().score_ids(blocks())
     next(scores)
     next(scores)
     assert read == [0, 1]

@@ -42,7 +42,7 @@ def some_model() -> NgramModel:
 
 
 def scores(model: NgramModel, ids: list[int]) -> list[float]:
-    (result,) = model.score([np.array(ids, np.int32)])
+    (result,) = model.score_ids([np.array(ids, np.int32)])
     return [float(value) for value in result.log_probs]
 
 
@@ -129,7 +129,7 @@ def test_blocks_do_not_know_of_one_another() -> None:
     model = some_model()
     blocks = [np.array(ids, np.int32) for ids in ([2, 3, 2, 1], [2, 1, 1], [3, 1])]
     whole = scores(model, np.concatenate(blocks).tolist())
-    parts = [value for result in model.score(blocks) for value in result.log_probs.tolist()]
+    parts = [value for result in model.score_ids(blocks) for value in result.log_probs.tolist()]
     assert parts == whole
 
 
@@ -231,7 +231,7 @@ def test_any_bit_flipped_without_a_sum_is_an_error_or_harmless(unsealed: Path) -
         except ModelError:
             refused += 1
             continue
-        (result,) = model.score([np.array([2, 3, 2, 1, 0, 3, 3, 2, 3, 1], np.int32)])
+        (result,) = model.score_ids([np.array([2, 3, 2, 1, 0, 3, 3, 2, 3, 1], np.int32)])
         assert set(result.columns["order"].tolist()) <= {1, 2, 3}
         state = model.advance(model.start(1), np.array([2], np.int32))
         assert model.next_log_probs(state).shape == (1, 4)

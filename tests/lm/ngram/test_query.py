@@ -196,7 +196,7 @@ def test_every_word_has_the_score_of_kenlm(shared_data: Path, name: str, text: s
     assert isinstance(model, NgramModel)
     block = (folder / f"{text}-query.txt").read_bytes()
     ids = model.tokenizer.encode_block(block)
-    (scores,) = model.score([ids])
+    (scores,) = model.score_ids([ids])
     with gzip.open(folder / f"{name}.words.txt.gz", "rt", encoding="utf-8") as lines:
         shown = [entry for line in lines for entry in line.split("\t") if "=" in entry]
     found = [entry.rsplit("=", 1)[1].split(" ") for entry in shown]

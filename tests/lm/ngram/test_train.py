@@ -143,7 +143,7 @@ def test_kenlm_scores_what_was_trained(shared_data: Path, tmp_path: Path) -> Non
     model = seqtool.load(tmp_path / "m")
     lines = (folder / "ewt-query.txt").read_text(encoding="utf-8").splitlines()[:300]
     ids = model.tokenizer.encode_block("".join(f"{line}\n" for line in lines).encode())
-    (scores,) = model.score([ids])
+    (scores,) = model.score_ids([ids])
     wanted = [score for line in lines for score in judge.full_scores(line)]
     assert len(wanted) == len(scores.log_probs)
     for (log10, order, _), ours, our_order in zip(
