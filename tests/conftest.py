@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import ipaddress
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -23,6 +25,18 @@ os.environ.update(NO_COLOR="1", COLUMNS="100")
 # a machine under load must not fail a property, and a failure must come again
 settings.register_profile("seqtool", deadline=None, derandomize=True)
 settings.load_profile("seqtool")
+
+
+def _refuse_the_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Let a test talk to a server of its own alone: it must pass, and mean the same, anywhere."""
+    if event != "socket.connect":
+        return
+    ours, address = arguments
+    if ours.family in (socket.AF_INET, socket.AF_INET6):
+        assert ipaddress.ip_address(address[0]).is_loopback, f"a test connects to {address[0]}"
+
+
+sys.addaudithook(_refuse_the_network)
 
 
 class CommandResult(NamedTuple):
