@@ -86,6 +86,7 @@ class Commands:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+            "PYTHONDONTWRITEBYTECODE": "1",  # or the first run makes more changes than the next
             "OMP_NUM_THREADS": "1",
             "NO_COLOR": "1",
             "COLUMNS": "100",

@@ -40,6 +40,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=90, help="the tests are stopped after it")
     parser.add_argument("--inputs", type=int, default=1_000_000, help="for the fuzzer, in all")
     chosen = parser.parse_args()
+    # a shell that starts this in the background lets it ignore SIGINT, by which tests are stopped
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("SEQTOOL_SOAK_SEED", str(date.today()))  # samples differ by the day
     end = time.monotonic() + 60 * chosen.minutes
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from faults.conftest import SOAK
 from faults.jobs import JOBS, Job, Outcome, final
-from faults.runs import Commands, leftovers
+from faults.runs import Commands, Result, leftovers
 
 # tries of a job in `make test`, and in `make soak`; of the others, all changes are tried there
-SAMPLED = {
-    "pipeline": (1, 60),
-    **dict.fromkeys(("lm-raw-text", "segmenter", "tagger", "parser"), (1, 1000)),
-}
+SAMPLED = dict.fromkeys(("lm-raw-text", "segmenter", "tagger", "parser", "pipeline"), (1, 60))
 SAMPLE = 2
 
 
@@ -28,6 +25,15 @@ def moments(job: Job, events: int, chosen: random.Random) -> list[int]:
     few, many = SAMPLED.get(job.name, (SAMPLE, events))
     every = range(1, events + 1)
     return sorted(chosen.sample(every, min(events, many if SOAK else few)))
+
+
+def was_reached(killed: Result, moment: int) -> bool:
+    """Return whether a command was killed: the run that was counted may also have filled a cache."""
+    if killed.signal == 9:
+        return True
+    assert killed.code == 0, killed
+    assert moment - 5 < killed.events < moment, killed
+    return False
 
 
 def check_next_runs(commands: Commands, job: Job, folder: Path, outcome: Outcome) -> None:
@@ -66,7 +72,8 @@ def test_a_killed_command_leaves_what_can_be_made_whole(
         folder = tmp_path / f"kill-{moment}"
         shutil.copytree(outcome.before, folder, symlinks=True)
         killed = job.run(counted_commands, folder, do="kill", at=moment)
-        assert killed.signal == 9, killed
+        if not was_reached(killed, moment):
+            break
         assert final(folder) in ({}, outcome.weights) or job.resumes, killed
         check_next_runs(counted_commands, job, folder, outcome)
         shutil.rmtree(folder)
@@ -85,7 +92,8 @@ def test_a_killed_command_over_a_finished_output_loses_nothing(
         folder = tmp_path / f"kill-{moment}"
         shutil.copytree(outcome.old, folder, symlinks=True)
         killed = job.run(counted_commands, folder, "--force", do="kill", at=moment)
-        assert killed.signal == 9, killed
+        if not was_reached(killed, moment):
+            break
         found = final(folder)
         assert found, f"neither the old nor the new is there\n{killed}"
         if not job.resumes:
