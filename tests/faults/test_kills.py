@@ -28,7 +28,7 @@ def moments(job: Job, events: int, chosen: random.Random) -> list[int]:
 
 
 def was_reached(killed: Result, moment: int) -> bool:
-    """Return whether a command was killed: the run that was counted may also have filled a cache."""
+    """Return whether it was killed; the run that was counted may have filled a cache, too."""
     if killed.signal == 9:
         return True
     assert killed.code == 0, killed
