@@ -21,7 +21,8 @@ from numba.core.errors import TypingError
 
 from seqtool.core import compiled as module
 from seqtool.core.compile_cache import CompileCache, Refused, default_path
-from seqtool.core.compiled import StringTable, bytes_in, compiled, find, string_hash
+from seqtool.core.compiled import compiled
+from seqtool.core.string_table import StringTable, bytes_in, find, string_hash
 
 SIGNATURE = types.int64(types.int64[::1], types.int64)
 NUMBERS = np.array([10, 20, 30])

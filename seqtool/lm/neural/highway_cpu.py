@@ -28,19 +28,21 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from seqtool.core import types
 from seqtool.core.arrays import Reals
-from seqtool.core.compiled import compiled, element, in_llvm
+from seqtool.core.compiled import compiled, in_llvm
+from seqtool.core.instructions import element
 from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 
 Pairs: TypeAlias = npt.NDArray[np.uint32]
@@ -194,7 +196,7 @@ def _compile_factor(value, factors):  # type: ignore[no-untyped-def]
         # the sum would carry a NaN of large payload over to zero
         return np.uint16(0x7FC0) if np.isnan(value) else rounded
 
-    return bits if factors.dtype == types.uint16 else same
+    return bits if factors.dtype == numba.uint16 else same
 
 
 @compiled(

@@ -19,7 +19,6 @@ numbers of 1 / `SCALE`. NONE's row is taken off all others and added to the bias
 nothing stands there is nothing to add. A hidden unit is the activation of a sum of rows. With gates
 a row holds the parts of all units, then those of their gates.
 
-Imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Shorts
-from seqtool.core.compiled import compiled, fetch
+from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError
+from seqtool.core.instructions import fetch
 from seqtool.parsing.parser.transitions import (
     BASE,
     BUFFER,
@@ -189,10 +189,10 @@ _table = types.int32[:, ::1]
 _products = types.int16[:, ::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
-_slots = types.NamedTuple((_table, _ints, _ints, _table, _ints), Slots)  # type: ignore[no-untyped-call]
-_tokens = types.NamedUniTuple(_ints, 2, Tokens)  # type: ignore[no-untyped-call]
-_tables = types.NamedUniTuple(_products, 4, Tables)  # type: ignore[no-untyped-call]
-_seen = types.NamedUniTuple(_table, 3, Seen)  # type: ignore[no-untyped-call]
+_slots = types.NamedTuple((_table, _ints, _ints, _table, _ints), Slots)
+_tokens = types.NamedUniTuple(_ints, 2, Tokens)
+_tables = types.NamedUniTuple(_products, 4, Tables)
+_seen = types.NamedUniTuple(_table, 3, Seen)
 
 
 @compiled(types.void(_table, _table, _int, _table, _ints))

@@ -36,8 +36,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import CATEGORIES, SymbolTable
