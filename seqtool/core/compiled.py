@@ -27,9 +27,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, ClassVar
 
-import llvmlite
+import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 
@@ -46,7 +46,7 @@ _turn = itertools.count()
 class _Method(ctypes.Structure):
     """Python's `PyMethodDef`."""
 
-    _fields_: Final = [
+    _fields_: ClassVar[Any] = [
         ("name", ctypes.c_char_p),
         ("entry", ctypes.c_void_p),
         ("flags", ctypes.c_int),
@@ -73,6 +73,7 @@ class CompiledFunction:
     ) -> None:
         self.function, self.signatures, self.options = function, tuple(signatures), dict(options)
         functools.update_wrapper(self, function)
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self._entry: Callable[..., Any] = self._first_call
         self._kept: tuple[Any, ...] = ()  # what must live as long as the entry
 
@@ -161,8 +162,7 @@ class Instruction:
     """What compiled code can call, and no other: its LLVM is written when it is compiled."""
 
     def __init__(self, function: FunctionType) -> None:
-        self.function = function
-        functools.update_wrapper(self, function)
+        self.function, self.__doc__ = function, function.__doc__
 
     @functools.cached_property
     def inner(self) -> Any:
@@ -251,6 +251,8 @@ def _content_sum(path: str, *_: int) -> str:
 
 def _seen_by_numba(function: FunctionType, *, calls: bool = True) -> FunctionType:
     """Return a function that has what Numba knows, where this one has what stands for it."""
+    from numba.core import types as numba_types
+
     from seqtool.core import compiler
 
     changed: dict[str, Any] = {}
@@ -258,7 +260,7 @@ def _seen_by_numba(function: FunctionType, *, calls: bool = True) -> FunctionTyp
         if isinstance(value, CompiledFunction | Instruction) and calls:
             changed[name] = value.inner
         elif value is types:
-            changed[name] = compiler.numba_types
+            changed[name] = numba_types
         elif isinstance(value, types.Kind):
             changed[name] = compiler.numba_type(value)
     return compiler.with_globals(function, changed)

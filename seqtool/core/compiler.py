@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba.core import cgutils, dispatcher, registry, serialize
 from numba.core import types as numba_types
 from numba.core.compiler import Compiler
@@ -103,10 +103,10 @@ def inner(
 
 def instruction(function: FunctionType) -> Any:
     """Return Numba's intrinsic of a function that gives its signature, and writes its LLVM."""
-    return intrinsic(function)  # type: ignore[no-untyped-call]
+    return intrinsic(function)
 
 
-class _Uncalled(dispatcher._FunctionCompiler):
+class _Uncalled(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
     """Compiles a function up to where an entry is put beside it."""
 
     def _customize_flags(self, flags: Any) -> Any:
@@ -132,11 +132,11 @@ def object_code(
         numba.core.errors.NumbaError: it cannot be compiled.
     """
     options = {"nopython": True, "nogil": True, "boundscheck": None, **options}
-    make = _Uncalled(function, registry.cpu_target, options, {}, Compiler)  # type: ignore[no-untyped-call]
+    make = _Uncalled(function, registry.cpu_target, options, {}, Compiler)
     with global_compiler_lock:
         results = []
         for signature in map(numba_type, signatures):
-            results.append(make.compile(signature.args, signature.return_type))  # type: ignore[no-untyped-call]
+            results.append(make.compile(signature.args, signature.return_type))
         library = results[0].library
         module = library.create_ir_module(name)
         _Entry(module, name, signatures, [result.fndesc for result in results]).write()

@@ -17,6 +17,7 @@ class Kind:
     """A type, which called with those of arguments gives the signature that returns it."""
 
     def __call__(self, *arguments: Any) -> Signature:
+        """Return the signature of a function that takes such arguments."""
         return Signature(self, arguments)
 
 

@@ -274,21 +274,21 @@ def _add_rows(table, rows, begin, end, sums):  # type: ignore[no-untyped-def]
         e, f, g, h = rows[at + 4], rows[at + 5], rows[at + 6], rows[at + 7]
         for unit in range(sums.shape[0]):
             sums[unit] += (
-                (types.int32(table[a, unit]) + types.int32(table[b, unit]))
-                + (types.int32(table[c, unit]) + types.int32(table[d, unit]))
-                + (types.int32(table[e, unit]) + types.int32(table[f, unit]))
-                + (types.int32(table[g, unit]) + types.int32(table[h, unit]))
+                (np.int32(table[a, unit]) + np.int32(table[b, unit]))
+                + (np.int32(table[c, unit]) + np.int32(table[d, unit]))
+                + (np.int32(table[e, unit]) + np.int32(table[f, unit]))
+                + (np.int32(table[g, unit]) + np.int32(table[h, unit]))
             )
         at += 8
     while at + 2 <= end:
         a, b = rows[at], rows[at + 1]
         for unit in range(sums.shape[0]):
-            sums[unit] += types.int32(table[a, unit]) + types.int32(table[b, unit])
+            sums[unit] += np.int32(table[a, unit]) + np.int32(table[b, unit])
         at += 2
     if at < end:
         a = rows[at]
         for unit in range(sums.shape[0]):
-            sums[unit] += types.int32(table[a, unit])
+            sums[unit] += np.int32(table[a, unit])
 
 
 @compiled(types.void(_products, _int))
