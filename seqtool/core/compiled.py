@@ -37,6 +37,7 @@ from seqtool.core import terminal, types
 from seqtool.core.compile_cache import CompileCache, Refused, default_path
 
 _METH_FASTCALL = 0x80  # how Python calls an entry
+_ALLOCATION = "allocation"  # the library of what compiled code calls for memory
 _NUMBERS = (bool, int, float, np.generic)
 
 _lock = threading.RLock()  # over linking, and over compiling
@@ -93,17 +94,19 @@ class CompiledFunction:
 
     def _linked(self) -> Callable[..., Any]:
         """Return the entry, in memory."""
-        name = f"{self.__module__}.{self.__qualname__}-{self.key}"
-        code = _object_code(name, functools.partial(self._compile, name))
-        try:
-            library = _link(code, name)
-        except RuntimeError:  # this linker is not on every system: Numba has its own
+        linker = _linker()
+        if linker is None:
             from seqtool.core import compiler
 
             whole: Callable[..., Any] = compiler.for_python(
                 _seen_by_numba(self.function), self.signatures, self.options
             )
             return whole
+        name = f"{self.__module__}.{self.__qualname__}-{self.key}"
+        code = _object_code(name, functools.partial(self._compile, name))
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        builder.add_jit_library(_ALLOCATION).add_current_process().export_symbol(name)
+        library = builder.link(linker, f"{name} {next(_turn)}")
         method = _Method(self.__name__.encode(), library[name], _METH_FASTCALL, None)
         self._kept = library, method
         make = ctypes.pythonapi["PyCFunction_NewEx"]
@@ -314,30 +317,30 @@ def _say_once(text: str) -> None:
         terminal.echo(text, err=True)
 
 
+_kept: list[Any] = []  # what must live as long as the linker
+
+
 @functools.cache
 def _linker() -> Any:
-    """Return LLVM's linker, with the library of what compiled code calls for memory."""
+    """Return LLVM's linker, with the library of what compiled code calls for memory.
+
+    It is not on every system: where there is none, Numba compiles at every start.
+    """
 
     def make() -> bytes:
         from seqtool.core import compiler
 
         return compiler.allocation_code()
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    linker = llvm.create_lljit_compiler()
-    code = _object_code(f"allocation-{_sum_of(_COMPILER)}", make)
-    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    return linker, builder.link(linker, "allocation")
-
-
-def _link(code: bytes, name: str) -> Any:
-    """Put an object file into memory; the result gives the address of `name` as its item.
-
-    Raises:
-        RuntimeError: LLVM cannot.
-    """
-    linker, _ = _linker()
-    builder = llvm.JITLibraryBuilder().add_object_img(code)
-    builder.add_jit_library("allocation").add_current_process().export_symbol(name)
-    return builder.link(linker, f"{name} {next(_turn)}")
+    try:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        linker = llvm.create_lljit_compiler()
+        code = _object_code(f"{_ALLOCATION}-{_sum_of(_COMPILER)}", make)
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        _kept.append(builder.link(linker, _ALLOCATION))
+    except RuntimeError as error:
+        text = f"note: machine code cannot be kept here, and is compiled at every start: {error}"
+        terminal.echo(text, err=True)
+        return None
+    return linker

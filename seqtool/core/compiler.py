@@ -418,6 +418,21 @@ end:
   ret ptr %block
 }
 
+define ptr @NRT_MemInfo_alloc(i64 %size) {
+  %block = call ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 16)
+  ret ptr %block
+}
+
+define ptr @NRT_Allocate(i64 %size) {
+  %memory = call ptr @malloc(i64 %size)
+  ret ptr %memory
+}
+
+define void @NRT_Free(ptr %memory) {
+  call void @free(ptr %memory)
+  ret void
+}
+
 define void @NRT_MemInfo_call_dtor(ptr %block) {
   call void @free(ptr %block)
   ret void

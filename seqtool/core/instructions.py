@@ -74,3 +74,20 @@ def num_zeros(typing_context, bits):  # type: ignore[no-untyped-def]
         return builder.cttz(arguments[0], ir.IntType(1)(0))
 
     return types.uint64(types.uint64), generate
+
+
+@in_llvm
+def flat(typing_context, array):  # type: ignore[no-untyped-def]
+    """Return the elements of an array in C order as a vector in the same memory."""
+    from numba.core.imputils import impl_ret_borrowed
+    from numba.np.arrayobj import populate_array
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        given = context.make_array(signature.args[0])(context, builder, *arguments)
+        made = context.make_array(signature.return_type)(context, builder)
+        shape, strides = [given.nitems], [given.itemsize]
+        owner = {"meminfo": given.meminfo, "parent": given.parent}
+        populate_array(made, given.data, shape, strides, given.itemsize, **owner)
+        return impl_ret_borrowed(context, builder, signature.return_type, made._getvalue())
+
+    return types.Array(array.dtype, 1, "C", readonly=not array.mutable)(array), generate
