@@ -160,7 +160,7 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
 
 @cache
 def compiled_multiply() -> Callable[..., None]:
-    """Compile `multiply`, now: other processors do not have the instruction."""
+    """Return `multiply` for compiled code: other processors do not have the instruction."""
     arrays = types.uint32[:, ::1], types.uint16[:, ::1], types.float32[:, ::1]
     made: Callable[..., None] = compiled(types.void(*arrays))(multiply)
     return made
