@@ -207,6 +207,10 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
         _report("out of memory", _MEMORY_HINT)
         return 1
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
+        hint = "pip install torch; `seqtool help install` has smaller builds of it"
+        _report("this needs PyTorch, which is not installed", hint)
+        return 1
     if isinstance(error, OSError):
         error = from_os_error(error)
     if isinstance(error, SeqtoolError):

@@ -1,18 +1,16 @@
 """Where compiled code is kept between processes: a private directory of the user.
 
     ~/.cache/seqtool/compiled-VERSION-PROCESSOR/    mode 0700; XDG_CACHE_HOME or NUMBA_CACHE_DIR
-        sums.json                                   moves it; file -> sum of its bytes
-        ...                                         what Numba writes: pickles and machine code
+        MODULE.FUNCTION-KEY                         moves it; a sum, then machine code
 
 Who can write there runs code, so a directory that belongs to another user, or that others can write
 to, is refused. A changed bit can end the process in the middle of a loop, so each file has a sum:
-one that does not fit it, or has none, is removed, and made again.
+one that does not fit it is made again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import zlib
@@ -21,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqtool.core import terminal
-from seqtool.core.storage import replace_text
+from seqtool.core.storage import atomic_file
 from seqtool.core.version import __version__
 
-SUMS = "sums.json"
 _LOCK = "lock"
+_SUM_SIZE = 8
 
 
 class Refused(OSError):
@@ -48,22 +46,11 @@ class CompileCache:
         for folder in (path.parent, path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(folder)
-        with self.locked():
-            sums = self._read_sums()
-            found = self._files()
-            damaged = {name for name, path in found.items() if _sum(path) != sums.get(name)}
-            for name in damaged:
-                found[name].unlink(missing_ok=True)
-            if known := len(damaged & sums.keys()):
-                terminal.echo(
-                    f"note: {known} damaged file{'s' * (known > 1)} of compiled code in {path}: "
-                    "compiling again",
-                    err=True,
-                )
+        self._has_told = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from reading what is half written, and from compiling the same."""
+        """Keep other processes from compiling the same meanwhile."""
         try:
             import fcntl
         except ImportError:  # Windows; two processes may then compile the same twice
@@ -76,29 +63,28 @@ class CompileCache:
         finally:
             os.close(handle)
 
-    def record(self) -> None:
-        """Note the sums of what was just written; the lock is held."""
-        sums = {name: _sum(path) for name, path in self._files().items()}
-        replace_text(self.path / SUMS, json.dumps(sums, indent=0))
-
-    def _files(self) -> dict[str, Path]:
-        found = (path for path in self.path.rglob("*.nb?") if path.is_file())
-        return {str(path.relative_to(self.path)): path for path in found}
-
-    def _read_sums(self) -> dict[str, object]:
+    def read(self, name: str) -> bytes | None:
+        """Return what was written under a name; None where it is not there, or is damaged."""
         try:
-            sums = json.loads((self.path / SUMS).read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return sums if isinstance(sums, dict) else {}
-
-
-def _sum(path: Path) -> str | None:
-    """Return a sum of a file: it finds damage, not forgery, which the owner could do anyway."""
-    try:
-        return f"{zlib.crc32(path.read_bytes()):08x}"
-    except OSError:
+            content = (self.path / name).read_bytes()
+        except OSError:
+            return None
+        if content[:_SUM_SIZE] == _sum(content[_SUM_SIZE:]):
+            return content[_SUM_SIZE:]
+        if not self._has_told:
+            self._has_told = True
+            terminal.echo(f"note: damaged compiled code in {self.path}: compiling again", err=True)
         return None
+
+    def write(self, name: str, code: bytes) -> None:
+        """Keep machine code, whole or not at all."""
+        with atomic_file(self.path / name) as stream:
+            stream.write(_sum(code) + code)
+
+
+def _sum(code: bytes) -> bytes:
+    """Return a sum of code: it finds damage, not forgery, which the owner could do anyway."""
+    return b"%08x" % zlib.crc32(code)
 
 
 def _check_owner(folder: Path) -> None:

@@ -1,47 +1,287 @@
-"""Functions that Numba compiles when their module is imported, and the hash table that they share.
+"""Functions that Numba compiles to machine code, once for this machine.
 
-This module imports Numba (0.3 s), so it and every module that uses it are imported on use only.
+    @compiled(types.int64(types.int32[::1]))
+    def num_words(ids): ...
+
+The first call takes the machine code from the cache on disk, or compiles it: that alone imports
+Numba. LLVM's linker puts it into memory, and Python calls it as a built-in function.
+
+    function, signature -> [core.compiler: Numba] -> object file -> [cache] -> linker -> built-in
+
+An object file stands for what it was made from (`CompiledFunction.key`): where a function changes,
+or one that it calls, or a number that it reads, it is compiled anew. Where no file can be kept,
+each process compiles what it calls.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import hashlib
+import importlib.util
+import itertools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pickle import UnpicklingError  # only to catch Numba's; seqtool itself pickles nothing
-from types import CellType, FunctionType
-from typing import Any, NamedTuple
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import CodeType, FunctionType
+from typing import Any, ClassVar
 
 import llvmlite  # type: ignore[import-untyped]
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
-import numba
 import numpy as np
-import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from seqtool.core import terminal
+from seqtool.core import terminal, types
 from seqtool.core.compile_cache import CompileCache, Refused, default_path
 
-# what unpickling bytes that are no longer what was written raises, by the manual of `pickle`
-_DAMAGED = (
-    *(UnpicklingError, AttributeError, EOFError, ImportError, IndexError, KeyError, MemoryError),
-    *(OverflowError, RecursionError, TypeError, ValueError),
-)
-# a full disk, a folder that cannot be read; no folder at all that can be written to
-_NO_CACHE = (OSError, RuntimeError)
+_METH_FASTCALL = 0x80  # how Python calls an entry
+_ALLOCATION = "allocation"  # the library of what compiled code calls for memory
+_NUMBERS = (bool, int, float, np.generic)
+
+_lock = threading.RLock()  # over linking, and over compiling
+_turn = itertools.count()
+
+
+class _Method(ctypes.Structure):
+    """Python's `PyMethodDef`."""
+
+    _fields_: ClassVar[Any] = [
+        ("name", ctypes.c_char_p),
+        ("entry", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+class CompiledFunction:
+    """A function that is compiled, or taken from the cache, when it is called first.
+
+    Other threads run while it does.
+
+    Args:
+        function: in Python, of what Numba knows.
+        signatures: one or more; a call takes the first that fits.
+        options: of `numba.njit`.
+    """
+
+    def __init__(
+        self,
+        function: FunctionType,
+        signatures: Sequence[types.Signature],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.function, self.signatures, self.options = function, tuple(signatures), dict(options)
+        functools.update_wrapper(self, function)
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
+        self._entry: Callable[..., Any] = self._first_call
+        self._kept: tuple[Any, ...] = ()  # what must live as long as the entry
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it.
+
+        Raises:
+            TypeError: the arguments fit no signature.
+        """
+        return self._entry(*arguments)
+
+    def _first_call(self, *arguments: Any) -> Any:
+        with _lock:
+            if self._entry == self._first_call:  # no other thread was faster
+                self._entry = self._linked()
+        return self._entry(*arguments)
+
+    def _linked(self) -> Callable[..., Any]:
+        """Return the entry, in memory."""
+        linker = _linker()
+        if linker is None:
+            from seqtool.core import compiler
+
+            whole: Callable[..., Any] = compiler.for_python(
+                _seen_by_numba(self.function), self.signatures, self.options
+            )
+            return whole
+        name = f"{self.__module__}.{self.__qualname__}-{self.key}"
+        code = _object_code(name, functools.partial(self._compile, name))
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        builder.add_jit_library(_ALLOCATION).add_current_process().export_symbol(name)
+        library = builder.link(linker, f"{name} {next(_turn)}")
+        method = _Method(self.__name__.encode(), library[name], _METH_FASTCALL, None)
+        self._kept = library, method
+        make = ctypes.pythonapi["PyCFunction_NewEx"]
+        make.restype = ctypes.py_object
+        make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+        entry: Callable[..., Any] = make(ctypes.addressof(method), self._refuse, None)
+        return entry
+
+    def _compile(self, name: str) -> bytes:
+        from seqtool.core import compiler
+
+        return compiler.object_code(
+            name, _seen_by_numba(self.function), self.signatures, self.options
+        )
+
+    def _refuse(self, what: int, *numbers: int) -> None:
+        """Raise what the entry finds wrong; the numbers say how many, which one, or where."""
+        expected = " or ".join(
+            f"({', '.join(map(str, signature.arguments))})" for signature in self.signatures
+        )
+        num = len(self.signatures[0].arguments)
+        if what == types.BAD_COUNT:
+            raise TypeError(f"{self.__qualname__} takes {num} arguments, not {numbers[0]}")
+        if what == types.BAD_ARGUMENT:
+            code = self.function.__code__
+            name = code.co_varnames[numbers[0]]
+            raise TypeError(f"{self.__qualname__}: `{name}` is of another type than in {expected}")
+        if not numbers[0]:
+            raise RuntimeError(f"{self.__qualname__} failed")
+        from seqtool.core import compiler
+
+        raise compiler.raised(numbers[0], numbers[1], has_values=bool(numbers[2]))
+
+    @functools.cached_property
+    def inner(self) -> Any:
+        """What Numba calls from other compiled functions; compiled, now."""
+        from seqtool.core import compiler
+
+        return compiler.inner(_seen_by_numba(self.function), self.signatures, self.options)
+
+    @property
+    def key(self) -> str:
+        """A sum of all that the machine code is made from.
+
+        Numba writes the code of functions that are called, and the values of global numbers, into
+        the machine code. So these are the files of all functions that are reached, and the numbers
+        that they read; the version of Numba and the processor name the folder.
+        """
+        settings = {k: v for k, v in os.environ.items() if k.startswith("NUMBA_")}
+        settings.pop("NUMBA_CACHE_DIR", None)
+        parts = [repr(sorted(settings.items())), _sum_of(_COMPILER), *_origins(self)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+class Instruction:
+    """What compiled code can call, and no other: its LLVM is written when it is compiled."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    @functools.cached_property
+    def inner(self) -> Any:
+        """What Numba calls."""
+        from seqtool.core import compiler
+
+        # a method may have the name of a global function: none of those is called here
+        return compiler.instruction(_seen_by_numba(self.function, calls=False))
+
+
+def compiled(
+    signature: types.Signature | Sequence[types.Signature], **options: Any
+) -> Callable[[Any], CompiledFunction]:
+    """Compile a function for one signature or several, when it is called first.
+
+    Args:
+        signature: of the types of the result and the arguments.
+        options: others of `numba.njit`, such as `fastmath`, `boundscheck`.
+    """
+    signatures = [signature] if isinstance(signature, types.Signature) else signature
+    return lambda function: CompiledFunction(function, signatures, options)
+
+
+def in_llvm(function: Any) -> Any:
+    """Make a function for compiled code from one that returns its signature and writes its LLVM.
+
+    It is called when something is compiled, with Numba imported, as `numba.extending.intrinsic`
+    calls it; `types` is Numba's there.
+    """
+    return Instruction(function)
+
+
+# --- what a function is made from ---
+
+_COMPILER = os.path.join(os.path.dirname(__file__), "compiler.py")
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the names that a function reads from outside, and their values."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    yield from ((name, cell.cell_contents) for name, cell in cells)
+    pending = [code]
+    while pending:
+        code = pending.pop()
+        pending += [part for part in code.co_consts if isinstance(part, CodeType)]
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
+def _origins(made: CompiledFunction) -> list[str]:
+    """Return a text for each thing that machine code is made from, in any process the same."""
+    found: set[str] = set()
+    seen: set[FunctionType] = set()
+    pending: list[Any] = [made]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, CompiledFunction):
+            options = {k: sorted(v) if isinstance(v, set) else v for k, v in value.options.items()}
+            found.add(f"{value.__qualname__} {value.signatures} {sorted(options.items())}")
+        function = getattr(value, "function", value)
+        if function in seen:
+            continue
+        seen.add(function)
+        path = function.__code__.co_filename
+        found.add(f"{function.__module__} {_sum_of(path) if os.path.exists(path) else ''}")
+        for name, used in _globals_of(function):
+            if isinstance(used, _NUMBERS):
+                found.add(f"{name} {used!r}")
+            elif isinstance(used, CompiledFunction | Instruction | FunctionType):
+                pending.append(used)
+    return sorted(found)
+
+
+def _sum_of(path: str) -> str:
+    status = os.stat(path)
+    return _content_sum(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _content_sum(path: str, *_: int) -> str:
+    with open(path, "rb") as stream:
+        return f"{zlib.crc32(stream.read()):08x}"
+
+
+def _seen_by_numba(function: FunctionType, *, calls: bool = True) -> FunctionType:
+    """Return a function that has what Numba knows, where this one has what stands for it."""
+    from numba.core import types as numba_types
+
+    from seqtool.core import compiler
+
+    changed: dict[str, Any] = {}
+    for name, value in _globals_of(function):
+        if isinstance(value, CompiledFunction | Instruction) and calls:
+            changed[name] = value.inner
+        elif value is types:
+            changed[name] = numba_types
+        elif isinstance(value, types.Kind):
+            changed[name] = compiler.numba_type(value)
+    return compiler.with_globals(function, changed)
+
+
+# --- from the cache into memory ---
 
 
 @functools.cache
 def _opened_cache() -> CompileCache | None:
     """Return where compiled code is kept; None, and a line that says why, where it cannot be."""
-    compiler = f"numba {numba.__version__} llvmlite {llvmlite.__version__}"
+    numba = importlib.util.find_spec("numba")  # its version, without the import
+    path = os.path.join(os.path.dirname((numba and numba.origin) or ""), "_version.py")
+    version = _sum_of(path) if os.path.exists(path) else ""
     processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
-    path = default_path(f"{compiler} {sys.version} {processor}")
+    compiler = f"numba {version} llvmlite {llvmlite.__version__} {sys.version}"
     try:
-        return CompileCache(path)
+        return CompileCache(default_path(f"{compiler} {processor}"))
     except Refused as error:
         terminal.echo(f"note: {error}: compiled code is not kept", err=True)
     except (OSError, RuntimeError):  # no home, a full disk
@@ -49,367 +289,58 @@ def _opened_cache() -> CompileCache | None:
     return None
 
 
-def compiled(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for one signature, now: from the cache on disk where there can be one.
+def _object_code(name: str, make: Callable[[], bytes]) -> bytes:
+    """Return an object file from the cache, or make it and keep it."""
+    cache = _opened_cache()
+    if cache is None:
+        _say_once("note: compiling; there is no place to keep the machine code")
+        return make()
+    code = cache.read(name)
+    if code is not None:
+        return code
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(cache.locked())
+        code = cache.read(name)  # another process may have made it meanwhile
+        if code is None:
+            _say_once("note: compiling, once for this machine; the next start is quick")
+            code = make()
+            with suppress(OSError):  # a full disk, a folder that cannot be written to
+                cache.write(name, code)
+    return code
 
-    A damaged cache is emptied and written anew; without a place for it, the function is compiled
-    in memory, and again in the next process. The GIL is released while the function runs.
 
-    Numba compiles anew when the file of the function changes; here, also when the file of another
-    compiled function that it calls does, or a number that it imports; see `_with_sources`.
+@functools.cache
+def _say_once(text: str) -> None:
+    """Say on a terminal why it takes long."""
+    if terminal.stream(err=True).isatty():
+        terminal.echo(text, err=True)
 
-    The signature is that of the types of result and arguments, or a list of several; the options
-    are others of `numba.njit`, such as `parallel`, `fastmath`, `boundscheck`.
+
+_kept: list[Any] = []  # what must live as long as the linker
+
+
+@functools.cache
+def _linker() -> Any:
+    """Return LLVM's linker, with the library of what compiled code calls for memory.
+
+    It is not on every system: where there is none, Numba compiles at every start.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        function, sources = _with_sources(function)
-        cache = _opened_cache()
-        try:
-            if cache is None:
-                raise OSError("no cache")
-            made = _compiled_in(cache, function, signature, options)
-        except _NO_CACHE:
-            made = numba.njit(signature, nogil=True, **options)(function)
-        made.sources = sources
-        return made
+    def make() -> bytes:
+        from seqtool.core import compiler
 
-    return decorate
+        return compiler.allocation_code()
 
-
-def _compiled_in(
-    cache: CompileCache, function: Callable[..., Any], signature: Any, options: Mapping[str, Any]
-) -> Any:
-    """Compile a function, or take it from the cache."""
-    cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True, **options)
-    others = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    with cache.locked():
-        try:
-            numba.config.CACHE_DIR = str(cache.path)  # type: ignore[attr-defined]
-            try:
-                made: Any = cached(function)
-            except _DAMAGED:
-                # with nothing compiled yet, all that this does is to empty the cache
-                numba.njit(cache=True)(function).recompile()
-                made = cached(function)
-            if made.stats.cache_misses:
-                cache.record()
-        finally:
-            numba.config.CACHE_DIR = others  # type: ignore[attr-defined]
-    return made
-
-
-def in_llvm(function: Callable[..., Any]) -> Any:
-    """Make a function for compiled code from one that returns its signature and writes its LLVM."""
-    made: Any = intrinsic(function)
-    made.sources = _file_stamp(function)
-    return made
-
-
-def _file_stamp(function: Callable[..., Any]) -> frozenset[tuple[Any, ...]]:
-    """Return name, time and size of a function's file, as Numba compares them; none for no file."""
     try:
-        status = os.stat(function.__code__.co_filename)
-    except OSError:
-        return frozenset()
-    return frozenset({(function.__module__, status.st_mtime_ns, status.st_size)})
-
-
-def _with_sources(function: Callable[..., Any]) -> tuple[Any, frozenset[tuple[Any, ...]]]:
-    """Make Numba's cache see what else a function is compiled from.
-
-    Numba writes the code of functions that are called, and the values of global numbers, into the
-    machine code, but does not look whether they have changed. What it compares is the function's
-    byte code and its closure. So the function gets one variable more in its closure, which it never
-    reads: the files that the functions come from, and the numbers.
-
-    Returns:
-        A function of the same code, and the files, its own among them.
-    """
-    sources = _file_stamp(function)
-    numbers = []
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
-        if isinstance(value, int | float | np.generic):
-            numbers.append((name, repr(value)))
-        sources |= getattr(value, "sources", frozenset())
-    code = function.__code__.replace(co_freevars=(*function.__code__.co_freevars, "_sources"))
-    closure = (*(function.__closure__ or ()), CellType((sorted(sources), numbers)))
-    copy = FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, closure
-    )
-    copy.__doc__, copy.__qualname__ = function.__doc__, function.__qualname__
-    copy.__module__ = function.__module__
-    return copy, sources
-
-
-def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """Return the address of an element of a vector, in LLVM; no bounds are checked."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
-
-
-@in_llvm
-def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask memory for the element of a vector that will be read soon, and do not wait for it."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
-        address = element(context, builder, signature.args[0], *arguments)
-        # to be read, into the first cache, as data
-        options = [number(0), number(3), number(1)]
-        builder.call(prefetch, [builder.bitcast(address, pointer), *options])
-        return context.get_dummy_value()
-
-    return types.void(array, types.uint64), generate
-
-
-@in_llvm
-def load(typing_context, data, position):  # type: ignore[no-untyped-def]
-    """Return the eight bytes of a vector from a position on, the first of them lowest."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        number = ir.IntType(64)
-        address = element(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(address, number.as_pointer()), align=1)
-
-    return types.uint64(data, types.uint64), generate
-
-
-@in_llvm
-def copy_bytes(typing_context, target, to, source, begin, count):  # type: ignore[no-untyped-def]
-    """Copy bytes of one vector into another, which must not be the same memory."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(64)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, ir.IntType(1)])
-        copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
-        addresses = [
-            element(context, builder, signature.args[place], *arguments[place : place + 2])
-            for place in (0, 2)
-        ]
-        builder.call(copy, [*addresses, arguments[4], ir.IntType(1)(0)])
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
-
-
-@in_llvm
-def num_zeros(typing_context, bits):  # type: ignore[no-untyped-def]
-    """Return the number of zeros below the lowest bit that is set, 64 for 0."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.cttz(arguments[0], ir.IntType(1)(0))
-
-    return types.uint64(types.uint64), generate
-
-
-# --- one hash table: byte strings and their numbers ---
-
-SEED = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
-_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
-_HIGH, _LOW = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
-_ZERO, _ONE, _TWO, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
-_LF = np.uint64(10)
-
-bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
-
-
-class Strings(NamedTuple):
-    """The arrays of a `StringTable`, S slots and room for N = S / 2 strings."""
-
-    # [2 S]: slot i is 0 where it is empty, else the high half of the string's hash and its number
-    # plus one; then the first 8 bytes of the string and the LF that ends it
-    slots: npt.NDArray[np.uint64]
-    hashes: npt.NDArray[np.uint64]  # [N], the whole ones, to fill new slots when they are too few
-    starts: npt.NDArray[np.int64]  # [N + 1], string n is text[starts[n]:starts[n + 1]]
-    text: npt.NDArray[np.uint8]  # the bytes of all strings, one after another
-
-
-strings = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (types.uint64[::1], types.uint64[::1], types.int64[::1], types.uint8[::1]), Strings
-)
-
-
-@compiled(types.uint64(types.uint64, types.uint64))
-def mix(hash_, chunk):  # type: ignore[no-untyped-def]
-    """Return the hash of what `hash_` is the hash of, with eight bytes more."""
-    hash_ = (hash_ ^ chunk) * _MULTIPLIER
-    return hash_ ^ (hash_ >> _HALF)  # the high bits depend on more than the low ones
-
-
-@compiled(types.uint64(types.uint32, types.uint32))
-def pair_hash(first, second):  # type: ignore[no-untyped-def]
-    """Return the hash of two ids."""
-    return mix(mix(SEED, (np.uint64(first) << _HALF) | np.uint64(second)), _ZERO)
-
-
-@compiled(types.uint64(bytes_in, types.int64, types.int64), forceinline=True)
-def _last_chunk(data, at, end):  # type: ignore[no-untyped-def]
-    """Return the bytes from `at` on, fewer than eight, then the LF that ends every string."""
-    bits = np.uint64(8 * (end - at))
-    if at + 8 <= data.shape[0]:
-        chunk = load(data, np.uint64(at)) & ((_ONE << bits) - _ONE)
-    else:  # what is behind the array is not ours to read
-        chunk = _ZERO
-        for i in range(end - 1, at - 1, -1):
-            chunk = (chunk << np.uint64(8)) | np.uint64(data[i])
-    return chunk | (_LF << bits)
-
-
-@compiled(
-    types.UniTuple(types.uint64, 2)(bytes_in, types.int64, types.int64),  # type: ignore[no-untyped-call]
-    forceinline=True,
-)
-def string_hash(data, begin, end):  # type: ignore[no-untyped-def]
-    """Return the hash of a string without LF, and its first eight bytes with the LF after it."""
-    at, hash_ = begin, SEED
-    first = load(data, np.uint64(at)) if at + 8 <= end else _last_chunk(data, at, end)
-    while at + 8 <= end:
-        hash_ = mix(hash_, load(data, np.uint64(at)))
-        at += 8
-    return mix(mix(hash_, _last_chunk(data, at, end)), _ZERO), first
-
-
-@compiled(
-    types.Tuple((types.uint64, types.int64))(  # type: ignore[no-untyped-call]
-        *(types.uint64[::1], types.int64[::1], types.uint8[::1]),
-        *(types.uint64, types.uint64, bytes_in, types.int64, types.int64),
-    ),
-    forceinline=True,
-)
-def find(slots, starts, text, hash_, first, data, begin, end):  # type: ignore[no-untyped-def]
-    """Look up data[begin:end], whose hash and first bytes `string_hash` has given.
-
-    Returns:
-        Its slot and its number; the slot to `enter` it in and -1 where it is not there.
-    """
-    mask = np.uint64(slots.shape[0] // 2 - 1)
-    slot = hash_ & mask
-    while slots[_TWO * slot] != _ZERO:
-        entry = slots[_TWO * slot]
-        if slots[_TWO * slot + _ONE] == first and (entry ^ hash_) & _HIGH == _ZERO:
-            number = np.int64(entry & _LOW) - 1
-            size = end - begin
-            if size < 8:  # the LF in the first bytes says that this is all
-                return slot, number
-            start = starts[number]
-            if starts[number + 1] - start == size:
-                same = np.int64(8)
-                while same + 8 <= size and (
-                    load(text, np.uint64(start + same)) == load(data, np.uint64(begin + same))
-                ):
-                    same += 8
-                # the last eight bytes, some of them for a second time
-                if same + 8 > size and (
-                    load(text, np.uint64(start + size - 8)) == load(data, np.uint64(end - 8))
-                ):
-                    return slot, number
-        slot = (slot + _ONE) & mask
-    return slot, np.int64(-1)
-
-
-@compiled(
-    types.void(
-        *(strings, types.uint64, types.uint64, types.uint64, types.int64),
-        *(bytes_in, types.int64, types.int64),
-    )
-)
-def enter(table, slot, hash_, first, number, data, begin, end):  # type: ignore[no-untyped-def]
-    """Give data[begin:end] the next number; `slot` is from `find`, and there must be room."""
-    table.slots[_TWO * slot] = (hash_ & _HIGH) | np.uint64(number + 1)
-    table.slots[_TWO * slot + _ONE] = first
-    table.hashes[number] = hash_
-    start = table.starts[number]
-    copy_bytes(table.text, start, data, begin, end - begin)
-    table.starts[number + 1] = start + end - begin
-
-
-@compiled(types.int64(strings, types.int64, bytes_in))
-def _enter_lines(table, number, data):  # type: ignore[no-untyped-def]
-    """Enter each line that is not there yet; return how many strings there are then."""
-    begin = 0
-    for i in range(data.shape[0]):
-        if data[i] == 10:
-            hash_, first = string_hash(data, begin, i)
-            slot, found = find(table.slots, table.starts, table.text, hash_, first, data, begin, i)
-            if found < 0:
-                enter(table, slot, hash_, first, number, data, begin, i)
-                number += 1
-            begin = i + 1
-    return number
-
-
-@compiled(types.void(types.uint64[::1], types.uint64[::1], types.uint64[::1]))
-def _move_slots(old, new, hashes):  # type: ignore[no-untyped-def]
-    mask = np.uint64(new.shape[0] // 2 - 1)
-    for k in range(0, old.shape[0], 2):
-        if old[k] != _ZERO:
-            slot = hashes[(old[k] & _LOW) - _ONE] & mask
-            while new[_TWO * slot] != _ZERO:
-                slot = (slot + _ONE) & mask
-            new[_TWO * slot], new[_TWO * slot + _ONE] = old[k], old[k + 1]
-
-
-class StringTable:
-    """Byte strings without LF and their numbers, in order of insertion: a hash table.
-
-    Open addressing with linear probing, in flat arrays that compiled code reads and grows: it calls
-    `string_hash`, `find` and `enter`. At most half of the slots are taken. Two strings of one hash
-    are never taken for one another: the bytes are compared; those of up to 7 bytes in the slot.
-    """
-
-    def __init__(self, texts: Sequence[str] = ()) -> None:
-        self.arrays = Strings(  # what compiled code works on
-            np.zeros(1 << 13, np.uint64),
-            np.empty(1 << 11, np.uint64),
-            np.zeros((1 << 11) + 1, np.int64),
-            np.empty(1 << 16, np.uint8),
-        )
-        self._num = 0
-        data = b"".join(b"%s\n" % text.encode(errors="surrogatepass") for text in texts)
-        self.make_room(len(texts), len(data))
-        self.count(_enter_lines(self.arrays, 0, np.frombuffer(data, np.uint8)))
-
-    def __len__(self) -> int:
-        return self._num
-
-    def count(self, num: int) -> None:
-        """Take note of how many strings there are, after compiled code entered some."""
-        self._num = num
-
-    @property
-    def num_bytes(self) -> int:
-        """How long all strings are together."""
-        return int(self.arrays.starts[self._num])
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the table."""
-        return sum(array.nbytes for array in self.arrays)
-
-    def text(self, number: int) -> str:
-        """Return the string with this number."""
-        begin, end = self.arrays.starts[number : number + 2]
-        return self.arrays.text[begin:end].tobytes().decode()
-
-    def make_room(self, num: int, num_bytes: int) -> None:
-        """Make room for so many more strings of so many bytes together."""
-        slots, hashes, starts, text = self.arrays
-        needed = self.num_bytes + num_bytes
-        if needed > len(text):
-            text = _longer(text, max(2 * len(text), needed))
-        if self._num + num > len(hashes):
-            room = 1 << (self._num + num - 1).bit_length()
-            hashes, starts = _longer(hashes, room), _longer(starts, room + 1)
-            old, slots = slots, np.zeros(4 * room, np.uint64)
-            _move_slots(old, slots, hashes)
-        self.arrays = Strings(slots, hashes, starts, text)
-
-
-def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    result = np.empty(size, array.dtype)
-    result[: len(array)] = array
-    return result
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        linker = llvm.create_lljit_compiler()
+        code = _object_code(f"{_ALLOCATION}-{_sum_of(_COMPILER)}", make)
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        _kept.append(builder.link(linker, _ALLOCATION))
+    except RuntimeError as error:
+        text = f"note: machine code cannot be kept here, and is compiled at every start: {error}"
+        terminal.echo(text, err=True)
+        return None
+    return linker

@@ -18,8 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-import yaml
-
 from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C")
@@ -27,7 +25,7 @@ T = TypeVar("T")
 
 WIDEST, DEEPEST = 1_000_000, 1000  # units of a layer; layers and others that are built one by one
 LARGEST = 2**53  # whole numbers up to it are exact in floating point
-MAX_BYTES, MAX_DEPTH = 1 << 20, 50  # of a YAML file
+MAX_BYTES = 1 << 20  # of a YAML file
 MAX_DIGITS = 100  # of a number, and characters of a value in a message
 
 NOT_NEW = object()  # a setting that every release has, or whose default is what was done before
@@ -214,90 +212,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         what = f"longer than {MAX_BYTES:,} bytes"
         raise ConfigError(what, hint="name a YAML file of settings", path=path)
+    from seqtool.core.strict_yaml import read_yaml  # on use: PyYAML takes long to import
+
     values = read_yaml(text, path)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError("holds no settings", hint="write `name: value` lines", path=path)
     return values
-
-
-def read_yaml(text: str, path: Path | None = None) -> Any:
-    """Return what YAML says: texts, numbers, yes and no, lists, and sections that have names.
-
-    Aliases, tags and dates are not read, and no name may be given twice.
-
-    Raises:
-        ConfigError: it is anything else, or no YAML, with the line where it is in a file.
-    """
-    problem, line = "", None
-    try:
-        return _Loader(text).get_single_data()
-    except yaml.MarkedYAMLError as error:
-        problem = error.problem or error.context or ""
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-    except yaml.reader.ReaderError as error:  # which has no line
-        problem = f"the character {chr(error.character)!r} is not allowed"
-        line = text.count("\n", 0, error.position) + 1
-    what, hint = f"not valid YAML: {problem}", "mend that line" if path else "quote it"
-    raise ConfigError(what, hint=hint, path=path, line=line if path else None)
-
-
-_SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")}
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that can neither grow, nor refer to itself, nor stand for other than it says."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as its base has them
-        first: [pair for pair in pairs if pair[0] in _SCALARS]
-        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent):
-            raise _refusal("an alias is not read: write the value itself", event)
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise _refusal("nested too deeply", event)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def construct_object(self, node: Any, deep: bool = False) -> Any:
-        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-            return [self.construct_object(item) for item in node.value]
-        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
-            return self._section(node)
-        if node.tag not in _SCALARS or not isinstance(node, yaml.ScalarNode):
-            raise _refusal(f"{node.tag} is not read", node)
-        is_number = node.tag.endswith((":int", ":float"))
-        try:
-            if is_number and len(node.value) > MAX_DIGITS:
-                raise ValueError("a number of so many digits")
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError) as error:  # !!bool x, 0x_
-            raise _refusal(f"{node.value[:MAX_DIGITS]} is not what it begins as", node) from error
-
-    def _section(self, node: Any) -> dict[str, Any]:
-        section: dict[str, Any] = {}
-        for key, value in node.value:
-            name = self.construct_object(key)
-            if not isinstance(name, str):
-                raise _refusal("a setting has no name", key)
-            if name in section:
-                raise _refusal(f"{name} is given twice", key)
-            section[name] = self.construct_object(value)
-        return section
-
-
-def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
 def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
@@ -334,6 +256,8 @@ def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) ->
 
 def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable[str]) -> list[str]:
     """Apply `name=value` overrides, the value read as YAML, in place; return the dotted names."""
+    from seqtool.core.strict_yaml import read_yaml
+
     names = []
     for override in overrides:
         name, equals, text = override.partition("=")

@@ -15,26 +15,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.segment import Segment
+from typing import TYPE_CHECKING, Any, Self
 
 from seqtool.core import terminal
 from seqtool.core.errors import counted
 from seqtool.core.units import perplexity_of
+
+if TYPE_CHECKING:  # imported on use: Rich takes long
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.segment import Segment
 
 OnProgress = Callable[[int, int | None], None]
 PLAIN_LINE_SECONDS = 10.0
@@ -224,13 +216,21 @@ class Listener(ABC):
         """End, after the last event or an error."""
 
 
-class _SafeConsole(Console):
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Give pieces of what is drawn, whose texts a terminal only shows."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=terminal.safe(segment.text))
+@cache
+def _safe_console() -> type[Console]:
+    from rich.console import Console
+
+    class SafeConsole(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            """Give pieces of what is drawn, whose texts a terminal only shows."""
+            for segment in super().render(renderable, options):
+                if not segment.control:
+                    segment = segment._replace(text=terminal.safe(segment.text))
+                yield segment
+
+    return SafeConsole
 
 
 def open_console(*, err: bool = False, **settings: Any) -> Console:
@@ -240,7 +240,7 @@ def open_console(*, err: bool = False, **settings: Any) -> Console:
         err: stderr.
         settings: those of Rich's Console.
     """
-    return _SafeConsole(file=terminal.drawn(err=err), **settings)
+    return _safe_console()(file=terminal.drawn(err=err), **settings)
 
 
 class Display(Listener):
@@ -288,6 +288,8 @@ class Display(Listener):
         run.last_line = time.monotonic()
 
     def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
         if self._progress is None:
             self._progress = Progress(
                 TextColumn("{task.description}epoch {task.fields[epoch]}", markup=False),
@@ -344,14 +346,16 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
     if not terminal.stream(err=True).isatty():
         yield lambda done, total: None
         return
-    amounts: list[ProgressColumn] = [MofNCompleteColumn()]
+    from rich import progress as bars
+
+    amounts: list[ProgressColumn] = [bars.MofNCompleteColumn()]
     if is_bytes:
-        amounts = [DownloadColumn(), TransferSpeedColumn()]
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
+        amounts = [bars.DownloadColumn(), bars.TransferSpeedColumn()]
+    with bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(bar_width=30),
         *amounts,
-        TimeRemainingColumn(),
+        bars.TimeRemainingColumn(),
         console=open_console(err=True),
         transient=True,
     ) as progress:

@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from seqtool.core.config import Config, apply_overrides, from_dict, load_yaml, set_value, to_dict
 from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.training.run import read_settings
 
 C = TypeVar("C", bound=Config)
 
@@ -75,6 +74,8 @@ class Presets(Generic[C]):
         """
         settings = self.settings(name)
         if run is not None and name is None:
+            from seqtool.training.run import read_settings
+
             settings = to_dict(read_settings(run, self.config, self.kind))
         if file is not None:
             _merge(settings, load_yaml(file))

@@ -3,8 +3,6 @@
 Words are split on space, tab, LF and CR only, which are ASCII, so UTF-8 needs no decoding here.
 Some hundred words are split off and hashed before they are looked up in a `StringTable`, so that
 their slots come from memory meanwhile.
-
-This module imports Numba (0.3 s), so it is imported on use only.
 """
 
 from __future__ import annotations
@@ -13,23 +11,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Ids
-from seqtool.core.compiled import (
-    SEED,
-    StringTable,
-    bytes_in,
-    compiled,
-    enter,
-    fetch,
-    find,
-    load,
-    mix,
-    num_zeros,
-    strings,
-)
+from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
+from seqtool.core.instructions import fetch, load, num_zeros
+from seqtool.core.string_table import SEED, StringTable, bytes_in, enter, find, mix, strings
 from seqtool.core.vocabulary import (
     BOS,
     EOS,
@@ -68,7 +56,7 @@ def _blanks(chunk):  # type: ignore[no-untyped-def]
     )
 
 
-_end_hash_first = types.Tuple((types.int64, types.uint64, types.uint64))  # type: ignore[no-untyped-call]
+_end_hash_first = types.Tuple((types.int64, types.uint64, types.uint64))
 
 
 @compiled(_end_hash_first(bytes_in, types.int64), forceinline=True)
@@ -96,7 +84,7 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+    types.UniTuple(types.int64, 2)(
         *(bytes_in, types.int64, types.uint64[::1]), *(types.int64[:, ::1], types.uint64[:, ::1])
     )
 )

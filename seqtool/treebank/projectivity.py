@@ -5,7 +5,7 @@ is trained on trees whose other arcs were lifted, and its own trees get them bac
 labels that name the original head's relation (Nivre & Nilsson 2005, "Pseudo-projective dependency
 parsing", the encoding `Head`).
 
-Heads are those of words 1..n, 0 for ROOT; they must be a tree. Imports Numba, so on use only.
+Heads are those of words 1..n, 0 for ROOT; they must be a tree.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Ints
 from seqtool.core.compiled import compiled
 

@@ -17,19 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Bytes, Ints, Longs
-from seqtool.core.compiled import (
-    StringTable,
-    bytes_in,
-    compiled,
-    copy_bytes,
-    enter,
-    find,
-    string_hash,
-    strings,
-)
+from seqtool.core.compiled import compiled
+from seqtool.core.instructions import copy_bytes
+from seqtool.core.string_table import StringTable, bytes_in, enter, find, string_hash, strings
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
 
 FORM_AT, HEAD_AT, DEPREL_END = range(3)  # columns of words
@@ -66,7 +59,7 @@ def _begins_blank(data, at):  # type: ignore[no-untyped-def]
     return second == 0x81 and third == 0x9F
 
 
-@compiled(types.UniTuple(_int, 2)(bytes_in, _int))  # type: ignore[no-untyped-call]
+@compiled(types.UniTuple(_int, 2)(bytes_in, _int))
 def _number(data, at):  # type: ignore[no-untyped-def]
     """Return the number that stands here, -1 if there is none or one too long, and its end."""
     begin, value = at, np.int64(0)
@@ -80,7 +73,7 @@ def _number(data, at):  # type: ignore[no-untyped-def]
     return value, at
 
 
-@compiled(types.UniTuple(_int, 3)(bytes_in, _int))  # type: ignore[no-untyped-call]
+@compiled(types.UniTuple(_int, 3)(bytes_in, _int))
 def _columns(data, at):  # type: ignore[no-untyped-def]
     """Go through columns FORM to MISC.
 
@@ -105,9 +98,7 @@ def _columns(data, at):  # type: ignore[no-untyped-def]
     return head, deprel_end, at
 
 
-@compiled(
-    types.UniTuple(_int, 2)(bytes_in, _int, _places, _int)  # type: ignore[no-untyped-call]
-)
+@compiled(types.UniTuple(_int, 2)(bytes_in, _int, _places, _int))
 def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
     """Note the words of one sentence in the rows of `words` from `begin` on.
 
@@ -161,11 +152,7 @@ def _find_words(data, at, words, begin):  # type: ignore[no-untyped-def]
     return at, num_words
 
 
-@compiled(
-    types.UniTuple(_int, 4)(  # type: ignore[no-untyped-call]
-        bytes_in, _int, _int, _places, _int, _places, _int
-    )
-)
+@compiled(types.UniTuple(_int, 4)(bytes_in, _int, _int, _places, _int, _places, _int))
 def _find_sentences(  # type: ignore[no-untyped-def]
     data, position, limit, words, num_words, sentences, num_sentences
 ):

@@ -28,19 +28,21 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from seqtool.core import types
 from seqtool.core.arrays import Reals
-from seqtool.core.compiled import compiled, element, in_llvm
+from seqtool.core.compiled import compiled, in_llvm
+from seqtool.core.instructions import element, flat
 from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
 
 Pairs: TypeAlias = npt.NDArray[np.uint32]
@@ -139,8 +141,8 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
     for column in range(batch * (inner % 2)):  # an odd last row: its partner is zero
         pairs_PW[num_pairs - 1, column] = factors_KB[inner - 1, column]
     block = np.empty((ROWS, COLUMNS), np.float32)
-    weights, pairs = weights_MP.reshape(-1), pairs_PW.reshape(-1)
-    product, part = product_NB.reshape(-1), block.reshape(-1)
+    weights, pairs = flat(weights_MP), flat(pairs_PW)
+    product, part = flat(product_NB), flat(block)
     # columns outside: the pairs of one block of them stay in the cache for all of the rows
     for column in range(0, batch, COLUMNS):
         for row in range(0, num_rows, ROWS):
@@ -158,7 +160,7 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
 
 @cache
 def compiled_multiply() -> Callable[..., None]:
-    """Compile `multiply`, now: other processors do not have the instruction."""
+    """Return `multiply` for compiled code: other processors do not have the instruction."""
     arrays = types.uint32[:, ::1], types.uint16[:, ::1], types.float32[:, ::1]
     made: Callable[..., None] = compiled(types.void(*arrays))(multiply)
     return made
@@ -194,7 +196,7 @@ def _compile_factor(value, factors):  # type: ignore[no-untyped-def]
         # the sum would carry a NaN of large payload over to zero
         return np.uint16(0x7FC0) if np.isnan(value) else rounded
 
-    return bits if factors.dtype == types.uint16 else same
+    return bits if factors.dtype == numba.uint16 else same
 
 
 @compiled(
@@ -246,10 +248,10 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # ty
     """Write the gates, of what came out of the tanh, and the next state; the last one is apart."""
     depth, _, size, batch = states_DTHB.shape
     # all as vectors: the loops below have one index, and become vector instructions
-    bounded = bounded_GB.reshape(-1)
-    gates, source = gates_DTGB[level, at].reshape(-1), states_DTHB[level, at].reshape(-1)
+    bounded = flat(bounded_GB)
+    gates, source = flat(gates_DTGB[level, at]), flat(states_DTHB[level, at])
     # what leaves the last micro-step enters the next time step, which may overwrite this one
-    target = (states_DTHB[level + 1, at] if level + 1 < depth else last_HB).reshape(-1)
+    target = flat(states_DTHB[level + 1, at] if level + 1 < depth else last_HB)
     length, half = size * batch, bounded_GB.dtype.type(0.5)
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
     for index in range(length):
@@ -289,10 +291,10 @@ def differentiate_update(  # type: ignore[no-untyped-def]
     `running` is the gradient of the target, and becomes that of what the source carried to it.
     """
     length = running_HB.size
-    gates, source = gates_DTGB[level, at].reshape(-1), states_DTHB[level, at].reshape(-1)
+    gates, source = flat(gates_DTGB[level, at]), flat(states_DTHB[level, at])
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
-    running, summed = running_HB.reshape(-1), summed_DGB[level].reshape(-1)
-    factors, grads = factors_GB.reshape(-1), np.empty_like(gates)
+    running, summed = flat(running_HB), flat(summed_DGB[level])
+    factors, grads = flat(factors_GB), np.empty_like(gates)
     one = running_HB.dtype.type(1)
     first, second, third = grads[:length], grads[length : 2 * length], grads[2 * length :]
     for index in range(length):  # of the candidate: t (1 - h^2)
@@ -327,7 +329,7 @@ def differentiate_update(  # type: ignore[no-untyped-def]
 @compiled([types.void(number[:, ::1], number[:, ::1], number[:, ::1]) for number in _NUMBERS])
 def add_through_product(product_HB, mask_HB, running_HB):  # type: ignore[no-untyped-def]
     """Add what came through a product, and its mask, to the gradient of the state."""
-    product, mask, running = product_HB.reshape(-1), mask_HB.reshape(-1), running_HB.reshape(-1)
+    product, mask, running = flat(product_HB), flat(mask_HB), flat(running_HB)
     for index in range(len(running)):
         running[index] += product[index] * mask[index]
 

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import types
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core.arrays import Longs
+from seqtool.core import types
+from seqtool.core.arrays import Ints, Longs, Shorts
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, counted
 from seqtool.lm.neural.config import OutputConfig
@@ -70,34 +70,44 @@ def _count(marks_S, begin, end, mark):  # type: ignore[no-untyped-def]
     return found
 
 
-_found = types.Tuple((_ids, _entries, _ids))  # type: ignore[no-untyped-call]
-
-
-@compiled(_found(_marks, _ids, _marks, types.int64))
-def find_entries(marks_S, starts_C, marks_C, num_words):  # type: ignore[no-untyped-def]
-    """Return where each context's entries begin, [C + 1], and of each its word and slot, [M]."""
+@compiled(types.void(_marks, _ids, _marks, types.int64, _ids))
+def _count_entries(marks_S, starts_C, marks_C, num_words, begins):  # type: ignore[no-untyped-def]
+    """Note where the entries of each context begin, and where the last ones end, [C + 1]."""
     size = len(marks_S)
-    begins = np.zeros(len(starts_C) + 1, np.int64)
-    # counted first: counting is fast, and the second pass can then stop at the last entry
+    begins[0] = 0
     for context in range(len(starts_C)):
         # V slots in a row; those beyond the end of the table are at its beginning
         start, end = starts_C[context], starts_C[context] + num_words
         found = _count(marks_S, start, min(end, size), marks_C[context])
         found += _count(marks_S, 0, max(0, end - size), marks_C[context])
         begins[context + 1] = begins[context] + found
-    words = np.empty(begins[-1], np.int32)
-    slots = np.empty(begins[-1], np.int64)
+
+
+@compiled(types.void(_marks, _ids, _marks, _ids, _entries, _ids))
+def _note_entries(marks_S, starts_C, marks_C, begins, words, slots):  # type: ignore[no-untyped-def]
+    """Note the word and the slot of each entry, [M]."""
     for context in range(len(starts_C)):
         entry, slot, word = begins[context], starts_C[context], 0
         # frequent words have low ids, so the last entry is often found early
         while entry < begins[context + 1]:
-            if slot == size:
+            if slot == len(marks_S):
                 slot = 0
             if marks_S[slot] == marks_C[context]:
                 words[entry], slots[entry] = word, slot
                 entry += 1
             slot += 1
             word += 1
+
+
+def find_entries(
+    marks_S: Shorts, starts_C: Longs, marks_C: Shorts, num_words: int
+) -> tuple[Longs, Ints, Longs]:
+    """Return where each context's entries begin, [C + 1], and of each its word and slot, [M]."""
+    # counted first: counting is fast, and the second pass can then stop at the last entry
+    begins = np.empty(len(starts_C) + 1, np.int64)
+    _count_entries(marks_S, starts_C, marks_C, num_words, begins)
+    words, slots = np.empty(begins[-1], np.int32), np.empty(begins[-1], np.int64)
+    _note_entries(marks_S, starts_C, marks_C, begins, words, slots)
     return begins, words, slots
 
 

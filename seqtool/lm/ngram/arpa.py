@@ -33,10 +33,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.compiled import StringTable
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import read_blocks, unpacked_name
 from seqtool.core.storage import atomic_file
+from seqtool.core.string_table import StringTable
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.ngram import arpa_lines

@@ -23,8 +23,6 @@ n-gram is the first of its context, and its end:
 Work is shared among threads by first words: part t deals the n-grams whose first word is in
 cuts[t]:cuts[t+1]. Each pile has one run of room for every part, as long as the tokens that follow
 its word in the text and are in that part; an order fills it, less what sentences end too early.
-
-This module imports Numba (0.3 s), so it is imported on use only.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, DataError, did_you_mean
@@ -94,11 +92,11 @@ class Range(NamedTuple):
     row: int
 
 
-_piles = types.NamedTuple((_int64, _table, _table, _int64), Piles)  # type: ignore[no-untyped-call]
-_dealt = types.NamedTuple((_int64, _table, _int64), Dealt)  # type: ignore[no-untyped-call]
+_piles = types.NamedTuple((_int64, _table, _table, _int64), Piles)
+_dealt = types.NamedTuple((_int64, _table, _int64), Dealt)
 # the arrays of a `CountLevel` that is being filled
-_level = types.UniTuple(_int32, 5)  # type: ignore[no-untyped-call]
-_range = types.NamedUniTuple(types.int64, 3, Range)  # type: ignore[no-untyped-call]
+_level = types.UniTuple(_int32, 5)
+_range = types.NamedUniTuple(types.int64, 3, Range)
 
 
 @compiled(types.void(_int32, _int32, _int32))

@@ -13,8 +13,6 @@ is done at an order is therefore a row of short loops over all tokens; none bran
 read from the table, as a wrong guess of the processor would make it wait, and each asks for what
 the next one reads. Up to 16 continuations are compared at once. Among more, the 16 are found by
 halving; or, once a long text has been scored, the row itself in an index, which takes two reads.
-
-This module imports Numba (0.3 s), so it is imported on use only.
 """
 
 from __future__ import annotations
@@ -24,10 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Ids
-from seqtool.core.compiled import compiled, element, fetch, in_llvm, num_zeros, pair_hash
+from seqtool.core.compiled import compiled, in_llvm
+from seqtool.core.instructions import element, fetch, num_zeros
+from seqtool.core.string_table import pair_hash
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
@@ -37,8 +37,8 @@ PIECE = 8 * CHUNK  # tokens that go up all orders, in the second cache
 INDEX_AFTER = 0.25  # tokens per n-gram of an order: an index takes about 5 ns for each n-gram
 
 _HALF = np.uint64(32)
-_ints = types.Array(types.int32, 1, "C", readonly=True)
-_floats = types.Array(types.float32, 1, "C", readonly=True)
+_ints = types.Array(types.int32, 1, readonly=True)
+_floats = types.Array(types.float32, 1, readonly=True)
 _some = types.int32[::1]
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
@@ -144,11 +144,9 @@ class Tokens(NamedTuple):
     orders: npt.NDArray[np.int16]
 
 
-_level = types.NamedTuple((_ints, types.int64, _ints, _some, _floats), Level)  # type: ignore[no-untyped-call]
-_below = types.NamedTuple((_floats, _floats, types.int64), Below)  # type: ignore[no-untyped-call]
-_tokens = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (_some, _some, _some, types.float64[::1], types.int16[::1]), Tokens
-)
+_level = types.NamedTuple((_ints, types.int64, _ints, _some, _floats), Level)
+_below = types.NamedTuple((_floats, _floats, types.int64), Below)
+_tokens = types.NamedTuple((_some, _some, _some, types.float64[::1], types.int16[::1]), Tokens)
 
 
 @compiled(types.void(types.int64, types.boolean, _level, _below, _tokens, types.int32[:, ::1]))

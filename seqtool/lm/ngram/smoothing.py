@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
@@ -71,9 +71,9 @@ class Rows(NamedTuple):
     weights: Floats
 
 
-_order = types.NamedTuple((_int32s, _int32s, _int32s, types.int64), Order)  # type: ignore[no-untyped-call]
-_ratios = types.NamedUniTuple(_float32s, 3, Ratios)  # type: ignore[no-untyped-call]
-_rows = types.NamedTuple((_int32s, _int32s, _float32s, _float32s), Rows)  # type: ignore[no-untyped-call]
+_order = types.NamedTuple((_int32s, _int32s, _int32s, types.int64), Order)
+_ratios = types.NamedUniTuple(_float32s, 3, Ratios)
+_rows = types.NamedTuple((_int32s, _int32s, _float32s, _float32s), Rows)
 _part = types.int64, types.int64, _order, _ratios  # first, last, and what all loops take
 
 

@@ -12,7 +12,6 @@ is one stretch of memory, one product and a little compiled code:
 
 The gates are in torch's order: input, forget, candidate, output. One tanh serves all of them,
 sigmoid(x) = (1 + tanh(x / 2)) / 2, and the halves are in the weights.
-Imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 

@@ -19,7 +19,6 @@ numbers of 1 / `SCALE`. NONE's row is taken off all others and added to the bias
 nothing stands there is nothing to add. A hidden unit is the activation of a sum of rows. With gates
 a row holds the parts of all units, then those of their gates.
 
-Imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Shorts
-from seqtool.core.compiled import compiled, fetch
+from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError
+from seqtool.core.instructions import fetch
 from seqtool.parsing.parser.transitions import (
     BASE,
     BUFFER,
@@ -189,10 +189,10 @@ _table = types.int32[:, ::1]
 _products = types.int16[:, ::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
-_slots = types.NamedTuple((_table, _ints, _ints, _table, _ints), Slots)  # type: ignore[no-untyped-call]
-_tokens = types.NamedUniTuple(_ints, 2, Tokens)  # type: ignore[no-untyped-call]
-_tables = types.NamedUniTuple(_products, 4, Tables)  # type: ignore[no-untyped-call]
-_seen = types.NamedUniTuple(_table, 3, Seen)  # type: ignore[no-untyped-call]
+_slots = types.NamedTuple((_table, _ints, _ints, _table, _ints), Slots)
+_tokens = types.NamedUniTuple(_ints, 2, Tokens)
+_tables = types.NamedUniTuple(_products, 4, Tables)
+_seen = types.NamedUniTuple(_table, 3, Seen)
 
 
 @compiled(types.void(_table, _table, _int, _table, _ints))
@@ -274,21 +274,21 @@ def _add_rows(table, rows, begin, end, sums):  # type: ignore[no-untyped-def]
         e, f, g, h = rows[at + 4], rows[at + 5], rows[at + 6], rows[at + 7]
         for unit in range(sums.shape[0]):
             sums[unit] += (
-                (types.int32(table[a, unit]) + types.int32(table[b, unit]))
-                + (types.int32(table[c, unit]) + types.int32(table[d, unit]))
-                + (types.int32(table[e, unit]) + types.int32(table[f, unit]))
-                + (types.int32(table[g, unit]) + types.int32(table[h, unit]))
+                (np.int32(table[a, unit]) + np.int32(table[b, unit]))
+                + (np.int32(table[c, unit]) + np.int32(table[d, unit]))
+                + (np.int32(table[e, unit]) + np.int32(table[f, unit]))
+                + (np.int32(table[g, unit]) + np.int32(table[h, unit]))
             )
         at += 8
     while at + 2 <= end:
         a, b = rows[at], rows[at + 1]
         for unit in range(sums.shape[0]):
-            sums[unit] += types.int32(table[a, unit]) + types.int32(table[b, unit])
+            sums[unit] += np.int32(table[a, unit]) + np.int32(table[b, unit])
         at += 2
     if at < end:
         a = rows[at]
         for unit in range(sums.shape[0]):
-            sums[unit] += types.int32(table[a, unit])
+            sums[unit] += np.int32(table[a, unit])
 
 
 @compiled(types.void(_products, _int))

@@ -16,7 +16,7 @@ the rules of `transitions` that ensure it, are taken into account.
                   (Goldberg, Sartorio & Satta 2014)
 
 Gold trees of projective systems are projective; others are made so before, by
-`projectivity.projectivise`. Imports Numba, so on use only.
+`projectivity.projectivise`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Bytes, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.transitions import (
@@ -361,7 +361,7 @@ _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _masks = types.uint8[::1]
 _int = types.int64
-_gold = types.NamedUniTuple(_ints, 5, GoldTrees)  # type: ignore[no-untyped-call]
+_gold = types.NamedUniTuple(_ints, 5, GoldTrees)
 
 
 @compiled(types.void(_table, _table, _ints, _int, _int, _ints, _table))

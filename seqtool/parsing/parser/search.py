@@ -2,7 +2,7 @@
 
 Greedy parsing is a beam of one. Each lane holds one sentence and its hypotheses: lane l has the
 rows l * beam .. l * beam + beam - 1 of the configurations. The classifier scores the hypotheses of
-all lanes together. A lane that is done takes the next sentence. Imports Numba, so on use only.
+all lanes together. A lane that is done takes the next sentence.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.transitions import UNATTACHED, Configurations, Labels
@@ -55,8 +55,8 @@ _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
 _int = types.int64
-_hypotheses = types.NamedTuple((types.boolean[::1], _floats), Hypotheses)  # type: ignore[no-untyped-call]
-_step = types.NamedUniTuple(_ints, 4, Step)  # type: ignore[no-untyped-call]
+_hypotheses = types.NamedTuple((types.boolean[::1], _floats), Hypotheses)
+_step = types.NamedUniTuple(_ints, 4, Step)
 
 
 @compiled(_int(_table, _int, types.boolean[::1], _ints))
@@ -117,7 +117,7 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
 
 
 @compiled(
-    types.UniTuple(_int, 2)(  # type: ignore[no-untyped-call]
+    types.UniTuple(_int, 2)(
         *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
         *(_hypotheses, _step, _ints),
     )

@@ -55,7 +55,7 @@ and the roll-outs of training share it:
     collect    the trees of final configurations
 
 Transitions that leave no choice are made at once: after each one the configuration is taken on
-until there are two legal ones, or it is final. Imports Numba, so on use only.
+until there are two legal ones, or it is final.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Bytes, Floats, Ints
 from seqtool.core.compiled import compiled
 

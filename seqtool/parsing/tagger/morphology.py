@@ -36,8 +36,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numba import types
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import CATEGORIES, SymbolTable
@@ -65,9 +65,11 @@ def strongest(products, bias, symbols, lengths, vectors):  # type: ignore[no-unt
     for form in range(lengths.shape[0]):
         end = begin + lengths[form]
         best = vectors[form]
-        best[:] = np.float32(0.0)  # the ReLU behind the maximum: no answer is below zero
+        for unit in range(num_filters):
+            best[unit] = np.float32(0.0)  # the ReLU behind the maximum: no answer is below zero
         for place in range(begin, end):
-            sums[:] = bias
+            for unit in range(num_filters):
+                sums[unit] = bias[unit]
             for offset in range(width):
                 # a product depends on one character and its place under the filter alone
                 at = place + offset - half
