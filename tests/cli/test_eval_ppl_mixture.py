@@ -60,6 +60,7 @@ def test_two_models_with_given_weights(seqtool: Run) -> None:
         "model              mixture",
         "  weight 0.7500    two (toy-bigram): perplexity 3.48 alone",  # 2 ** 1.8
         "  weight 0.2500    uniform (toy-bigram): perplexity 4.00 alone",
+        "state              carried from sentence to sentence",
         "vocabulary         4 words",
         "unknown words      1 of 6 (16.67%)",
         f"perplexity         {perplexity(0.75):.2f}",
@@ -125,7 +126,7 @@ def test_tables(seqtool: Run) -> None:
         *("sentence", "token", "surprisal", "oov"),
         *("surprisal_1", "surprisal_2", "previous_1", "previous_2"),
     ]
-    assert first.split("\t") == ["1", "a", "1.000000", "0", "1.0", "2.0", "4", "4"]
+    assert first.split("\t") == ["1", "a", "1.000000", "0", "1.000000", "2.000000", "4", "4"]
 
 
 def test_the_words_may_have_another_order(seqtool: Run) -> None:
