@@ -213,7 +213,7 @@ def eval_ppl(
         bool,
         typer.Option(
             "--reset-state",
-            help="Begin every sentence anew: a neural model forgets. Holds where a table is written.",
+            help="Begin every sentence anew: a neural model forgets. So it is for a table.",
         ),
     ] = False,
     carry_state: Annotated[
@@ -221,7 +221,7 @@ def eval_ppl(
         typer.Option(
             "--carry-state",
             help="Let a neural model read the text as one, for a table too: what a sentence gets "
-            "then depends on those before it. Holds where no table is written.",
+            "then depends on those before it. So it is without a table.",
         ),
     ] = False,
     device: DeviceOption = "auto",

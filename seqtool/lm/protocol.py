@@ -414,13 +414,7 @@ class _Sums:
     def add(self, ids: Ids, log_probs: npt.NDArray[np.float64], text: bytes | None) -> None:
         if log_probs.shape != ids.shape:
             raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
-        sound = log_probs < MAX_LOG_PROB  # False for NaN
-        if not sound.all():
-            token = self.tokens + int(np.argmin(sound)) + 1
-            raise ModelError(
-                f"the model's score of token {token} is no probability",
-                hint="train the model again: its weights are not sound",
-            )
+        check_log_probs(log_probs, self.tokens)
         unknown = ids == UNK_ID
         self.sentences += int((ids == EOS_ID).sum())
         self.tokens += len(ids)
@@ -429,6 +423,21 @@ class _Sums:
         self.impossible += int(np.isneginf(log_probs).sum())
         self.known_nats.append(float(log_probs[~unknown].sum()))
         self.unknown_nats.append(float(log_probs[unknown].sum()))
+
+
+def check_log_probs(log_probs: npt.NDArray[np.float64], num_before: int = 0) -> None:
+    """Refuse scores, [N] nats, that are no log-probabilities; they follow `num_before` others.
+
+    Raises:
+        ModelError: there is such a score.
+    """
+    sound = log_probs < MAX_LOG_PROB  # False for NaN
+    if not sound.all():
+        token = num_before + int(np.argmin(sound)) + 1
+        raise ModelError(
+            f"the model's score of token {token} is no probability",
+            hint="train the model again: its weights are not sound",
+        )
 
 
 def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:

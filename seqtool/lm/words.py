@@ -34,20 +34,24 @@ Shapes: N tokens, W words of a block, U units: the words and the ends of lines, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Bools, Doubles, Ids, Longs
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK_ID
+from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
     TokenScores,
     adaptations_of,
+    check_log_probs,
     summarise,
 )
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
@@ -107,34 +111,53 @@ def score_words(
 
     Raises:
         ConfigError: the model learns from the text, and each line is to begin anew.
-        DataError: a line that the model cannot read; its line is counted in the block.
+        DataError: a line that the model cannot read, with its number.
+        ModelError: the model gives something that is no probability.
     """
-
-    def blocks() -> Iterator[bytes]:
-        found: list[str] = []
-        for line in lines:
-            found.append(line.translate(_AS_SPACES) + "\n")
-            if len(found) == BLOCK_LINES:
-                yield "".join(found).encode(errors="replace")
-                found.clear()
-        if found:
-            yield "".join(found).encode(errors="replace")
-
+    blocks = LineBlocks(lines)
     for words in score_blocks(
-        model, blocks(), carry_state=carry_state, entropy=entropy, line_ends=line_ends
+        model,
+        blocks,
+        blocks.located,
+        carry_state=carry_state,
+        entropy=entropy,
+        line_ends=line_ends,
     ):
         yield from words
+
+
+class LineBlocks(Iterator[bytes]):
+    """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._num_read = self._num_last = 0  # lines before the block given last, and its own
+
+    def __next__(self) -> bytes:
+        lines = [line.translate(_AS_SPACES) + "\n" for line in islice(self._lines, BLOCK_LINES)]
+        if not lines:
+            raise StopIteration
+        self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
+        return "".join(lines).encode(errors="replace")
+
+    def located(self, error: DataError, line: int) -> DataError:
+        """Return an error about a 1-based line of the block given last, with the line's number."""
+        return DataError(error.message, hint=error.hint, line=self._num_read + line)
 
 
 def score_blocks(
     model: LanguageModel,
     blocks: Iterable[bytes],
+    located: Callable[[DataError, int], DataError],
     *,
     carry_state: bool = False,
     entropy: bool = False,
     line_ends: bool = False,
 ) -> Iterator[list[list[Word]]]:
-    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`."""
+    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`.
+
+    What is wrong with a line of the block read last is told as `located` says where it is.
+    """
     if not carry_state and adaptations_of(model):
         raise ConfigError(
             "the model learns from the text, so a line cannot begin anew",
@@ -146,19 +169,28 @@ def score_blocks(
     summary = Summary(
         None if is_word_model else tokenizer.opens_word, entropy=entropy and is_word_model
     )
-    pending: list[tuple[bytes, Ids]] = []
+    pending: deque[tuple[bytes, Ids]] = deque()  # read by the model, not scored yet
+    num_tokens = 0
 
     def feed() -> Iterator[Ids]:
         for block in blocks:
-            pending.append((block, tokenizer.encode_block(block)))
-            yield pending[-1][1]
+            try:
+                ids = tokenizer.encode_block(block)
+            except DataError as error:
+                if error.line is None or error.path is not None:
+                    raise
+                raise located(error, error.line) from error
+            pending.append((block, ids))
+            yield ids
 
     if summary.class_V is None and not summary.entropy:
         scored = model.score_ids(feed(), reset_state=not carry_state)
     else:
         scored = summarise(model, feed(), summary, reset_state=not carry_state)
     for scores in scored:
-        block, ids = pending.pop(0)
+        block, ids = pending.popleft()
+        check_log_probs(scores.log_probs, num_tokens)
+        num_tokens += len(ids)
         yield _words_of(block, ids, scores, tokenizer, line_ends=line_ends)
 
 
@@ -215,6 +247,99 @@ def _words_of(
         lines.append([])
         line_start = end + 1
     return lines[:-1]
+
+
+class Frequencies:
+    """How often words occur in a text, to be looked up.
+
+    Args:
+        counts: of each word.
+        lowercase: look words up in lower case.
+    """
+
+    def __init__(self, counts: Mapping[str, int], *, lowercase: bool = False) -> None:
+        self._counts, self._lowercase = counts, lowercase
+        self._log_total = math.log10(max(1, sum(counts.values())))
+
+    @classmethod
+    def of_model(cls, model: LanguageModel) -> Self | None:
+        """Return those in the training text of a model of words that has kept them, else None."""
+        tokenizer = model.tokenizer
+        vocabulary = tokenizer.vocabulary
+        counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True))
+        counts.pop(EOS)
+        if tokenizer.unit != "word" or not any(counts.values()):
+            return None
+        found = cls(counts, lowercase=tokenizer.lowercase)
+        counts.pop(UNK)  # many words, not one; they count in the total alone
+        return found
+
+    @classmethod
+    def of_text(cls, blocks: Iterable[bytes]) -> Self:
+        """Count the words of blocks of whole lines, as they are written."""
+        from seqtool.text.words import WordTable
+
+        table = WordTable(special_tokens="unknown")
+        for block in blocks:
+            table.add(block)
+        words = ((table.word(i), count) for i, count in enumerate(table.counts.tolist()))
+        return cls({word: count for word, count in words if count and word not in (UNK, EOS, BOS)})
+
+    def log10(self, word: str) -> float | None:
+        """Return log10 of the word's share of the text, None if it is not there."""
+        count = self._counts.get(word.lower() if self._lowercase else word, 0)
+        return math.log10(count) - self._log_total if count else None
+
+
+def word_columns(
+    lines: Sequence[Sequence[Word]],
+    first: int,
+    *,
+    entropy: bool = False,
+    order: bool = False,
+    frequencies: Frequencies | None = None,
+    previous: int = 0,
+) -> dict[str, list[Any]]:
+    """Return words as the columns of a table, one row per word, None where there is no value.
+
+    Args:
+        lines: the words of each line.
+        first: the number of the first line.
+        entropy: whether there is a column of entropies.
+        order: whether there is one of the orders of n-grams.
+        frequencies: what a column log10_frequency is taken from.
+        previous: how many words before each one have their surprisal, length and frequency beside
+            it, those of the word before in surprisal_1, and so on.
+    """
+    words = [word for line in lines for word in line]
+    columns: dict[str, list[Any]] = {
+        "sentence": [number for number, line in enumerate(lines, first) for _ in line],
+        "word_number": [word.number for word in words],
+        "word": [word.text for word in words],
+        "start": [word.start for word in words],
+        "end": [word.end for word in words],
+        "surprisal": [word.bits for word in words],
+        "oov": [int(word.oov) for word in words],
+        "pieces": [word.pieces for word in words],
+        "length": [len(word.text) if word.end > word.start else 0 for word in words],
+    }
+    if entropy:
+        columns["entropy"] = [word.entropy for word in words]
+    if order:
+        columns["order"] = [word.order for word in words]
+    if frequencies is not None:
+        is_word = [word.end > word.start for word in words]
+        columns["log10_frequency"] = [
+            frequencies.log10(word.text) if is_one else None
+            for word, is_one in zip(words, is_word, strict=True)
+        ]
+    carried = [name for name in ("surprisal", "length", "log10_frequency") if name in columns]
+    for back in range(1, previous + 1):
+        rows = [i - back if word.number > back else None for i, word in enumerate(words)]
+        for name in carried:
+            column = columns[name]
+            columns[f"{name}_{back}"] = [None if row is None else column[row] for row in rows]
+    return columns
 
 
 def unit_log_probs(scores: TokenScores, first_U: Longs, last_U: Longs, is_told_U: Bools) -> Doubles:

@@ -55,7 +55,7 @@ def perplexity(weight: float) -> float:
 def test_two_models_with_given_weights(seqtool: Run) -> None:
     result = seqtool("eval-ppl", "text.txt", "-m", "two", "-m", "uniform", "--weights", "0.75,0.25")
     assert (result.code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[:7] == [
+    assert result.stdout.splitlines()[:8] == [
         "text               text.txt: 4 sentences, 10 tokens with </s>",
         "model              mixture",
         "  weight 0.7500    two (toy-bigram): perplexity 3.48 alone",  # 2 ** 1.8
