@@ -18,7 +18,7 @@ from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.lm.protocol import LanguageModel, State
+from seqtool.lm.protocol import State, TokenModel
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
@@ -102,7 +102,7 @@ class Sample:
 
 
 def generate(
-    model: LanguageModel,
+    model: TokenModel,
     prompt: str = "",
     *,
     num: int = 1,
@@ -156,7 +156,7 @@ def generate(
     )
     if seed is not None and seed < 0:
         raise ConfigError(f"seed is {seed}, but must be at least 0", hint="change --seed")
-    prompt_ids, echo = _read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
+    prompt_ids, echo = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
     # Errors above come now, not when the first piece is asked for.
     if beam is None:
         steps = _draw(model, prompt_ids, config, seed)
@@ -165,7 +165,7 @@ def generate(
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
 
 
-def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
+def generate_samples(model: TokenModel, prompt: str = "", **options: Any) -> list[Sample]:
     """Return whole samples; the arguments are those of `generate`."""
     return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
 
@@ -188,10 +188,14 @@ def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
     ]
 
 
-def _read_prompt(
+def read_prompt(
     tokenizer: Tokenizer, prompt: str, *, allow_unknown: bool
 ) -> tuple[list[int], str | None]:
-    """Return the prompt's ids and, where decoding them would not give it back, its text."""
+    """Return the prompt's ids and, where decoding them would not give it back, its text.
+
+    Raises:
+        PromptError: the model cannot read it, or knows a word of it only as `<unk>`.
+    """
     try:
         prompt.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -236,7 +240,7 @@ def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     )
 
 
-def _begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
+def begin(model: TokenModel, prompt_ids: Sequence[int], num: int) -> State:
     """Return `num` hypotheses that have read the prompt, which is read once."""
     state = model.start(1)
     for token in prompt_ids:
@@ -312,13 +316,13 @@ def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
 
 
 def _draw(
-    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig, seed: int | None
+    model: TokenModel, prompt_ids: Sequence[int], config: GenerateConfig, seed: int | None
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (sample, token, nats), all samples in step."""
     seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
     generators = [np.random.default_rng(child) for child in seeds]
     samples = np.arange(config.num)  # which sample each hypothesis is
-    state = _begin(model, prompt_ids, config.num)
+    state = begin(model, prompt_ids, config.num)
     for step in range(config.max_tokens):
         log_probs_NV = model.next_log_probs(state)
         tokens = np.empty(len(samples), dtype=np.int32)
@@ -356,7 +360,7 @@ class Hypothesis(NamedTuple):
         return self.total / math.pow(len(self.tokens), length_penalty)
 
 
-def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
+def beam_search(model: TokenModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
     """Return the `num` best continuations that the search finds, the best first.
 
     Each step keeps the `beam` best one-token extensions of all live hypotheses; those that end
@@ -409,10 +413,10 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
 
 
 def _search(
-    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
+    model: TokenModel, prompt_ids: Sequence[int], config: GenerateConfig
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
-    hypotheses = beam_search(model, _begin(model, prompt_ids, 1), config)
+    hypotheses = beam_search(model, begin(model, prompt_ids, 1), config)
     for place, hypothesis in enumerate(hypotheses):
         for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
             yield place, token, log_prob
