@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from seqtool.lm.neural.train import train_lm as train_lm
     from seqtool.lm.ngram.config import NgramConfig as NgramConfig
     from seqtool.lm.ngram.train import train_ngram as train_ngram
+    from seqtool.lm.pairs import MinimalPair as MinimalPair
+    from seqtool.lm.pairs import evaluate_pairs as evaluate_pairs
+    from seqtool.lm.pairs import read_pairs as read_pairs
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
@@ -53,6 +56,7 @@ _MODULES = {
     "lm.neural.train": "train_lm",
     "lm.ngram.config": "NgramConfig",
     "lm.ngram.train": "train_ngram",
+    "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
     "parsing.parser.config": "ParserConfig",

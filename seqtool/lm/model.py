@@ -23,23 +23,19 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.protocol import (
-    TokenModel,
-    adaptations_of,
-    check_log_probs,
-    encode_text,
-    evaluate_lm,
-)
+from seqtool.lm import protocol
+from seqtool.lm.protocol import adaptations_of, check_log_probs, encode_text, evaluate_lm
 
 if TYPE_CHECKING:
     from seqtool.lm.states import Pool
     from seqtool.lm.words import Word
 
 
-class LanguageModel(TokenModel):
+class LanguageModel(protocol.LanguageModel):
     """A language model: an n-gram model, a network, or a mixture of such.
 
-    A new kind of model says how it goes through a text (`TokenModel`) and gets the rest from here.
+    A new kind of model says how it goes through a text, which the protocol of this name asks for,
+    and gets the rest from here.
     """
 
     @overload
@@ -92,13 +88,17 @@ class LanguageModel(TokenModel):
 
         A list of words is also what `pandas.DataFrame` takes: a row for each.
 
+        Each sentence begins anew unless the state is carried on; a line end inside counts as a
+        space.
+
         Args:
             text: a sentence, or several, each of which gives a list.
             options: those of `seqtool.lm.words.score_words`: `entropy=True` adds the entropy of the
                 next word, `carry_state=True` reads the sentences as one text.
 
         Raises:
-            DataError: a string with a line end inside, or that cannot be encoded.
+            ConfigError: the model learns from the text, and each sentence is to begin anew.
+            DataError: a sentence that the model cannot read.
         """
         from seqtool.lm.words import score_words
 

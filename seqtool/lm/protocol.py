@@ -62,10 +62,10 @@ class TokenScores:
     columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
 
 
-class TokenModel(Protocol):
+class LanguageModel(Protocol):
     """A model that scores text and goes through it token by token, all of it as ids.
 
-    This is what the machinery needs of a model; people call what `lm.model.LanguageModel` adds.
+    This is what the package needs of a model; people call what `lm.model.LanguageModel` adds.
     A `State` stands for H hypotheses, each a text read so far; it is opaque and never changed in
     place. V is the size of the vocabulary (`<unk>` and `</s>` in, `<s>` out).
 
@@ -143,14 +143,14 @@ class SentenceReader(Protocol):
         ...
 
 
-def adaptations_of(model: TokenModel) -> tuple[Adaptation, ...]:
+def adaptations_of(model: LanguageModel) -> tuple[Adaptation, ...]:
     """Return how a model adapts to the text that it scores; most models do not."""
     found: tuple[Adaptation, ...] = getattr(model, "adaptations", ())
     return found
 
 
 def read_ids(
-    model: TokenModel,
+    model: LanguageModel,
     text: str | Path,
     *,
     split: str,
@@ -185,7 +185,7 @@ def read_ids(
 
 
 def evaluate_lm(
-    model: TokenModel,
+    model: LanguageModel,
     inputs: str | Path | Sequence[str | Path] = (),
     *,
     text: str | Iterable[str] | None = None,

@@ -18,7 +18,7 @@ from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.lm.protocol import State, TokenModel
+from seqtool.lm.protocol import LanguageModel, State
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
@@ -102,7 +102,7 @@ class Sample:
 
 
 def generate(
-    model: TokenModel,
+    model: LanguageModel,
     prompt: str = "",
     *,
     num: int = 1,
@@ -165,7 +165,7 @@ def generate(
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
 
 
-def generate_samples(model: TokenModel, prompt: str = "", **options: Any) -> list[Sample]:
+def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
     """Return whole samples; the arguments are those of `generate`."""
     return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
 
@@ -240,7 +240,7 @@ def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     )
 
 
-def begin(model: TokenModel, prompt_ids: Sequence[int], num: int) -> State:
+def begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     """Return `num` hypotheses that have read the prompt, which is read once."""
     state = model.start(1)
     for token in prompt_ids:
@@ -316,7 +316,7 @@ def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
 
 
 def _draw(
-    model: TokenModel, prompt_ids: Sequence[int], config: GenerateConfig, seed: int | None
+    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig, seed: int | None
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (sample, token, nats), all samples in step."""
     seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
@@ -360,7 +360,7 @@ class Hypothesis(NamedTuple):
         return self.total / math.pow(len(self.tokens), length_penalty)
 
 
-def beam_search(model: TokenModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
+def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
     """Return the `num` best continuations that the search finds, the best first.
 
     Each step keeps the `beam` best one-token extensions of all live hypotheses; those that end
@@ -413,7 +413,7 @@ def beam_search(model: TokenModel, state: State, config: GenerateConfig) -> list
 
 
 def _search(
-    model: TokenModel, prompt_ids: Sequence[int], config: GenerateConfig
+    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
     hypotheses = beam_search(model, begin(model, prompt_ids, 1), config)

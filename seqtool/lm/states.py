@@ -23,7 +23,7 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.protocol import IN_MEMORY, SentenceReader, TokenModel
+from seqtool.lm.protocol import IN_MEMORY, LanguageModel, SentenceReader
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
 Pool = Literal["last", "mean"]
@@ -54,7 +54,7 @@ class WordStates:
 
 
 def word_states(
-    model: TokenModel, lines: Iterable[str], *, layer: int | None = None, pool: Pool = "last"
+    model: LanguageModel, lines: Iterable[str], *, layer: int | None = None, pool: Pool = "last"
 ) -> Iterator[WordStates]:
     """Return the states of words, one result per line, in order; memory does not grow with them.
 
@@ -99,7 +99,7 @@ def check_layer(layer: int, num_layers: int, *, first: int = 1) -> None:
 def _word_states(
     model: SentenceReader, lines: Iterable[str], layer: int | None, pool: Pool
 ) -> Iterator[WordStates]:
-    splitter = _Splitter(model.tokenizer)
+    splitter = WordSplitter(model.tokenizer)
     numbered = enumerate(lines, start=1)
     while some := list(islice(numbered, SENTENCES_AHEAD)):
         sentences = [splitter.split(line, number) for number, line in some]
@@ -116,7 +116,7 @@ def _word_states(
             yield WordStates(sentence.words, states.pop(place).astype(np.float32, copy=False))
 
 
-class _Sentence(NamedTuple):
+class SplitSentence(NamedTuple):
     """A sentence as ids; the units of word w are those from `begins[w]` up to `ends[w]`."""
 
     words: list[Span]
@@ -125,7 +125,7 @@ class _Sentence(NamedTuple):
     ends: list[int]
 
 
-class _Splitter:
+class WordSplitter:
     """Turns lines into ids, and knows which of these are of which word."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -138,7 +138,7 @@ class _Splitter:
         blank = [] if tokenizer.unit == "word" else tokenizer.encode(" ").tolist()
         self._blank = frozenset(blank) - {UNK_ID}
 
-    def split(self, line: str, number: int) -> _Sentence:
+    def split(self, line: str, number: int = 1) -> SplitSentence:
         """Split a line of this number, from 1."""
         if "\n" in line:
             raise DataError(
@@ -161,12 +161,12 @@ class _Splitter:
             ends.append(size)
             parts.append(ids)
             before = end
-        return _Sentence(words, np.concatenate(parts), begins, ends)
+        return SplitSentence(words, np.concatenate(parts), begins, ends)
 
 
 def _read(
     model: SentenceReader,
-    sentences: Sequence[_Sentence],
+    sentences: Sequence[SplitSentence],
     batch: Sequence[int],
     layer: int | None,
     pool: Pool,
