@@ -102,6 +102,9 @@ def write_states(
         if layer is not None:
             check_layer(layer, reader.num_layers)
         if raw or are_texts(inputs):
+            if not isinstance(model, Pipeline):
+                hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
+                raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
             layout = dict.fromkeys(("rules", "presegmented", "pretokenized"), False)
             sentences = segment_texts(inputs, model, None, **layout)
         else:
@@ -115,16 +118,16 @@ def write_states(
 
 def _reader(model: object, part: Part | None) -> Tagger | Parser:
     """Return what has an encoder."""
+    hint = "choose one of train-lm, of train-tagger, or of train-parser --encoder bilstm"
     if isinstance(model, Pipeline):
         model = model.tagger if part == "tagger" else model.parser
+        hint = "its tagger has some: --part tagger"
     elif part is not None:
         raise ConfigError("part is for models of several parts", hint="leave it out")
-    if not isinstance(model, Tagger | Parser) or not model.num_layers:
-        raise ModelError(
-            "the model has no states",
-            hint="choose one of train-lm, of train-tagger, or of train-parser --encoder bilstm",
-        )
-    return model
+    if isinstance(model, Tagger | Parser) and model.num_layers:
+        return model
+    what = "the parser has no encoder" if isinstance(model, Parser) else "the model has no states"
+    raise ModelError(what, hint=hint)
 
 
 def _lines(inputs: Sequence[str], on_progress: Progress | None) -> Iterator[str]:

@@ -31,6 +31,8 @@ TOPICS = {
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
     "evaluate": "perplexity, surprisal, parser scores, comparisons, learning curves",
+    "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",
+    "word-states": "the vectors that a network has for the words of a text",
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",

@@ -23,7 +23,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -34,6 +34,7 @@ from seqtool.core.reading import JSON_LINES, BlockReader, find_files, read_block
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.model import LanguageModel
+from seqtool.lm.protocol import IN_MEMORY
 from seqtool.lm.states import WordSplitter
 from seqtool.text.tokenizers import word_spans
 
@@ -60,12 +61,23 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences that differ in what is tested, and what that is."""
+    """Two sentences that differ in what is tested, and what that is.
+
+    Attributes:
+        good: the right one.
+        bad: the wrong one.
+        phenomenon: of grammar, such as agreement; "" for none.
+        paradigm: a kind of sentence that shows the phenomenon; "" for none.
+        path: the file that it was read from.
+        line: the 1-based line of that file.
+    """
 
     good: str
     bad: str
     phenomenon: str = ""
     paradigm: str = ""
+    path: str | None = field(default=None, compare=False, repr=False)
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
@@ -153,11 +165,11 @@ class _Source:
             raise self.error(f"a cell that cannot be read: {error}", hint, line) from error
 
     def _check_header(self, header: Sequence[str]) -> None:
-        for field in REQUIRED:
-            if not set(NAMES[field]) & set(header):
+        for part in REQUIRED:
+            if not set(NAMES[part]) & set(header):
                 found = ", ".join(header[:8])
                 raise self.error(
-                    f"no column {' or '.join(NAMES[field])}",
+                    f"no column {' or '.join(NAMES[part])}",
                     f"name the columns in the first line; it has: {found}",
                     1,
                 )
@@ -165,22 +177,27 @@ class _Source:
     def pair(self, fields: Mapping[str, Any], line: int) -> MinimalPair:
         """Return the pair of a record."""
         found = {}
-        for field, names in NAMES.items():
+        for part, names in NAMES.items():
             value = next((fields[name] for name in names if name in fields), None)
-            if value is None and field not in REQUIRED:
+            if value is None and part not in REQUIRED:
                 value = ""
             if not isinstance(value, str):
                 what = "is no text" if value is not None else "is missing"
                 raise self.error(f"{' or '.join(names)} {what}", "give both sentences", line)
-            found[field] = value.strip()
-            if field in REQUIRED and not found[field]:
-                raise self.error(f"the {field} sentence is empty", "give both sentences", line)
-            if "\n" in found[field] or "\r" in found[field]:
+            found[part] = value.strip()
+            if part in REQUIRED and not found[part]:
+                raise self.error(f"the {part} sentence is empty", "give both sentences", line)
+            if "\n" in found[part] or "\r" in found[part]:
                 hint = "write it on one line"
-                raise self.error(f"the {field} sentence has a line end inside", hint, line)
+                raise self.error(f"the {part} sentence has a line end inside", hint, line)
+            try:
+                found[part].encode()
+            except UnicodeEncodeError as error:
+                hint = "write the character whole"
+                raise self.error(f"{names[0]} holds half a surrogate pair", hint, line) from error
         if _words(found["good"]) == _words(found["bad"]):
             raise self.error("the two sentences are the same", "let them differ in a word", line)
-        return MinimalPair(**found)
+        return MinimalPair(**found, path=self._path, line=line)
 
 
 def _before(first: str, lines: Iterable[str]) -> Iterator[str]:
@@ -388,22 +405,32 @@ def evaluate_pairs(
         chunk = pairs[start : start + CHUNK]
         found = [regions(_words(pair.good), _words(pair.bad)) for pair in chunk]
         sentences = [sentence for pair in chunk for sentence in (pair.good, pair.bad)]
-        if score == "sentence":
-            nats = model.score(sentences)
-        else:
-            nats = _region_scores(model, sentences, [region for two in found for region in two])
+        try:
+            if score == "sentence":
+                nats = model.score(sentences)
+            else:
+                nats = _region_scores(model, sentences, [region for two in found for region in two])
+        except DataError as error:  # it counts the sentences
+            if error.path != IN_MEMORY or error.line is None:
+                raise
+            pair = chunk[(error.line - 1) // 2]
+            raise DataError(
+                error.message, hint=error.hint, path=pair.path, line=pair.line
+            ) from error
         for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
             good, bad = nats[2 * place : 2 * place + 2]
-            split = [splitter.split(sentence) for sentence in (pair.good, pair.bad)]
+            # the words that differ, alone: as far as here, what stands around them is the same
+            split = [
+                splitter.split(" ".join(_words(sentence)[region.begin : region.end]))
+                for sentence, region in zip((pair.good, pair.bad), two, strict=True)
+            ]
             if np.array_equal(split[0].ids, split[1].ids):
                 bad = good  # that one is a hair likelier is rounding
             unknown = [
                 word.word
-                for sentence, region in zip(split, two, strict=True)
-                for word, begin, end in list(
-                    zip(sentence.words, sentence.begins, sentence.ends, strict=True)
-                )[region.begin : region.end]
-                if (sentence.ids[begin:end] == UNK_ID).any()
+                for words, ids, begins, ends in split
+                for word, begin, end in zip(words, begins, ends, strict=True)
+                if (ids[begin:end] == UNK_ID).any()
             ]
             scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown))))
         on_progress(len(scored), len(pairs))

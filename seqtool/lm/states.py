@@ -89,10 +89,9 @@ def check_layer(layer: int, num_layers: int, *, first: int = 1) -> None:
         ConfigError: there is no such layer.
     """
     if not first <= layer <= num_layers:
-        embedding = ", and 0 is the embedding" if first == 0 else ""
         raise ConfigError(
             f"there is no layer {layer}: the network has {counted(num_layers, 'layer')}",
-            hint=f"choose a layer from 1 to {num_layers}{embedding}",
+            hint=f"choose a layer from {first} to {num_layers}",
         )
 
 

@@ -101,7 +101,7 @@ def test_a_tagger(tmp_path: Path) -> None:
         write_states(tagger, ["x"], tmp_path / "y.npy", layer=0)
     with pytest.raises(ConfigError, match="pool is for language models"):
         write_states(tagger, ["x"], tmp_path / "y.npy", pool="mean")
-    with pytest.raises(ModelError, match="no segmenter"):
+    with pytest.raises(ModelError, match="it has no segmenter"):
         write_states(tagger, ["x.txt"], tmp_path / "y.npy")
 
 
@@ -130,7 +130,7 @@ def test_a_parser(tmp_path: Path) -> None:
         begin = words.stop
     assert begin == len(found)
     without = random_parser(parser_config())
-    with pytest.raises(ModelError, match="has no states"):
+    with pytest.raises(ModelError, match="the parser has no encoder"):
         write_states(without, [str(tmp_path / "x.conllu")], tmp_path / "y.npy")
 
 

@@ -93,6 +93,7 @@ class TestReading:
             (['{"good": "a", "bad": 3}'], "x.tsv:1: bad or sentence_bad is no text"),
             (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: no JSON object"),
             (['{"good": "a", "bad": "b"}', "{"], "x.tsv:2: not JSON"),
+            (['{"good": "a", "bad": "\\ud800"}'], "x.tsv:1: bad holds half a surrogate pair"),
         ],
     )
     def test_is_refused(self, lines: list[str], message: str, tmp_path: Path) -> None:
@@ -217,6 +218,21 @@ class TestScores:
         found = evaluate_pairs(model, [MinimalPair("는 개", "은 개")])
         assert found.scored[0].good == pytest.approx(model.score("는 개"))
         assert found.num_unknown == 0
+
+    def test_case_that_the_model_does_not_see_is_a_tie(self) -> None:
+        tokenizer = two_words().tokenizer
+        tokenizer.lowercase = True
+        found = evaluate_pairs(
+            BigramModel(tokenizer, two_words().table), [MinimalPair("A b", "a b")]
+        )
+        assert [item.outcome for item in found.scored] == ["tie"]
+
+    def test_a_sentence_that_the_model_cannot_read_has_its_line(
+        self, lm: BigramModel, tmp_path: Path
+    ) -> None:
+        path = write(tmp_path / "x.tsv", "good\tbad", "a\tb", "", "b\tb </s>")
+        with pytest.raises(DataError, match=r"x.tsv:4: .*</s>"):
+            evaluate_pairs(lm, path)
 
     def test_is_refused(self, lm: BigramModel) -> None:
         with pytest.raises(ConfigError, match="score is 'words'"):
