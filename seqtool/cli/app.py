@@ -25,6 +25,7 @@ COMMANDS = {
     "ngram import": "seqtool.cli.ngram:import_",
     "ngram counts": "seqtool.cli.ngram:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
+    "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
     "states": "seqtool.cli.states:states",
     "generate": "seqtool.cli.generate:generate",

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
-    from seqtool.lm.protocol import LMEvaluation
+    from seqtool.lm.protocol import LanguageModel, LMEvaluation
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
+STATES = {"carried": "carried from sentence to sentence", "reset": "each sentence begins anew"}
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
 
 
@@ -197,19 +198,31 @@ def eval_ppl(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Write a TSV: sentence, token, surprisal in bits, oov (- is stdout).",
+            help="Write a table, .tsv, .csv or .parquet: sentence, token, surprisal in bits, oov "
+            "(- is TSV on stdout). For one row per word, whatever the unit: seqtool surprisal.",
         ),
     ] = None,
     per_sentence: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Write a TSV: sentence, tokens, oov, log10_probability, perplexity (- is stdout).",
+            help="Write a table: sentence, tokens, oov, log10_probability, perplexity.",
         ),
     ] = None,
     reset_state: Annotated[
         bool,
-        typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),
+        typer.Option(
+            "--reset-state",
+            help="Begin every sentence anew: a neural model forgets. So it is for a table.",
+        ),
+    ] = False,
+    carry_state: Annotated[
+        bool,
+        typer.Option(
+            "--carry-state",
+            help="Let a neural model read the text as one, for a table too: what a sentence gets "
+            "then depends on those before it. So it is without a table.",
+        ),
     ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -229,13 +242,15 @@ def eval_ppl(
     from seqtool.lm.mixture.model import MixedModel, mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
     from seqtool.lm.perplexity import check_targets
-    from seqtool.lm.protocol import evaluate_lm
+    from seqtool.lm.protocol import carries_state, evaluate_lm
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
         raise ConfigError(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
+    if reset_state and carry_state:
+        raise ConfigError("--reset-state is not --carry-state", hint="drop one of the two")
     paths = [str(path) for path in text] if text else [sample("TEXT")]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
@@ -260,6 +275,8 @@ def eval_ppl(
         )
     cache = adapting.cache_settings
     language_model = mix(parts, models, shares, cache=cache, cache_weight=adapting.cache_lambda)
+    if not carry_state and (per_token is not None or per_sentence is not None):
+        reset_state = _resets_for_table(language_model)
     tuning = mixture = None
     if tune is not None and isinstance(language_model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
@@ -296,9 +313,26 @@ def eval_ppl(
             rows += _mixture_rows(mixture, tuning)
         num_tried = 0 if tuning is None else tuning.num_tried
         rows += _adaptation_rows(result.adaptations, dynamic_tunings, num_tried)
+        if carries_state(language_model):
+            rows.append(("state", STATES[result.state]))
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
     for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
+
+
+def _resets_for_table(model: LanguageModel) -> bool:
+    """Return whether each sentence begins anew where a table is written, and say what holds."""
+    from seqtool.lm.protocol import adaptations_of, carries_state
+
+    if adaptations_of(model):
+        note("note: the model learns from the text: a row depends on the sentences before it")
+        return False
+    if carries_state(model):
+        note(
+            "note: for the table each sentence begins anew, and the perplexity is of that too; "
+            "--carry-state lets the model read on"
+        )
+    return True
 
 
 def _check_mixing(

@@ -300,7 +300,10 @@ def counts(
         bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
     ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write them there as TSV.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write them there: .tsv, .csv or .parquet."
+        ),
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,
@@ -316,7 +319,9 @@ def counts(
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import count_text
+    from seqtool.lm.tables import check_target
 
+    check_target(output)
     # bigrams, where nothing is said, and not the order of a model
     config = from_dict(NgramConfig, {"order": 2, **settings})
     with stage_bars() as on_progress:
@@ -356,19 +361,17 @@ def counts(
 
 
 def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: str | None) -> None:
-    """Print the n-grams as a table to a terminal, or as TSV."""
-    from seqtool.lm.perplexity import open_table
+    """Print the n-grams as a table to a terminal, or as TSV, or write them to a file."""
+    from seqtool.lm.tables import STDOUT, write_table
 
     columns = ("count", "per million", "n-gram")
     rate = 1e6 / max(1, total)
-    rows = ((str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams)
     if output is None and stream().isatty():
-        show_table("", columns, list(rows))
+        rows = [(str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams]
+        show_table("", columns, rows)
         return
-    with open_table(output or "-") as table:
-        assert table is not None
-        table.write("\t".join(columns) + "\n")
-        table.writelines("\t".join(row) + "\n" for row in rows)
+    table = ((count, count * rate, " ".join(words)) for words, count in ngrams)
+    write_table(output or STDOUT, columns, table)
 
 
 def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:

@@ -58,8 +58,8 @@ def pairs(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write a table of all pairs (.tsv, .csv): both log2 probabilities, their "
-            "difference, the unknown words (- is stdout).",
+            help="Write a table of all pairs (.tsv, .csv, .parquet; - is TSV on stdout): both log2 "
+            "probabilities, their difference, the unknown words.",
         ),
     ] = None,
     device: DeviceOption = "auto",

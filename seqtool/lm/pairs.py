@@ -19,7 +19,6 @@ and near 0 and 1, too. The mean over paradigms is that of their accuracies, each
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +29,14 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import JSON_LINES, BlockReader, find_files, read_blocks, unpacked_name
+from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import IN_MEMORY
 from seqtool.lm.states import WordSplitter
+from seqtool.lm.tables import parse_table
+from seqtool.lm.words import score_words
 from seqtool.text.tokenizers import word_spans
 
 Score = Literal["sentence", "region"]
@@ -97,8 +98,7 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
     pairs: list[MinimalPair] = []
     for name in find_files([inputs] if isinstance(inputs, str | Path) else inputs):
         source = _Source(name)
-        for line, fields in source.records():
-            pairs.append(source.pair(fields, line))
+        pairs += [source.pair(fields, line) for line, fields in source.records()]
     if not pairs:
         raise DataError("there are no pairs", hint="give a line for each pair", path=name)
     return pairs
@@ -108,31 +108,29 @@ class _Source:
     """A file of pairs."""
 
     def __init__(self, name: str) -> None:
-        self._name = unpacked_name(name)
-        self._blocks: BlockReader = read_blocks(name, as_written=True)
-        self._path = "<stdin>" if name == "-" else name
+        self._name = name
+        self._path = "<stdin>" if name == STDIN else name
 
-    def error(self, message: str, hint: str, line: int | None = None) -> DataError:
+    def error(self, message: str, hint: str, line: int) -> DataError:
         return DataError(message, hint=hint, path=self._path, line=line)
-
-    def _lines(self) -> Iterator[str]:
-        for block in self._blocks:
-            yield from (f"{line}\n" for line in block.decode().split("\n")[:-1])
 
     def records(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield each record with its 1-based line."""
-        lines = self._lines()
-        first = next(lines, "")
-        if self._name.endswith(JSON_LINES) or first.startswith("{"):
-            yield from self._objects(_before(first, lines))
+        content = b"".join(read_blocks(self._name, as_written=True)).decode()
+        if unpacked_name(self._name).endswith(JSON_LINES) or content.startswith("{"):
+            yield from self._objects(content)
             return
-        is_csv = self._name.endswith(".csv")
-        if not is_csv and not self._name.endswith(".tsv"):
-            is_csv = "\t" not in first
-        yield from self._rows(_before(first, lines), "," if is_csv else "\t")
+        table = parse_table(content, self._name)
+        for part in REQUIRED:
+            if not set(NAMES[part]) & set(table.names):
+                found = ", ".join(table.names[:8])
+                hint = f"name the columns in the first line; it has: {found}"
+                raise self.error(f"no column {' or '.join(NAMES[part])}", hint, 1)
+        for line, row in zip(table.lines, table.rows, strict=True):
+            yield line, dict(zip(table.names, row, strict=True))
 
-    def _objects(self, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for number, line in enumerate(lines, start=1):
+    def _objects(self, content: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for number, line in enumerate(content.split("\n"), start=1):
             if not line.strip():
                 continue
             try:
@@ -143,36 +141,6 @@ class _Source:
             if not isinstance(record, dict):
                 raise self.error("no JSON object", "each line must be one JSON object", number)
             yield number, record
-
-    def _rows(self, lines: Iterable[str], separator: str) -> Iterator[tuple[int, dict[str, str]]]:
-        # strict: a quotation mark that is no quoting is an error, where it would swallow others
-        reader = csv.reader(lines, delimiter=separator, strict=True)
-        header: list[str] | None = None
-        line = 1
-        try:
-            for cells in reader:
-                if header is None:
-                    header = [cell.strip() for cell in cells]
-                    self._check_header(header)
-                elif cells and len(cells) != len(header):
-                    what = f"{len(cells)} cells, where the first line names {len(header)}"
-                    raise self.error(what, "give each line a cell for each column", line)
-                elif cells:
-                    yield line, dict(zip(header, cells, strict=True))
-                line = reader.line_num + 1
-        except csv.Error as error:
-            hint = 'put a cell with quotation marks into quotation marks, and double its own: ""'
-            raise self.error(f"a cell that cannot be read: {error}", hint, line) from error
-
-    def _check_header(self, header: Sequence[str]) -> None:
-        for part in REQUIRED:
-            if not set(NAMES[part]) & set(header):
-                found = ", ".join(header[:8])
-                raise self.error(
-                    f"no column {' or '.join(NAMES[part])}",
-                    f"name the columns in the first line; it has: {found}",
-                    1,
-                )
 
     def pair(self, fields: Mapping[str, Any], line: int) -> MinimalPair:
         """Return the pair of a record."""
@@ -198,11 +166,6 @@ class _Source:
         if _words(found["good"]) == _words(found["bad"]):
             raise self.error("the two sentences are the same", "let them differ in a word", line)
         return MinimalPair(**found, path=self._path, line=line)
-
-
-def _before(first: str, lines: Iterable[str]) -> Iterator[str]:
-    yield first
-    yield from lines
 
 
 def _words(sentence: str) -> list[str]:
@@ -441,8 +404,6 @@ def _region_scores(
     model: LanguageModel, sentences: Sequence[str], of: Sequence[Region]
 ) -> list[float]:
     """Return the log-probability of a region of each sentence, in nats."""
-    from seqtool.lm.words import score_words
-
     # one list per sentence: its words, and its end
     found = score_words(model, sentences, line_ends=True)
     return [

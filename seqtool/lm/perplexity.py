@@ -1,7 +1,7 @@
 """Perplexity, and the other figures of how well a language model predicts a text.
 
 Log-probabilities are natural logs ("nats") in here; what people read is in log10 or bits.
-Scores can be written as tables of tab-separated values, one row per token or one per sentence:
+Scores can be written as tables (see `tables`), one row per token or one per sentence:
 
     sentence  token  surprisal  oov  ...
     1         the    4.321928   0    ...                         surprisal in bits
@@ -14,23 +14,19 @@ A token table ends with the model's own columns, such as the order of the n-gram
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core import terminal
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, OutputError
-from seqtool.core.storage import atomic_file
+from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2, LN_10, perplexity_of
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
+from seqtool.lm.tables import Table, Target, check_target
 from seqtool.text.tokenizers import Tokenizer
 
 
@@ -81,6 +77,7 @@ class LMEvaluation:
             one of the sample's; no model can be expected to do better.
         split: which split of a prepared corpus it is; None for a text.
         adaptations: how the model learned from this text, each token after it was scored.
+        state: "carried" from sentence to sentence, or "reset" so that each begins anew.
     """
 
     unit: str
@@ -96,6 +93,7 @@ class LMEvaluation:
     true_log10_probability: float | None = None
     split: str | None = None
     adaptations: tuple[Adaptation, ...] = ()
+    state: str = "reset"
 
     @property
     def nats(self) -> float:
@@ -154,7 +152,7 @@ class LMEvaluation:
         infinite are null, and `zero_probability_tokens` says how many tokens are to blame.
         """
         result: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _FIGURES}
-        result["unit"] = self.unit
+        result |= {"unit": self.unit, "state": self.state}
         if self.adaptations:
             result["adapts_on_text"] = [found.to_json() for found in self.adaptations]
         if self.true_log10_probability is not None:
@@ -171,16 +169,11 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-
-Target = str | Path | TextIO
-
-
 def check_targets(per_token: Target | None, per_sentence: Target | None) -> None:
     """Refuse targets that cannot be written to, before the work begins.
 
     Raises:
-        ConfigError: both are the same.
+        ConfigError: both are the same, or a suffix is none of a table.
         OutputError: the directory is not there.
     """
     if per_token is not None and per_token == per_sentence:
@@ -188,29 +181,7 @@ def check_targets(per_token: Target | None, per_sentence: Target | None) -> None
             f"--per-token and --per-sentence both write to {per_token}", hint="give them two files"
         )
     for target in (per_token, per_sentence):
-        if isinstance(target, str | Path) and not Path(target).parent.is_dir():
-            raise OutputError(
-                "the directory to write to is not there", hint="make it first", path=target
-            )
-
-
-@contextmanager
-def open_table(target: Target | None) -> Iterator[TextIO | None]:
-    """Open a TSV; a file appears under its name only when it is whole."""
-    if target is None:
-        yield None
-    elif not isinstance(target, str | Path):
-        yield target
-    elif str(target) == "-":
-        shown = terminal.stream()
-        yield shown
-        shown.flush()
-    else:
-        with (
-            atomic_file(target) as raw,
-            io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as stream,
-        ):
-            yield stream
+        check_target(target)
 
 
 def _surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:
@@ -225,7 +196,7 @@ def _surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[
 
 
 def write_tokens(
-    table: TextIO,
+    table: Table,
     first: int,
     tokenizer: Tokenizer,
     ids: Ids,
@@ -233,7 +204,7 @@ def write_tokens(
     log_probs: npt.NDArray[np.float64],
     columns: Mapping[str, npt.NDArray[Any]],
 ) -> None:
-    """Write a row per token of a block of sentences; the header too if it is the first block.
+    """Write a row per token of a block of sentences.
 
     Args:
         table: where to.
@@ -244,37 +215,29 @@ def write_tokens(
         log_probs: [N] nats.
         columns: further values, name -> [N].
     """
-    if first == 1:
-        print("sentence", "token", "surprisal", "oov", *columns, sep="\t", file=table)
-    tokens = _surface_tokens(tokenizer, ids, text)
-    if tokenizer.unit != "word":
-        tokens = [token.translate(ESCAPES) for token in tokens]
     is_end = ids == EOS_ID
-    sentences = first + np.cumsum(is_end) - is_end
-    surprisals = 0.0 - log_probs / LN_2  # 0.0: a certain token shall not show "-0"
-    more = [column.tolist() for column in columns.values()]
-    rows = zip(sentences.tolist(), tokens, surprisals.tolist(), ids.tolist(), *more, strict=True)
-    table.writelines(
-        "\t".join((str(sentence), token, f"{bits:.6f}", "01"[i == UNK_ID], *map(str, rest))) + "\n"
-        for sentence, token, bits, i, *rest in rows
+    table.write(
+        {
+            "sentence": first + np.cumsum(is_end) - is_end,
+            "token": _surface_tokens(tokenizer, ids, text),
+            "surprisal": 0.0 - log_probs / LN_2,  # 0.0: a certain token shall not show "-0"
+            "oov": (ids == UNK_ID).astype(np.int64),
+            **columns,
+        }
     )
 
 
-def write_sentences(
-    table: TextIO, first: int, ids: Ids, log_probs: npt.NDArray[np.float64]
-) -> None:
+def write_sentences(table: Table, first: int, ids: Ids, log_probs: npt.NDArray[np.float64]) -> None:
     """Write a row per sentence of a block; the arguments are those of `write_tokens`."""
-    if first == 1:
-        print("sentence\ttokens\toov\tlog10_probability\tperplexity", file=table)
     ends = np.flatnonzero(ids == EOS_ID) + 1
     begins = np.concatenate(([0], ends[:-1]))
-    rows = zip(
-        (ends - begins).tolist(),
-        np.add.reduceat((ids == UNK_ID).astype(np.int64), begins).tolist(),
-        np.add.reduceat(log_probs, begins).tolist(),
-        strict=True,
-    )
-    table.writelines(
-        f"{number}\t{tokens}\t{oov}\t{nats / LN_10:.6f}\t{perplexity_of(-nats / tokens):.6g}\n"
-        for number, (tokens, oov, nats) in enumerate(rows, start=first)
+    tokens, nats = ends - begins, np.add.reduceat(log_probs, begins)
+    table.write(
+        {
+            "sentence": np.arange(first, first + len(ends)),
+            "tokens": tokens,
+            "oov": np.add.reduceat((ids == UNK_ID).astype(np.int64), begins),
+            "log10_probability": nats / LN_10,
+            "perplexity": np.array([perplexity_of(mean) for mean in (-nats / tokens).tolist()]),
+        }
     )

@@ -22,19 +22,18 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Ids, Reals
+from seqtool.core.arrays import Bools, Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import BlockReader, is_corpus, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     Adaptation,
-    Target,
     check_targets,
-    open_table,
     write_sentences,
     write_tokens,
 )
 from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
+from seqtool.lm.tables import Target, open_table
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,10 +55,29 @@ class TokenScores:
     Attributes:
         log_probs: float64 [N], nats; -inf where the model gives no probability.
         columns: further values per token, name -> [N], such as the n-gram order that was matched.
+        class_log_probs: float64 [N], nats of all symbols of `Summary.class_V` in the place of this
+            token, where it is one of them; of no meaning elsewhere. None if not asked for.
+        entropies: float64 [N], nats, of the distribution that the token is drawn from, `</s>` and
+            `<unk>` in it. None if not asked for.
     """
 
     log_probs: npt.NDArray[np.float64]
     columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
+    class_log_probs: Doubles | None = None
+    entropies: Doubles | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is asked of the whole distribution of each token, beside the token's own probability.
+
+    Attributes:
+        class_V: bool [V], a class of symbols whose probability is asked for; None for none.
+        entropy: whether the entropy is.
+    """
+
+    class_V: Bools | None = None
+    entropy: bool = False
 
 
 class LanguageModel(Protocol):
@@ -111,6 +129,20 @@ class LanguageModel(Protocol):
 
 
 @runtime_checkable
+class SummarisingModel(Protocol):
+    """A language model that reads summaries off its distributions as it scores a text.
+
+    What other models are asked is found by `summarise`, step by step.
+    """
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Score blocks as `score_ids` does, with the class or the entropy that is asked for."""
+        ...
+
+
+@runtime_checkable
 class SentenceReader(Protocol):
     """A language model whose hidden states can be looked at: a neural one."""
 
@@ -146,6 +178,102 @@ class SentenceReader(Protocol):
 def adaptations_of(model: LanguageModel) -> tuple[Adaptation, ...]:
     """Return how a model adapts to the text that it scores; most models do not."""
     found: tuple[Adaptation, ...] = getattr(model, "adaptations", ())
+    return found
+
+
+def carries_state(model: LanguageModel) -> bool:
+    """Return whether a sentence's score may depend on the sentences before it."""
+    return bool(getattr(model, "carries_state", True))
+
+
+def summarise(
+    model: LanguageModel, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool
+) -> Iterator[TokenScores]:
+    """Score blocks of whole sentences with what is asked of each token's distribution.
+
+    Args:
+        model: any language model.
+        blocks: flat ids, `EOS_ID` after each sentence.
+        summary: what is asked.
+        reset_state: forget the text before each sentence.
+    """
+    if isinstance(model, SummarisingModel):
+        return model.summarise_ids(blocks, summary, reset_state=reset_state)
+    return summarise_by_steps(model, blocks, summary, reset_state=reset_state)
+
+
+STEP_SENTENCES = 32  # read side by side; each step takes their number times V
+
+
+def summarise_by_steps(
+    model: LanguageModel, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool
+) -> Iterator[TokenScores]:
+    """Do what `summarise` does by `next_log_probs` alone, with whole distributions, token by token.
+
+    Where the state is reset, sentences of like lengths are read side by side.
+    """
+    state = None
+    for ids in blocks:
+        found = TokenScores(
+            np.zeros(len(ids)),
+            class_log_probs=None if summary.class_V is None else np.zeros(len(ids)),
+            entropies=np.zeros(len(ids)) if summary.entropy else None,
+        )
+        if not reset_state:
+            state = model.start(1) if state is None else state
+            for place, token in enumerate(ids):
+                _take(found, model.next_log_probs(state), np.array([place]), ids, summary)
+                state = model.advance(state, np.array([token], np.int32))
+            yield found
+            continue
+        ends = np.flatnonzero(ids == EOS_ID)
+        begins = np.concatenate(([0], ends[:-1] + 1))
+        by_length = np.argsort(begins - ends, kind="stable")  # the longest first
+        for first in range(0, len(ends), STEP_SENTENCES):
+            chosen = by_length[first : first + STEP_SENTENCES]
+            places, last = begins[chosen], ends[chosen]
+            state = model.start(len(chosen))
+            while len(places):
+                _take(found, model.next_log_probs(state), places, ids, summary)
+                # those that end are the last ones
+                open_ = np.flatnonzero(places < last)
+                if len(open_):
+                    state = model.advance(model.select(state, open_), ids[places[open_]])
+                places, last = places[open_] + 1, last[open_]
+        yield found
+
+
+def _take(
+    found: TokenScores,
+    log_probs_HV: Reals,
+    places: npt.NDArray[np.intp],
+    ids: Ids,
+    summary: Summary,
+) -> None:
+    """Note what a distribution for each of some tokens says."""
+    doubles_HV = log_probs_HV.astype(np.float64, copy=False)
+    found.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
+    if found.class_log_probs is not None:
+        found.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
+    if found.entropies is not None:
+        found.entropies[places] = entropies(doubles_HV)
+
+
+def class_log_probs(log_probs_HV: Doubles, class_V: Bools | None) -> Doubles:
+    """Return the log-probability (nats) of a class of symbols in each distribution, [H]."""
+    logs_HC = log_probs_HV[:, class_V]
+    best_H = logs_HC.max(axis=1)
+    shift_H = np.where(np.isneginf(best_H), 0.0, best_H)
+    with np.errstate(divide="ignore"):
+        found: Doubles = shift_H + np.log(np.exp(logs_HC - shift_H[:, None]).sum(axis=1))
+    return found
+
+
+def entropies(log_probs_HV: Doubles) -> Doubles:
+    """Return the entropy (nats) of each distribution, [H]; what is impossible adds nothing."""
+    probs_HV = np.exp(log_probs_HV)
+    terms_HV = np.where(probs_HV > 0, probs_HV * np.where(probs_HV > 0, log_probs_HV, 0.0), 0.0)
+    found: Doubles = 0.0 - terms_HV.sum(axis=1)
     return found
 
 
@@ -189,7 +317,7 @@ def evaluate_lm(
     inputs: str | Path | Sequence[str | Path] = (),
     *,
     text: str | Iterable[str] | None = None,
-    reset_state: bool = False,
+    reset_state: bool | None = None,
     split: str | None = None,
     per_token: Target | None = None,
     per_sentence: Target | None = None,
@@ -203,13 +331,15 @@ def evaluate_lm(
         inputs: files, directories or "-" (standard input), one sentence per line; or one prepared
             corpus of the model's own vocabulary.
         text: instead of inputs, the text itself: a string of lines, or a sequence of sentences.
-        reset_state: forget the text before each sentence, for models that carry it on.
+        reset_state: forget the text before each sentence, for models that carry it on. When not
+            given, it is forgotten if a table is written, so that no row of it depends on the
+            sentences before, unless the model adapts to the text.
         split: which split of a prepared corpus; its test split, else valid, when not given.
-        per_token: where a TSV goes ("-" is standard output) with the columns sentence (1-based),
-            token (as written), surprisal (bits), oov (0 or 1), then the model's own. In units other
-            than words, tab, newline and backslash are written as \t, \n and \\.
-        per_sentence: where a TSV goes with sentence, tokens (with `</s>`), oov, log10_probability
-            and perplexity.
+        per_token: where a table goes (.tsv, .csv, .parquet; "-" is TSV on standard output) with the
+            columns sentence (1-based), token (as written), surprisal (bits), oov (0 or 1), then the
+            model's own.
+        per_sentence: where a table goes with sentence, tokens (with `</s>`), oov,
+            log10_probability and perplexity.
         field: which field of .jsonl files holds the text.
         on_progress: called with bytes done and in all (None when not known).
 
@@ -220,6 +350,9 @@ def evaluate_lm(
     """
     began = time.perf_counter()
     check_targets(per_token, per_sentence)
+    if reset_state is None:
+        has_table = per_token is not None or per_sentence is not None
+        reset_state = has_table and not adaptations_of(model)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     if bool(paths) == (text is not None):
         raise ConfigError(
@@ -258,8 +391,10 @@ def evaluate_lm(
 
     sums = _Sums()
     with ExitStack() as stack:
-        token_table = stack.enter_context(open_table(per_token))
-        sentence_table = stack.enter_context(open_table(per_sentence))
+        token_table, sentence_table = (
+            None if target is None else stack.enter_context(open_table(target))
+            for target in (per_token, per_sentence)
+        )
         for scores in model.score_ids(feed(), reset_state=reset_state):
             ids, block = pending.popleft()
             log_probs = np.asarray(scores.log_probs, dtype=np.float64)
@@ -285,6 +420,7 @@ def evaluate_lm(
         true_log10_probability=_true_log10_probability(digests.values()),
         split=None if corpus is None else split,
         adaptations=adaptations_of(model),
+        state="reset" if reset_state or not carries_state(model) else "carried",
     )
 
 

@@ -1,80 +1,275 @@
-"""Tables for R, pandas or a spreadsheet: CSV or TSV, by the suffix of the file, quoted as CSV is.
+"""Tables for R, pandas, polars or a spreadsheet: CSV, TSV or Parquet, by the suffix of the file.
 
-What has no value is an empty cell; numbers that are not whole have six decimals.
+Text is quoted as RFC 4180 has it, in TSV too: a cell that holds the separator, a quotation mark or
+a line end stands in quotation marks, and those inside it are doubled. Nothing else is escaped, so a
+reader that knows of quotes gets every cell as it was; what has no value is an empty cell.
+
+    sentence  token   surprisal
+    1         a       4.321928
+    1         "5""x"  10.287712                  the token has a quotation mark between 5 and x
+
+Parquet keeps the types and all digits; it needs pyarrow (the extra `parquet`).
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, Protocol, TextIO
+
+import numpy as np
+import numpy.typing as npt
 
 from seqtool.core import terminal
-from seqtool.core.errors import ConfigError, OutputError
+from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.reading import unpacked_name
 from seqtool.core.storage import atomic_file
 
 STDOUT = "-"
+PARQUET = ".parquet"
 SEPARATORS = {".tsv": "\t", ".csv": ","}
 
+Target = str | Path | TextIO
+Column = Sequence[Any] | npt.NDArray[Any]
 
-def check_target(target: str | Path) -> None:
+
+class Table(Protocol):
+    """A table that is being written; what is written first gives the columns their names."""
+
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Append rows, given as columns of one length, the same ones in every call.
+
+        A column holds texts, numbers or truths; None where there is no value.
+        """
+        ...
+
+
+def check_target(target: Target | None) -> None:
     """Refuse a table that could not be written, before the work begins.
 
     Raises:
-        ConfigError: the suffix names no format.
+        ConfigError: the suffix names no format, or that of Parquet and pyarrow is not installed.
         OutputError: the directory is not there.
     """
-    if str(target) == STDOUT:
+    if not isinstance(target, str | Path) or str(target) == STDOUT:
         return
-    if Path(target).suffix.lower() not in SEPARATORS:
-        hint = "name it .tsv or .csv, or - for TSV on stdout"
-        raise ConfigError(f"{target} has no suffix of a table", hint=hint)
+    suffix = _suffix(target)
+    if suffix == PARQUET:
+        _parquet()
+    elif suffix not in SEPARATORS:
+        raise ConfigError(
+            f"{target} has no suffix of a table",
+            hint="name it .tsv, .csv or .parquet, or - for TSV on stdout",
+        )
     if not Path(target).parent.is_dir():
-        what = "the directory to write to is not there"
-        raise OutputError(what, hint="make it first", path=target)
-
-
-class Table:
-    """A table that is being written; what is written first gives the columns their names."""
-
-    def __init__(self, stream: TextIO, separator: str) -> None:
-        self._writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
-        self._is_empty = True
-
-    def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Append rows, given as columns of one length, the same ones in every call."""
-        if self._is_empty:
-            self._writer.writerow(columns)
-            self._is_empty = False
-        for row in zip(*columns.values(), strict=True):
-            self._writer.writerow([f"{x:.6f}" if isinstance(x, float) else x for x in row])
+        raise OutputError(
+            "the directory to write to is not there", hint="make it first", path=target
+        )
 
 
 @contextmanager
-def open_table(target: str | Path) -> Iterator[Table]:
+def open_table(target: Target) -> Iterator[Table]:
     """Open a table; a file appears under its name only when it is whole.
+
+    Args:
+        target: a file, its suffix .csv, .tsv or .parquet; a pipe or a device, which gets TSV, as
+            does "-", standard output, or a stream.
 
     Raises:
         ConfigError, OutputError: as of `check_target`.
     """
     check_target(target)
-    if str(target) == STDOUT:
+    if not isinstance(target, str | Path):
+        yield _TextTable(target, "\t")
+    elif str(target) == STDOUT:
         shown = terminal.stream()
-        yield Table(shown, "\t")
+        yield _TextTable(shown, "\t")
         shown.flush()
-        return
-    with (
-        atomic_file(target) as raw,
-        io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as stream,
-    ):
-        yield Table(stream, SEPARATORS[Path(target).suffix.lower()])
+    elif _suffix(target) == PARQUET:
+        with atomic_file(target) as raw, _ParquetTable(raw) as table:
+            yield table
+    else:
+        with (
+            atomic_file(target) as raw,
+            io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as stream,
+        ):
+            yield _TextTable(stream, SEPARATORS[_suffix(target)])
 
 
-def write_table(target: str | Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a whole table of which there are rows; see `open_table`."""
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     with open_table(target) as table:
         table.write(dict(zip(names, columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """A table that was read.
+
+    Attributes:
+        path: of the file, as messages name it.
+        names: of the columns: the first row.
+        rows: the others, each with a cell for each column.
+        lines: where each of these begins in the file, from 1.
+    """
+
+    path: str
+    names: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def parse_table(content: str, path: str | Path) -> GivenTable:
+    """Return a table of text, with quotes as RFC 4180 has them; empty lines are no rows.
+
+    Args:
+        content: of the file.
+        path: of the file, whose suffix tells the separator; otherwise its first line does.
+
+    Raises:
+        DataError: it is no such table, or two columns have one name.
+    """
+    shown = "<stdin>" if str(path) == STDOUT else str(path)
+    header = content.partition("\n")[0]
+    separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
+    # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = 1
+    try:
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(begin)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        what = f"no table: {error}"
+        hint = "quote cells that hold quotes, separators or line ends, and double quotes in them"
+        raise DataError(what, hint=hint, path=shown, line=begin) from error
+    if not rows:
+        raise DataError("has no rows", hint="name the columns in the first line", path=shown)
+    names, *rows = rows
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        hint = "give each column a name of its own"
+        raise DataError(f"two columns are named {twice!r}", hint=hint, path=shown, line=lines[0])
+    for line, row in zip(lines[1:], rows, strict=True):
+        if len(row) != len(names):
+            what = f"{len(row)} cells in this row, but {len(names)} columns"
+            raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
+    return GivenTable(shown, names, rows, lines[1:])
+
+
+def _suffix(target: str | Path) -> str:
+    path = Path(target)
+    # what /dev/stdout or >(...) names is no file, and has no suffix
+    return ".tsv" if path.exists() and not path.is_file() else path.suffix.lower()
+
+
+class _TextTable:
+    """CSV or TSV."""
+
+    def __init__(self, stream: TextIO, separator: str) -> None:
+        self._stream, self._separator = stream, separator
+        self._special = re.compile(f'["\r\n{separator}]')
+        self._is_empty = True
+
+    def write(self, columns: Mapping[str, Column]) -> None:
+        if self._is_empty:
+            self._stream.write(self._separator.join(self._quoted([*columns])) + "\n")
+            self._is_empty = False
+        join = self._separator.join
+        cells = [self._cells(column) for column in columns.values()]
+        self._stream.writelines(join(row) + "\n" for row in zip(*cells, strict=True))
+
+    def _cells(self, column: Column) -> list[str]:
+        """Return the cells of a column as texts; numbers that are not whole have six decimals."""
+        if isinstance(column, np.ndarray):
+            if column.dtype.kind == "f":
+                return [f"{value:.6f}" for value in column.tolist()]
+            return [*map(str, column.tolist())]
+        kinds = set(map(type, column))
+        if kinds <= {int}:
+            return [*map(str, column)]
+        if kinds <= {str}:
+            return self._quoted([*column])
+        return [self._cell(value) for value in column]
+
+    def _cell(self, value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, str):
+            return self._quoted([value])[0]
+        return f"{value:.6f}" if isinstance(value, float) else str(int(value))
+
+    def _quoted(self, texts: list[str]) -> list[str]:
+        """Return texts with quotes where they need them; most columns need none."""
+        needs = self._special.search
+        if needs("\0".join(texts)) is None:
+            return texts
+        return [
+            '"' + text.replace('"', '""') + '"' if needs(text) is not None else text
+            for text in texts
+        ]
+
+
+class _ParquetTable:
+    """Parquet; the types of the columns are those of the first rows."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._arrow, self._module = _parquet()
+        self._writer: Any = None
+
+    def __enter__(self) -> _ParquetTable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, columns: Mapping[str, Column]) -> None:
+        if self._writer is None:
+            fields = [(name, self._type(column)) for name, column in columns.items()]
+            schema = self._arrow.schema(fields)
+            self._writer = self._module.ParquetWriter(self._raw, schema)
+        schema = self._writer.schema
+        # a type given at the start: whole numbers may follow where the first cells were empty
+        arrays = [
+            self._arrow.array(_plain(column), type=field.type)
+            for column, field in zip(columns.values(), schema, strict=True)
+        ]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=schema))
+
+    def _type(self, column: Column) -> Any:
+        found = self._arrow.array(_plain(column)).type
+        # a column without any value yet is one of numbers: texts always are there
+        return self._arrow.float64() if self._arrow.types.is_null(found) else found
+
+
+def _plain(column: Column) -> Column:
+    return column if isinstance(column, np.ndarray) else [*column]
+
+
+def _parquet() -> tuple[Any, Any]:
+    """Return pyarrow and its module of Parquet.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            "a .parquet file needs pyarrow, which is not installed",
+            hint="install it: pip install 'seqtool[parquet]', or write .tsv or .csv",
+        ) from error
+    return pyarrow, pyarrow.parquet

@@ -88,6 +88,13 @@ class SubwordTokenizer(Tokenizer):
             return _flat(self._pieces.Encode(lines, out_type=int, add_eos=True, num_threads=1))
         return np.concatenate([ids for line in lines for ids in (self.encode(line), _END)])
 
+    def as_read(self, block: bytes) -> bytes:
+        """Return whole lines of UTF-8 as they are cut; for U+2581 stands one byte, no blank."""
+        return super().as_read(block).replace(_SPACE_SIGN.encode(), b"_")
+
+    def _plain(self, token: str) -> str:
+        return token.replace(_SPACE_SIGN, " ")
+
     def decoder(self) -> StreamDecoder:
         """Return a decoder; what is unknown is shown as U+FFFD."""
         return StreamDecoder(*self._texts)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Bools, Ids, Longs
 from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import (
@@ -61,6 +61,55 @@ class Tokenizer(ABC):
     def tokens(self, line: str) -> list[str]:
         """Return the tokens of a line as written, one for each id of `encode`."""
 
+    def as_read(self, block: bytes) -> bytes:
+        """Return whole lines of UTF-8 as they are cut: in lower case, where the tokenizer is."""
+        return block.decode().lower().encode() if self.lowercase else block
+
+    @cached_property
+    def opens_word(self) -> Bools:
+        """Which symbols may follow a word, [V]: `</s>`, and what begins with a blank.
+
+        The unknown symbol is none of them, whatever it stands for.
+        """
+        decoder = self.decoder()
+        firsts = [text[:1] for text in decoder.texts]
+        for token, value in decoder.byte_values.items():
+            firsts[token] = chr(value)
+        firsts[EOS_ID] = "\n"
+        return np.array([first != "" and first in BLANKS for first in firsts])
+
+    def token_sizes(self, block: bytes, ids: Ids) -> Longs:
+        """Return how many bytes each token stands for, [N], 1 for a line's end.
+
+        Blanks between words belong to no word. All other units leave no byte out.
+
+        Args:
+            block: whole lines, as `as_read` gives them.
+            ids: what `encode_block` gives for them, [N].
+        """
+        sizes = self._symbol_sizes[ids]
+        ends = np.flatnonzero(ids == EOS_ID)
+        unknown = np.flatnonzero(ids == UNK_ID)
+        if len(unknown):  # only the text tells what they stand for
+            lines, numbers = block.split(b"\n"), np.searchsorted(ends, unknown)
+            for number in np.unique(numbers).tolist():
+                begin = int(ends[number - 1]) + 1 if number else 0
+                tokens = self.tokens(lines[number].decode())
+                for place in unknown[numbers == number].tolist():
+                    sizes[place] = len(self._plain(tokens[place - begin]).encode())
+        return sizes
+
+    @cached_property
+    def _symbol_sizes(self) -> Longs:
+        decoder = self.decoder()
+        sizes = np.array([len(text.encode()) for text in decoder.texts], np.int64)
+        sizes[[EOS_ID, *decoder.byte_values]] = 1
+        return sizes
+
+    def _plain(self, token: str) -> str:
+        """Return one of `tokens` without signs of the tokenizer's own."""
+        return token
+
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids; `</s>` becomes a line end, `<s>` nothing."""
         decoder = self.decoder()
@@ -100,16 +149,16 @@ class StreamDecoder:
         byte_values: Mapping[int, int] | None = None,
         separator: str = "",
     ) -> None:
-        self._texts, self._byte_values, self._separator = texts, byte_values or {}, separator
+        self.texts, self.byte_values, self._separator = texts, byte_values or {}, separator
         self._at_start = True
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token: int) -> str:
         """Return the text that this id completes, perhaps none yet."""
-        if (value := self._byte_values.get(token)) is not None:
+        if (value := self.byte_values.get(token)) is not None:
             return self._utf8.decode(bytes((value,)))
         text = self._utf8.decode(b"", final=True)
-        if token == len(self._texts):  # <s>
+        if token == len(self.texts):  # <s>
             return text
         if token == EOS_ID:
             self._at_start = True
@@ -117,7 +166,7 @@ class StreamDecoder:
         if not self._at_start:
             text += self._separator
         self._at_start = False
-        return text + self._texts[token]
+        return text + self.texts[token]
 
     def flush(self) -> str:
         """Return what is still held back."""
@@ -141,9 +190,6 @@ class _VocabularyTokenizer(Tokenizer):
         """Write `vocabulary.json`."""
         self.vocabulary.save(Path(directory) / VOCABULARY_FILE)
         return [VOCABULARY_FILE]
-
-    def _case_block(self, block: bytes) -> bytes:
-        return block.decode().lower().encode() if self.lowercase else block
 
 
 class WordTokenizer(_VocabularyTokenizer):
@@ -204,7 +250,7 @@ class WordTokenizer(_VocabularyTokenizer):
 
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
-        return self._table.encode(self._case_block(block))
+        return self._table.encode(self.as_read(block))
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder that puts a space between words."""
@@ -270,7 +316,7 @@ class ByteTokenizer(_VocabularyTokenizer):
 
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
-        values = np.frombuffer(self._case_block(block), np.uint8)
+        values = np.frombuffer(self.as_read(block), np.uint8)
         ids = values.astype(np.int32) + NUM_SPECIALS
         ids[values == ord("\n")] = EOS_ID
         return ids

@@ -43,6 +43,7 @@ def test_figures_are_shown(seqtool: Run, toy: list[dict[str, Any]]) -> None:
     assert lines[:-1] == [
         "text               text.txt: 4 sentences, 10 tokens with </s>",
         "model              toy (toy-bigram)",
+        "state              carried from sentence to sentence",
         "vocabulary         4 words",
         "unknown words      1 of 6 (16.67%)",
         "perplexity         3.48",  # 2 ** 1.8
@@ -62,6 +63,7 @@ def test_json(seqtool: Run) -> None:
     content = json.loads(result.stdout)
     assert content["perplexity"] == pytest.approx(2**1.6)
     assert content["tokens"] == 10
+    assert content["state"] == "reset"
 
 
 @pytest.mark.usefixtures("toy")
@@ -88,6 +90,29 @@ def test_tables_in_files(seqtool: Run) -> None:
     assert result.code == 0
     assert len(Path("tokens.tsv").read_text().splitlines()) == 11
     assert len(Path("sentences.tsv").read_text().splitlines()) == 5
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_row_does_not_depend_on_the_lines_before_it(seqtool: Run) -> None:
+    Path("turned.txt").write_text("a z b\n\nb\na b\n")
+    rows = {}
+    for name in ("text", "turned"):
+        table = f"{name}.csv"
+        result = seqtool("eval-ppl", f"{name}.txt", "-m", "toy", "--json", "--per-sentence", table)
+        assert "each sentence begins anew" in result.stderr
+        content = json.loads(result.stdout)
+        assert content["state"] == "reset"
+        assert content["perplexity"] == pytest.approx(2**1.6)  # of what the table has
+        rows[name] = [line.split(",")[1:] for line in Path(table).read_text().splitlines()[1:]]
+    assert rows["text"] == rows["turned"][::-1]
+    carried = ("eval-ppl", "text.txt", "-m", "toy", "--per-sentence", "x.csv", "--carry-state")
+    result = seqtool(*carried)
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert "state              carried from sentence to sentence" in lines
+    assert "bits per token     1.8000" in lines
+    both = seqtool(*carried, "--reset-state")
+    assert both.stderr.startswith("error: --reset-state is not --carry-state\nhint: ")
 
 
 def test_the_default_model(seqtool: Run, toy: list[dict[str, Any]]) -> None:
@@ -166,6 +191,7 @@ def test_a_word_without_probability(seqtool: Run, monkeypatch: pytest.MonkeyPatc
         (["empty.txt"], "error: empty.txt: the file is empty"),
         (["text.txt", "--per-token", "-", "--json"], "error: --json and a table"),
         (["text.txt", "--per-token", "x", "--per-sentence", "x"], "error: --per-token and"),
+        (["text.txt", "--per-token", "x.txt"], "error: x.txt has no suffix of a table"),
         (["text.txt", "--per-token", "no/x.tsv"], "error: no/x.tsv: the directory"),
         (["text.txt", "--split", "test"], "error: --split test needs a prepared corpus"),
     ],

@@ -55,12 +55,13 @@ def test_a_cache_of_counts(seqtool: Run) -> None:
     assert (result.code, result.stderr) == (0, "")
     perplexity = math.prod(probs) ** (-1 / 6)
     alone = math.prod(UNIGRAMS) ** (-1 / 6)
-    assert result.stdout.splitlines()[1:9] == [
+    assert result.stdout.splitlines()[1:10] == [
         "model              mixture",
         f"  weight 0.9000    x.arpa (ngram): perplexity {alone:.2f} alone",
         "  weight 0.1000    cache of x.arpa: has 66.7% of the tokens",
         "adapting           to this very text, as it is read; fixed models do not compare",
         "  cache            x.arpa: window 2,000, decay 0",
+        "state              carried from sentence to sentence",
         "vocabulary         4 words",
         "unknown words      0 of 4 (0.00%)",
         f"perplexity         {perplexity:.2f}",
@@ -82,8 +83,10 @@ def test_a_cache_is_tuned_with_the_weights_saved_and_used_again(seqtool: Run) ->
     arguments = ("text.txt", "-m", "net", "-m", "x.arpa", "--cache", "--cache-window", 50)
     tuned = (*arguments, "--tune", "tune.txt", "--save-mixture", "mix", "--json")
     made = seqtool("eval-ppl", *tuned, "--per-token", "tokens.tsv")
-    assert (made.code, made.stderr) == (0, "")
+    assert (made.code, made.stderr.count("\n")) == (0, 1)
+    assert "a row depends on the sentences before it" in made.stderr
     content = json.loads(made.stdout)
+    assert content["state"] == "carried"
     (told,) = content["adapts_on_text"]
     assert (told["kind"], told["model"], told["window"]) == ("cache", "net", 50)
     assert content["tuning"]["cache_settings_tried"] == 54

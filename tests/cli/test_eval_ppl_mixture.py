@@ -55,11 +55,12 @@ def perplexity(weight: float) -> float:
 def test_two_models_with_given_weights(seqtool: Run) -> None:
     result = seqtool("eval-ppl", "text.txt", "-m", "two", "-m", "uniform", "--weights", "0.75,0.25")
     assert (result.code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[:7] == [
+    assert result.stdout.splitlines()[:8] == [
         "text               text.txt: 4 sentences, 10 tokens with </s>",
         "model              mixture",
         "  weight 0.7500    two (toy-bigram): perplexity 3.48 alone",  # 2 ** 1.8
         "  weight 0.2500    uniform (toy-bigram): perplexity 4.00 alone",
+        "state              carried from sentence to sentence",
         "vocabulary         4 words",
         "unknown words      1 of 6 (16.67%)",
         f"perplexity         {perplexity(0.75):.2f}",
@@ -125,7 +126,7 @@ def test_tables(seqtool: Run) -> None:
         *("sentence", "token", "surprisal", "oov"),
         *("surprisal_1", "surprisal_2", "previous_1", "previous_2"),
     ]
-    assert first.split("\t") == ["1", "a", "1.000000", "0", "1.0", "2.0", "4", "4"]
+    assert first.split("\t") == ["1", "a", "1.000000", "0", "1.000000", "2.000000", "4", "4"]
 
 
 def test_the_words_may_have_another_order(seqtool: Run) -> None:

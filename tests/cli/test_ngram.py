@@ -266,7 +266,7 @@ def test_counts_as_tsv(seqtool: Run) -> None:
     result = seqtool("ngram", "counts", "text.txt", "--top", 2)
     # inside sentences: the dog 60; dog sleeps, the cat, cat sees, sees the 30 each: 180 in all
     assert result.stdout == (
-        "count\tper million\tn-gram\n60\t333333.3\tthe dog\n30\t166666.7\tthe cat\n"
+        "count\tper million\tn-gram\n60\t333333.333333\tthe dog\n30\t166666.666667\tthe cat\n"
     )
     assert result.stderr == "2 of 5 n-grams of order 2\n"
     result = seqtool("ngram", "counts", "text.txt", "--filter", "dog", "--sort", "text")

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -155,20 +151,31 @@ class TestPerplexity:
                 lm.perplexity(nothing)
 
 
-def test_surprisal_hands_on(lm: BigramModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+class TestSurprisal:
+    def test_by_hand(self, lm: BigramModel) -> None:
+        words = lm.surprisal("a b")  # P(a|<s>) = 1/2, P(b|a) = 1/2
+        assert [(word.text, word.start, word.end, word.bits) for word in words] == [
+            ("a", 0, 1, 1.0),
+            ("b", 2, 3, 1.0),
+        ]
+        assert lm.surprisal(["b", "b"]) == [lm.surprisal("b")] * 2
+        assert lm.surprisal("") == []
 
-    def score_words(model: object, lines: Iterable[str], **options: Any) -> Iterator[list[str]]:
-        assert model is lm
-        asked.append(options)
-        return (line.split() for line in lines)
+    def test_options_are_those_of_words(self, lm: BigramModel) -> None:
+        _, (word,) = lm.surprisal(["b", "b"], carry_state=True)
+        assert word.bits == 2.0  # P(b|</s>) = 1/4
+        (word, end) = lm.surprisal("b", line_ends=True, entropy=True)
+        assert word.entropy == pytest.approx(1.75)  # of 1/8, 1/8, 1/2, 1/4
+        assert (end.text, end.bits) == ("</s>", 1.0)
 
-    module = ModuleType("seqtool.lm.words")
-    module.score_words = score_words  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "seqtool.lm.words", module)
-    assert lm.surprisal("a b", entropy=True) == ["a", "b"]  # type: ignore[comparison-overlap]
-    assert lm.surprisal(["a b", "b"]) == [["a", "b"], ["b"]]  # type: ignore[comparison-overlap]
-    assert asked == [{"entropy": True}, {}]
+    @given(st.lists(st.text("ab ", max_size=8), max_size=4))
+    def test_words_and_the_end_are_the_score(self, sentences: list[str]) -> None:
+        model = random_bigrams(char_tokenizer("ab "), 8)
+        bits = [
+            math.fsum(w.bits for w in words) for words in model.surprisal(sentences, line_ends=True)
+        ]
+        expected = [-score / math.log(2) for score in model.score(sentences)]
+        assert bits == pytest.approx(expected, rel=1e-12)
 
 
 def test_every_model_is_one(lm: BigramModel, tmp_path: Path) -> None:

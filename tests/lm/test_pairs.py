@@ -5,20 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import BigramModel, byte_tokenizer, random_bigrams, two_words
+from toy_models import BigramModel, byte_tokenizer, char_tokenizer, random_bigrams, two_words
 
 import seqtool
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.lm.model import LanguageModel
 from seqtool.lm.pairs import (
     MinimalPair,
     ScoredPair,
@@ -81,13 +77,15 @@ class TestReading:
         ("lines", "message"),
         [
             (["good\twrong", "a\tb"], "x.tsv:1: no column bad or sentence_bad"),
-            (["good\tbad", "a\tb", "a"], "x.tsv:3: 1 cells, where the first line names 2"),
+            (["good\tbad", "a\tb", "a"], "x.tsv:3: 1 cells in this row, but 2 columns"),
             (["good\tbad", "a\t "], "x.tsv:2: the bad sentence is empty"),
             (["good\tbad", "a\tb", "", "a  b\ta b"], "x.tsv:4: the two sentences are the same"),
-            (["good\tbad", 'a\tb "c"', '"a\tb" c\td'], "x.tsv:3: a cell that cannot be read"),
-            (["good\tbad", 'a\t"b'], "x.tsv:2: a cell that cannot be read"),
+            (["good\tbad", 'a\tb "c"', '"a\tb" c\td'], "x.tsv:3: no table"),
+            (["good\tbad", 'a\t"b'], "x.tsv:2: no table"),
             (["good\tbad", 'a\t"b', 'c"'], "x.tsv:2: the bad sentence has a line end inside"),
             (["good\tbad"], "x.tsv: there are no pairs"),
+            (["good\tgood", "a\tb"], "x.tsv:1: two columns are named 'good'"),
+            ([""], "x.tsv: has no rows"),
             ([], "x.tsv: the file is empty"),
             (['{"good": "a"}'], "x.tsv:1: bad or sentence_bad is missing"),
             (['{"good": "a", "bad": 3}'], "x.tsv:1: bad or sentence_bad is no text"),
@@ -186,23 +184,7 @@ class TestScores:
         ):
             assert ScoredPair(pair, good, bad).outcome == outcome
 
-    def test_the_region(self, lm: BigramModel, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Word(NamedTuple):
-            bits: float
-
-        def score_words(
-            model: LanguageModel, lines: Iterable[str], *, line_ends: bool
-        ) -> Iterator[list[Word]]:
-            assert line_ends
-            for line in lines:  # of a word model: word by word, and the end
-                ids = [*model.tokenizer.encode(line).tolist(), 1]
-                (scores,) = model.score_ids([model.tokenizer.encode_block(f"{line}\n".encode())])
-                assert len(ids) == len(scores.log_probs)
-                yield [Word(-nats / math.log(2)) for nats in scores.log_probs.tolist()]
-
-        module = ModuleType("seqtool.lm.words")
-        module.score_words = score_words  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "seqtool.lm.words", module)
+    def test_the_region(self, lm: BigramModel) -> None:
         pairs = [
             MinimalPair("a b b", "a a b"),  # P(b|a) = 1/2, P(a|a) = 1/8
             MinimalPair("b", "b a"),  # P(</s>|b) = 1/2, P(a|b) P(</s>|a) = 3/8 1/4
@@ -212,6 +194,17 @@ class TestScores:
         assert math.exp(found[0].bad) == pytest.approx(1 / 8, rel=1e-12)
         assert math.exp(found[1].good) == pytest.approx(1 / 2, rel=1e-12)
         assert math.exp(found[1].bad) == pytest.approx(3 / 32, rel=1e-12)
+
+    def test_a_region_of_characters_is_of_whole_words(self) -> None:
+        """That a word ends belongs to it: `b` is not likelier than `ba` for being its beginning."""
+        model = random_bigrams(char_tokenizer("ab "), 4)
+        begin, end, a, b, blank = 5, 1, 2, 3, 4
+        to = model.table
+        (found,) = evaluate_pairs(model, [MinimalPair("b a", "ba a")], score="region").scored
+        expected = to[begin, b] * (to[b, blank] + to[b, end])
+        assert math.exp(found.good) == pytest.approx(expected, rel=1e-12)
+        expected = to[begin, b] * to[b, a] * (to[a, blank] + to[a, end])
+        assert math.exp(found.bad) == pytest.approx(expected, rel=1e-12)
 
     def test_a_model_of_bytes(self) -> None:
         model = random_bigrams(byte_tokenizer(), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import hashlib
 import io
@@ -51,6 +52,7 @@ KEYS = [
     "bits_per_byte",
     "seconds",
     "unit",
+    "state",
 ]
 
 
@@ -116,7 +118,7 @@ def test_state_is_carried_over_blocks(tmp_path: Path) -> None:
 
 def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
     table = tmp_path / "tokens.tsv"
-    evaluate_lm(two_words(), text_path, per_token=table)
+    evaluate_lm(two_words(), text_path, per_token=table, reset_state=False)
     lines = table.read_text().splitlines()
     assert lines[0] == "sentence\ttoken\tsurprisal\toov\tprevious"
     rows = [line.split("\t") for line in lines[1:]]
@@ -146,10 +148,10 @@ def test_per_sentence_table(text_path: Path) -> None:
     assert lines[0] == "sentence\ttokens\toov\tlog10_probability\tperplexity"
     # 3 bits over 3 tokens, 3 over 2, 3 over 1, 7 over 4
     assert lines[1:] == [
-        f"1\t3\t0\t{-3 * math.log10(2):.6f}\t2",
-        f"2\t2\t0\t{-3 * math.log10(2):.6f}\t{2**1.5:.6g}",
-        f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8",
-        f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6g}",
+        f"1\t3\t0\t{-3 * math.log10(2):.6f}\t2.000000",
+        f"2\t2\t0\t{-3 * math.log10(2):.6f}\t{2**1.5:.6f}",
+        f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8.000000",
+        f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6f}",
     ]
 
 
@@ -169,14 +171,22 @@ def test_tables_number_sentences_over_blocks(
     assert whole[1].getvalue().splitlines()[-1].startswith("3000\t")
 
 
-def test_tokens_of_characters_are_escaped(tmp_path: Path) -> None:
+def test_tokens_of_characters_are_quoted(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
-    path.write_text("a\tb\\é")
+    path.write_text('a\tb\\é"', encoding="utf-8")
     table = io.StringIO()
     evaluate_lm(random_bigrams(char_tokenizer("ab\t\\"), 1), path, per_token=table)
-    rows = [line.split("\t") for line in table.getvalue().splitlines()[1:]]
-    assert [row[1] for row in rows] == ["a", "\\t", "b", "\\\\", "é", "</s>"]
-    assert [row[3] for row in rows] == list("000010")
+    rows = list(csv.reader(io.StringIO(table.getvalue()), delimiter="\t", strict=True))[1:]
+    assert [row[1] for row in rows] == ["a", "\t", "b", "\\", "é", '"', "</s>"]
+    assert [row[3] for row in rows] == list("0000110")
+
+
+def test_a_table_says_nothing_of_the_lines_before(text_path: Path) -> None:
+    table = io.StringIO()
+    result = evaluate_lm(two_words(), text_path, per_sentence=table)
+    assert result.state == "reset"
+    assert result.bits_per_token == pytest.approx(1.6, rel=1e-14)
+    assert evaluate_lm(two_words(), text_path).state == "carried"
 
 
 def test_bytes_are_never_unknown(tmp_path: Path) -> None:
@@ -369,8 +379,8 @@ def test_a_prepared_corpus_gives_what_its_text_gives(tmp_path: Path) -> None:
     corpus = prepare_corpus(tmp_path)
     model = model_of(corpus)
     tables = io.StringIO(), io.StringIO()
-    from_text = evaluate_lm(model, tmp_path / "test.txt", per_token=tables[0])
-    from_ids = evaluate_lm(model, corpus.path, per_token=tables[1])
+    from_text = evaluate_lm(model, tmp_path / "test.txt", per_token=tables[0], reset_state=False)
+    from_ids = evaluate_lm(model, corpus.path, per_token=tables[1], reset_state=False)
     assert from_ids.bits_per_token == pytest.approx(1.8, rel=1e-14)
     named = {**from_text.to_json(), "seconds": 0, "split": "test"}
     assert {**from_ids.to_json(), "seconds": 0} == named

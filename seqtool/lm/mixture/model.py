@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.arrays import Doubles, Ids, Reals
+from seqtool.core.arrays import Bools, Doubles, Ids, Reals
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.units import LN_2
@@ -38,7 +38,15 @@ from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import State, TokenScores, adaptations_of
+from seqtool.lm.protocol import (
+    State,
+    SummarisingModel,
+    Summary,
+    TokenScores,
+    adaptations_of,
+    carries_state,
+    summarise_by_steps,
+)
 from seqtool.text.tokenizers import Tokenizer
 
 MAX_PARTS = 100
@@ -83,6 +91,11 @@ class MixedModel(LanguageModel):
         self._observer: Observer | None = None
 
     @property
+    def carries_state(self) -> bool:
+        """Return whether a part carries its state from sentence to sentence."""
+        return any(carries_state(part) for part in self.parts)
+
+    @property
     def adaptations(self) -> tuple[Adaptation, ...]:
         """Return how its parts adapt to the text that is measured."""
         return tuple(found for part in self.parts for found in adaptations_of(part))
@@ -124,6 +137,35 @@ class MixedModel(LanguageModel):
             if self._observer is not None:
                 self._observer(log_probs_PN)
             yield TokenScores(self._mix(log_probs_PN), _columns(scores))
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Score blocks with what is asked: the class of a mixture is the mixture of the classes.
+
+        Its entropy is not that of entropies, and is found step by step.
+        """
+        parts = [part for part in self.parts if isinstance(part, SummarisingModel)]
+        if summary.entropy or summary.class_V is None or len(parts) < len(self.parts):
+            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
+            return
+        streams = [
+            part.summarise_ids(
+                _renumbered(blocks_read, numbers),
+                Summary(_renumbered_class(summary.class_V, numbers)),
+                reset_state=reset_state,
+            )
+            for part, numbers, blocks_read in zip(
+                parts, self._numbers, itertools.tee(blocks, len(parts)), strict=True
+            )
+        ]
+        for scores in zip(*streams, strict=True):
+            classes = [part.class_log_probs for part in scores if part.class_log_probs is not None]
+            yield TokenScores(
+                self._mix([part.log_probs for part in scores]),
+                _columns(scores),
+                class_log_probs=self._mix(classes),
+            )
 
     def _mix(self, log_probs: Sequence[Reals] | Doubles) -> Doubles:
         """Return the log of the weighted sum of probabilities, given per part."""
@@ -228,11 +270,20 @@ def _renumbered(blocks: Iterable[Ids], numbers: Ids | None) -> Iterable[Ids]:
     return blocks if numbers is None else (numbers[block] for block in blocks)
 
 
+def _renumbered_class(class_V: Bools, numbers: Ids | None) -> Bools:
+    """Return a class of symbols in another numbering of them."""
+    if numbers is None:
+        return class_V
+    theirs = np.zeros_like(class_V)
+    theirs[numbers[class_V]] = True
+    return theirs
+
+
 def _columns(scores: Sequence[TokenScores]) -> dict[str, npt.NDArray[Any]]:
-    """Return the surprisals of the parts (bits, as a table shows them), then their own columns."""
+    """Return the surprisals of the parts (bits), then their own columns."""
     columns: dict[str, npt.NDArray[Any]] = {}
     for number, part in enumerate(scores, start=1):
-        columns[f"surprisal_{number}"] = 0.0 - np.round(part.log_probs / LN_2, 6)
+        columns[f"surprisal_{number}"] = 0.0 - part.log_probs / LN_2
     for number, part in enumerate(scores, start=1):
         columns.update({f"{name}_{number}": column for name, column in part.columns.items()})
     return columns

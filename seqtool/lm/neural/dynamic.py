@@ -41,7 +41,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
 from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import TokenScores, read_ids
+from seqtool.lm.protocol import Summary, TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
 
@@ -205,6 +205,19 @@ class DynamicLanguageModel(NeuralLanguageModel):
                     state, before, segment = detach(after), int(segment[-1]), segment[:0]
                 start = end
             yield TokenScores(np.concatenate(parts))
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Refuse: its distributions change as it reads.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "a network that learns from the text gives the probabilities of tokens alone",
+            hint="measure it by `seqtool eval-ppl --dynamic --per-token FILE`",
+        )
 
 
 class _Learner:

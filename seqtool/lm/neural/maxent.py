@@ -35,7 +35,9 @@ from seqtool.lm.neural.output import (
     FullSoftmax,
     Surroundings,
     cross_entropy,
+    fused_summaries,
     log_probs,
+    read_summaries,
     target_log_probs,
 )
 
@@ -367,3 +369,22 @@ class AfterContexts:
             return chosen_N.to(hidden_NH.dtype).masked_fill(targets_N == IGNORED, 0.0)
         softmax = self.softmax
         return target_log_probs(hidden_NH, softmax.weight, softmax.bias, targets_N, additions)
+
+    def summarise(
+        self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
+    ) -> list[Tensor]:
+        """Return nats of the targets, of a class of symbols, and the entropies, (N,) each."""
+
+        def log_probs_of(rows: slice | Tensor) -> Tensor:
+            return self.softmax.after(self.hashes_NK[rows]).log_probs(hidden_NH[rows])
+
+        additions = None if torch.is_grad_enabled() else self._additions()
+        if additions is None:
+            return read_summaries(log_probs_of, targets_N, class_V, entropy=entropy)
+        softmax = self.softmax
+        return fused_summaries(
+            *(hidden_NH, softmax.weight, softmax.bias, targets_N, class_V),
+            entropy=entropy,
+            log_probs_of=log_probs_of,
+            additions=additions,
+        )

@@ -17,7 +17,7 @@ from safetensors.torch import load_model as load_weights
 from torch import Tensor
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Ids, Reals
+from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
@@ -27,7 +27,7 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
@@ -64,54 +64,90 @@ class NeuralLanguageModel(LanguageModel):
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
-    @torch.inference_mode()
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
         """Yield the log-probabilities (nats) of each block of whole sentences."""
+        return self._score(blocks, None, reset_state=reset_state)
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Yield the same with what is asked of each distribution, in the same pass."""
+        return self._score(blocks, summary, reset_state=reset_state)
+
+    @torch.inference_mode()
+    def _score(
+        self, blocks: Iterable[Ids], summary: Summary | None, *, reset_state: bool
+    ) -> Iterator[TokenScores]:
         state = self.network.initial_state(1)
         for block in blocks:
             if reset_state:
-                yield TokenScores(self._score_sentences(block))
+                yield _as_scores(self._score_sentences(block, summary), summary)
                 continue
             inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
-            parts = []
+            parts = [np.zeros((_num_figures(summary), 0))]
             for start in range(0, len(block), WINDOW):
                 window = slice(start, start + WINDOW)
-                ids_T1 = self._tensor(inputs[window])[:, None]
-                output = self.network.output(ids_T1, state)
-                hidden_T1H, state = self.network(ids_T1, state)
-                parts.append(output.target_log_probs(hidden_T1H[:, 0], self._tensor(block[window])))
-            scores = torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
-            yield TokenScores(scores)
+                figures_FT1, state = self._figures(
+                    self._tensor(inputs[window])[:, None],
+                    self._tensor(block[window])[:, None],
+                    state,
+                    summary,
+                )
+                parts.append(figures_FT1[:, :, 0])
+            yield _as_scores(np.concatenate(parts, axis=1), summary)
 
-    def _score_sentences(self, block: Ids) -> npt.NDArray[np.float64]:
-        """Score each sentence from the zero state, many of similar length at once."""
+    def _figures(
+        self,
+        inputs_TB: Tensor,
+        targets_TB: Tensor,
+        state: Sequence[CellState],
+        summary: Summary | None,
+    ) -> tuple[Doubles, list[CellState]]:
+        """Return F figures of each target, [F, T, B], and the state after the inputs.
+
+        They are its nats, and of the distribution that it is drawn from, what is asked for: the
+        nats of a class, the entropy.
+        """
+        output = self.network.output(inputs_TB, state)
+        hidden_TBH, after = self.network(inputs_TB, state)
+        hidden_NH, targets_N = hidden_TBH.flatten(0, 1), targets_TB.flatten()
+        if summary is None:
+            figures = [output.target_log_probs(hidden_NH, targets_N)]
+        else:
+            class_V = summary.class_V
+            figures = output.summarise(
+                hidden_NH,
+                targets_N,
+                None if class_V is None else torch.from_numpy(class_V).to(self.device),
+                entropy=summary.entropy,
+            )
+        figures_FN = torch.stack([each.double() for each in figures])
+        return figures_FN.view(-1, *targets_TB.shape).cpu().numpy(), after
+
+    def _score_sentences(self, block: Ids, summary: Summary | None) -> Doubles:
+        """Score each sentence from the zero state, many of similar length at once; [F, N]."""
         ends = np.flatnonzero(block == EOS_ID) + 1
         starts = np.concatenate(([0], ends[:-1]))
-        scores = np.zeros(len(block))
+        figures_FN = np.zeros((_num_figures(summary), len(block)))
         by_length = np.argsort(ends - starts, kind="stable")
         for first in range(0, len(by_length), RESET_BATCH):
             chosen = by_length[first : first + RESET_BATCH]
             ids_TB = _side_by_side([block[starts[one] : ends[one]] for one in chosen])
             longest = len(ids_TB) - 1
             state = self.network.initial_state(len(chosen))
-            logs: list[Tensor] = []
+            parts: list[Doubles] = []
             for start in range(0, longest, WINDOW):
                 inputs_TB = self._tensor(ids_TB[start : min(start + WINDOW, longest)])
                 targets_TB = self._tensor(ids_TB[start + 1 : start + 1 + len(inputs_TB)])
-                output = self.network.output(inputs_TB, state)
-                hidden_TBH, state = self.network(inputs_TB, state)
-                logs.append(
-                    output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten()).view(
-                        targets_TB.shape
-                    )
-                )
-            logs_TB = torch.cat(logs).double().cpu().numpy()
+                figures_FTB, state = self._figures(inputs_TB, targets_TB, state, summary)
+                parts.append(figures_FTB)
+            all_FTB = np.concatenate(parts, axis=1)
             for column, sentence in enumerate(chosen):
                 length = ends[sentence] - starts[sentence]
-                scores[starts[sentence] : ends[sentence]] = logs_TB[:length, column]
-        return scores
+                figures_FN[:, starts[sentence] : ends[sentence]] = all_FTB[:, :length, column]
+        return figures_FN
 
     @torch.inference_mode()
     def hidden_states(self, pieces: Iterable[Ids]) -> Iterator[Reals]:
@@ -191,6 +227,22 @@ class NeuralLanguageModel(LanguageModel):
         if isinstance(output, AfterContexts):
             output = output.softmax.after(output.hashes_NK[index])
         return Hypotheses(cells, state.hidden[index], output)
+
+
+def _num_figures(summary: Summary | None) -> int:
+    """Return F: the nats of the token, and what is asked for beside them."""
+    return 1 if summary is None else 1 + (summary.class_V is not None) + summary.entropy
+
+
+def _as_scores(figures_FN: Doubles, summary: Summary | None) -> TokenScores:
+    if summary is None:
+        return TokenScores(figures_FN[0])
+    has_class = summary.class_V is not None
+    return TokenScores(
+        figures_FN[0],
+        class_log_probs=figures_FN[1] if has_class else None,
+        entropies=figures_FN[1 + has_class] if summary.entropy else None,
+    )
 
 
 def _side_by_side(sentences: Sequence[Ids]) -> npt.NDArray[np.int64]:

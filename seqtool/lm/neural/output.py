@@ -38,6 +38,8 @@ NEAR_BYTES_SHARED = 8_000_000
 
 # of some rows, given the probabilities of their targets (R, 1): the factors of their gradients
 SharesOf = Callable[[slice, Tensor], Tensor]
+# is shown some rows and the probabilities of all symbols there (R, V), which it must not keep
+Reader = Callable[[slice, Tensor], None]
 
 
 class Additions(Protocol):
@@ -107,12 +109,13 @@ def softmax_(
     group: int = 1,
     additions: Additions | None = None,
     first_row: int = 0,
+    reader: Reader | None = None,
 ) -> Tensor:
     """Add the bias and return the log-probabilities of the targets, (R,).
 
     A probability that rounds to zero has the logarithm -inf. With `shares_of`, the logits become
     p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Groups of
-    rows are kept together. Additions know the first row as `first_row`.
+    rows are kept together. Additions and reader know the first row as `first_row`.
     """
     num_symbols = len(bias_V)
     near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
@@ -134,6 +137,8 @@ def softmax_(
             additions.add_to(probs, numbers_R)
         torch.softmax(probs, dim=1, out=probs)
         torch.gather(probs, 1, targets, out=probs_R1[near])
+        if reader is not None:
+            reader(slice(start + first_row, start + first_row + len(probs)), probs)
         if shares_of is None or grad_bias_V is None:
             continue
         shares_R1 = shares_of(near, probs_R1[near])
@@ -237,10 +242,11 @@ def target_log_probs(
     bias_V: Tensor,
     targets_N: Tensor,
     additions: Additions | None = None,
+    reader: Reader | None = None,
 ) -> Tensor:
     """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
 
-    With additions, on a CPU without gradients alone.
+    With additions or a reader, on a CPU without gradients alone.
     """
     if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
         log_probs_N = hidden_NH.new_empty(len(hidden_NH))
@@ -249,7 +255,12 @@ def target_log_probs(
             for chunk, logits_RV in chunks:
                 product(hidden_NH[chunk], weight_VH.t(), logits_RV)
                 log_probs_N[chunk] = softmax_(
-                    logits_RV, bias_V, targets_N[chunk], additions=additions, first_row=chunk.start
+                    logits_RV,
+                    bias_V,
+                    targets_N[chunk],
+                    additions=additions,
+                    first_row=chunk.start,
+                    reader=reader,
                 )
         make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
@@ -263,6 +274,73 @@ def target_log_probs(
             -functional.cross_entropy(logits_RV, targets_R, ignore_index=IGNORED, reduction="none")
         )
     return torch.cat(parts)
+
+
+ROWS_READ = 64  # at a time, of whole distributions in float64
+
+
+def read_summaries(
+    log_probs_of: Callable[[slice], Tensor],
+    targets_N: Tensor,
+    class_V: Tensor | None,
+    *,
+    entropy: bool,
+) -> list[Tensor]:
+    """Return what `OutputLayer.summarise` does, from the log-probabilities (R, V) of some rows."""
+    parts: list[list[Tensor]] = []
+    for start in range(0, len(targets_N), ROWS_READ):
+        rows = slice(start, start + ROWS_READ)
+        log_probs_RV = log_probs_of(rows)
+        found = [log_probs_RV.gather(1, targets_N[rows, None])[:, 0]]
+        if class_V is not None:
+            found.append(log_probs_RV[:, class_V].logsumexp(dim=1))
+        if entropy:
+            found.append(torch.special.entr(log_probs_RV.exp()).sum(dim=1))
+        parts.append(found)
+    return [torch.cat(rows) for rows in zip(*parts, strict=True)]
+
+
+def fused_summaries(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    class_V: Tensor | None,
+    *,
+    entropy: bool,
+    log_probs_of: Callable[[Tensor], Tensor],
+    additions: Additions | None = None,
+) -> list[Tensor]:
+    """Return what `OutputLayer.summarise` does, on a CPU, in the pass that scores the targets.
+
+    Args:
+        hidden_NH: what the softmax reads.
+        weight_VH: its weight.
+        bias_V: its bias.
+        targets_N: the targets, none ignored.
+        class_V: the class.
+        entropy: whether it is asked for.
+        log_probs_of: gives the log-probabilities of all symbols for the rows of these numbers.
+        additions: to the logits.
+    """
+    classes_N, entropies_N = torch.empty_like(hidden_NH[:, 0]), torch.empty_like(hidden_NH[:, 0])
+    share_V = None if class_V is None else class_V.to(weight_VH.dtype)
+
+    def read(rows: slice, probs_RV: Tensor) -> None:
+        if share_V is not None:
+            torch.mv(probs_RV, share_V, out=classes_N[rows])
+        if entropy:
+            torch.sum(torch.special.entr(probs_RV), dim=1, out=entropies_N[rows])
+
+    found = [target_log_probs(hidden_NH, weight_VH, bias_V, targets_N, additions, reader=read)]
+    if class_V is not None:
+        lost_N = classes_N < torch.finfo(classes_N.dtype).tiny  # it rounds to zero, or nearly
+        classes_N.log_()
+        if bool(lost_N.any()):
+            exact_LV = log_probs_of(lost_N.nonzero()[:, 0])
+            classes_N[lost_N] = exact_LV[:, class_V].logsumexp(dim=1).to(classes_N.dtype)
+        found.append(classes_N)
+    return [*found, *([entropies_N] if entropy else [])]
 
 
 def fused_pass(
@@ -452,6 +530,21 @@ class OutputLayer(nn.Module):
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
         raise TypeError(f"{type(self).__name__} is an interface")
 
+    def summarise(
+        self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
+    ) -> list[Tensor]:
+        """Return nats of the targets, of a class of symbols, and the entropies, (N,) each.
+
+        Args:
+            hidden_NH: what it reads.
+            targets_N: the targets, none ignored.
+            class_V: bool, the class; None, and there is no second tensor.
+            entropy: whether there is the last one.
+        """
+        return read_summaries(
+            lambda rows: self.log_probs(hidden_NH[rows]), targets_N, class_V, entropy=entropy
+        )
+
     def matrices(self) -> Iterator[Tensor]:
         """Yield linear maps of its own, to initialise them."""
         raise TypeError(f"{type(self).__name__} is an interface")
@@ -495,6 +588,18 @@ class FullSoftmax(OutputLayer):
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
         return target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
+
+    def summarise(
+        self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
+    ) -> list[Tensor]:
+        """Return nats of the targets, of a class of symbols, and the entropies, (N,) each."""
+        if hidden_NH.device.type != "cpu":
+            return super().summarise(hidden_NH, targets_N, class_V, entropy=entropy)
+        return fused_summaries(
+            *(hidden_NH, self.weight, self.bias, targets_N, class_V),
+            entropy=entropy,
+            log_probs_of=lambda rows: self.log_probs(hidden_NH[rows]),
+        )
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield the weight, unless it is the embedding's."""

@@ -19,16 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.ngram.table import BackoffTable, Int32, map_arrays, write_arrays
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from seqtool.lm.ngram.query import Scorer
+
+CONTEXTS_READ = 64  # whose distributions are in memory at once
 
 
 class NgramModel(LanguageModel):
@@ -39,6 +41,7 @@ class NgramModel(LanguageModel):
     """
 
     kind = "ngram"
+    carries_state = False
 
     def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
         self.table = table
@@ -62,6 +65,34 @@ class NgramModel(LanguageModel):
         for ids in blocks:
             log_probs, orders = self._scorer.score(ids)
             yield TokenScores(log_probs, {"order": orders})
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Yield the same with what is asked of each distribution, once for each context."""
+        for ids in blocks:
+            contexts = np.empty((len(ids), self.order - 1), np.int32)
+            log_probs, orders = self._scorer.score(ids, contexts)
+            is_asked = np.ones(len(ids), np.bool_)
+            if summary.class_V is not None and not summary.entropy:
+                is_asked = summary.class_V[ids]
+            places = np.flatnonzero(is_asked)
+            different, which = _unique_rows(contexts[places])
+            figures = [
+                np.zeros(len(ids)) if wanted else None
+                for wanted in (summary.class_V is not None, summary.entropy)
+            ]
+            parts: list[list[Doubles]] = [[], []]
+            for start in range(0, len(different), CONTEXTS_READ):
+                log_probs_HV = self.next_log_probs(different[start : start + CONTEXTS_READ])
+                if summary.class_V is not None:
+                    parts[0].append(class_log_probs(log_probs_HV, summary.class_V))
+                if summary.entropy:
+                    parts[1].append(entropies(log_probs_HV))
+            for figure, found in zip(figures, parts, strict=True):
+                if figure is not None and found:
+                    figure[places] = np.concatenate(found)[which]
+            yield TokenScores(log_probs, {"order": orders}, *figures)
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""
@@ -108,6 +139,14 @@ class NgramModel(LanguageModel):
         """Keep, repeat or re-order hypotheses."""
         chosen: Int32 = state[rows]
         return chosen
+
+
+def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
+    """Return the different rows, and which of them each row is."""
+    if not rows.shape[1]:  # of order 1, with one context
+        return rows[:1], np.zeros(len(rows), np.intp)
+    different, which = np.unique(rows, axis=0, return_inverse=True)
+    return different, which.reshape(-1)
 
 
 def save_model(

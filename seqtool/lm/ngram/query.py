@@ -316,11 +316,15 @@ class Scorer:
             for n, level in enumerate(table.levels, start=1)
         ]
 
-    def score(self, ids: Ids) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
+    def score(
+        self, ids: Ids, contexts: Int32 | None = None
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
         """Score whole sentences, each from `<s>`.
 
         Args:
             ids: [T], each in 0 to V - 1, `EOS_ID` after each sentence.
+            contexts: [T, N - 1] of a table of order N is filled: in column n - 1 the row at order n
+                of the n words before each token, -1 where the table does not hold them.
 
         Returns:
             The nats and the order matched of every token, [T] each.
@@ -348,7 +352,13 @@ class Scorer:
                 text = Tokens(piece, rows[n - 2], rows[n - 1], *found)
                 is_highest = n == len(levels)
                 _extend(n, is_highest, self._levels[n - 1], self._below[n - 2], text, room)
+            if contexts is not None:  # a row ends at its token, so it is the context of the next
+                contexts[begin:end] = rows[:-1, : end - begin].T
             rows[:, 0] = rows[:, end - begin]
+        if contexts is not None:
+            at_start = np.flatnonzero(tokens[:-1] == EOS_ID)
+            contexts[at_start] = -1
+            contexts[at_start, 0] = self.table.vocabulary_size  # <s>
         return scores, orders
 
     def _build_indexes(self) -> None:
