@@ -6,7 +6,7 @@
 
 Both sentences are read from the beginning of a text. They are compared by the probability of the
 whole sentence, its end included (Marvin & Linzen 2018; Warstadt et al. 2020, BLiMP), or by that of
-the region alone, each in its own context: what stands behind the region may say little of it. The
+the region alone, after what stands before it: how surprising the wrong form is when it is met. The
 region are the words outside the longest common beginning and the longest common end. Where one
 sentence only has words more than the other, the word behind them belongs to the region of both, or
 the end of the sentence does.
@@ -183,7 +183,13 @@ class Region(NamedTuple):
 
 
 def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
-    """Return where two sentences, given as their words, differ: see the head of this file."""
+    """Return where two sentences, given as their words, differ: see the head of this file.
+
+    >>> regions("the dogs bark .".split(), "the dogs barks .".split())
+    (Region(begin=2, end=3), Region(begin=2, end=3))
+    >>> regions("dogs bark .".split(), "dogs do bark .".split())
+    (Region(begin=1, end=2), Region(begin=1, end=3))
+    """
     shortest = min(len(good), len(bad))
     begin = 0
     while begin < shortest and good[begin] == bad[begin]:
@@ -251,7 +257,12 @@ class Tally:
 
 
 def wilson(right: int, num: int) -> tuple[float, float]:
-    """Return Wilson's interval at 95% for a share of `right` of `num` (Wilson 1927)."""
+    """Return Wilson's interval at 95% for a share of `right` of `num` (Wilson 1927).
+
+    >>> low, high = wilson(37, 40)
+    >>> print(f"{low:.3f} to {high:.3f}")
+    0.801 to 0.974
+    """
     share, z2 = right / num, Z_95**2
     centre = (share + z2 / (2 * num)) / (1 + z2 / num)
     half = Z_95 / (1 + z2 / num) * math.sqrt(share * (1 - share) / num + z2 / (4 * num**2))
