@@ -26,7 +26,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.storage import atomic_file
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.states import Pool, Span, WordStates, check_layer, word_states
+from seqtool.lm.states import Pool, SentenceStates, Span, check_layer, word_states
 from seqtool.lm.tables import check_target, open_table
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.model import Pipeline
@@ -87,7 +87,11 @@ def write_states(
         raise ConfigError(
             f"the output is {output}, but its name must end with {NPY}", hint="name it states.npy"
         )
-    check_target(path.with_suffix(".tsv"))
+    table = path.with_suffix(".tsv")
+    check_target(table)
+    if table.resolve() in (Path(name).resolve() for name in inputs):
+        what = f"the table of the words would replace the input {table}"
+        raise ConfigError(what, hint="choose another output")
     if isinstance(model, LanguageModel):
         for option, is_given in (("part", part is not None), ("raw", raw)):
             if is_given:
@@ -137,11 +141,11 @@ def _lines(inputs: Sequence[str], on_progress: Progress | None) -> Iterator[str]
 
 def _encoder_states(
     reader: Tagger | Parser, items: Iterable[Sentence | Broken], layer: int | None
-) -> Iterator[WordStates]:
+) -> Iterator[SentenceStates]:
     sentences = (item for item in items if isinstance(item, Sentence))
     while chunk := list(islice(sentences, SENTENCES)):
         for sentence, vectors in zip(chunk, reader.sentence_states(chunk, layer), strict=True):
-            yield WordStates(spans_of(sentence), vectors)
+            yield SentenceStates(spans_of(sentence), vectors)
 
 
 def spans_of(sentence: Sentence) -> list[Span]:
@@ -159,7 +163,7 @@ def spans_of(sentence: Sentence) -> list[Span]:
     return spans
 
 
-def _write(found: Iterator[WordStates], path: Path, inputs: Sequence[str]) -> Written:
+def _write(found: Iterator[SentenceStates], path: Path, inputs: Sequence[str]) -> Written:
     num_rows = num_sentences = width = 0
     with open_rows(path) as write, open_table(path.with_suffix(".tsv")) as table:
         while chunk := list(islice(found, SENTENCES)):

@@ -121,6 +121,9 @@ def pairs(
                 f"note: {counted(found.num_unknown, 'pair')} of {len(given):,} differ in a word "
                 f"that {name} does not know, so that it compares <unk> with a word, or with itself"
             )
+        if found.num_unknown_elsewhere:
+            more = counted(found.num_unknown_elsewhere, "pair")
+            note(f"note: {more} of {len(given):,} have a word elsewhere that {name} does not know")
 
 
 def _sample() -> str:

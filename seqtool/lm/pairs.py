@@ -34,7 +34,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import IN_MEMORY
-from seqtool.lm.states import WordSplitter
+from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import score_words
 from seqtool.text.tokenizers import word_spans
@@ -211,12 +211,14 @@ class ScoredPair:
         good: nats of the good sentence, or of its region.
         bad: nats of the bad one.
         unknown: words of the two regions that the model does not know.
+        has_unknown: whether it does not know some word of the sentences, wherever it stands.
     """
 
     pair: MinimalPair
     good: float
     bad: float
     unknown: tuple[str, ...] = ()
+    has_unknown: bool = False
 
     @property
     def outcome(self) -> Outcome:
@@ -311,12 +313,18 @@ class PairsEvaluation:
         """How many pairs have a word in their regions that the model does not know."""
         return sum(bool(item.unknown) for item in self.scored)
 
+    @property
+    def num_unknown_elsewhere(self) -> int:
+        """How many other pairs have such a word in what is the same in both sentences."""
+        return sum(item.has_unknown and not item.unknown for item in self.scored)
+
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints of a model."""
         return {
             **self.total.to_json(),
             "mean_over_paradigms": self.mean_accuracy,
-            "pairs_with_unknown_words": self.num_unknown,
+            "pairs_that_differ_in_unknown_words": self.num_unknown,
+            "pairs_with_unknown_words_elsewhere": self.num_unknown_elsewhere,
             "phenomena": [
                 {"phenomenon": name, **tally.to_json()} for name, tally in self.phenomena.items()
             ],
@@ -393,22 +401,28 @@ def evaluate_pairs(
             ) from error
         for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
             good, bad = nats[2 * place : 2 * place + 2]
-            # the words that differ, alone: as far as here, what stands around them is the same
-            split = [
-                splitter.split(" ".join(_words(sentence)[region.begin : region.end]))
-                for sentence, region in zip((pair.good, pair.bad), two, strict=True)
-            ]
-            if np.array_equal(split[0].ids, split[1].ids):
+            ids = [model.tokenizer.encode(sentence) for sentence in (pair.good, pair.bad)]
+            if np.array_equal(ids[0], ids[1]):
                 bad = good  # that one is a hair likelier is rounding
-            unknown = [
-                word.word
-                for words, ids, begins, ends in split
-                for word, begin, end in zip(words, begins, ends, strict=True)
-                if (ids[begin:end] == UNK_ID).any()
-            ]
-            scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown))))
+            has_unknown = any((of_one == UNK_ID).any() for of_one in ids)
+            unknown: list[str] = []
+            for sentence, region in zip((pair.good, pair.bad), two, strict=True):
+                if has_unknown:
+                    words = _words(sentence)[region.begin : region.end]
+                    unknown += _unknown(splitter.split(" ".join(words)))
+            scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown)), has_unknown))
         on_progress(len(scored), len(pairs))
     return PairsEvaluation(score, scored)
+
+
+def _unknown(sentence: SplitSentence) -> list[str]:
+    """Return the words that a model does not know, or not all of."""
+    words, ids, begins, ends = sentence
+    return [
+        word.word
+        for word, begin, end in zip(words, begins, ends, strict=True)
+        if (ids[begin:end] == UNK_ID).any()
+    ]
 
 
 def _region_scores(

@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WordStates:
+class SentenceStates:
     """The words of a sentence, and their vectors.
 
     Attributes:
@@ -55,7 +55,7 @@ class WordStates:
 
 def word_states(
     model: LanguageModel, lines: Iterable[str], *, layer: int | None = None, pool: Pool = "last"
-) -> Iterator[WordStates]:
+) -> Iterator[SentenceStates]:
     """Return the states of words, one result per line, in order; memory does not grow with them.
 
     Args:
@@ -97,7 +97,7 @@ def check_layer(layer: int, num_layers: int, *, first: int = 1) -> None:
 
 def _word_states(
     model: SentenceReader, lines: Iterable[str], layer: int | None, pool: Pool
-) -> Iterator[WordStates]:
+) -> Iterator[SentenceStates]:
     splitter = WordSplitter(model.tokenizer)
     numbered = enumerate(lines, start=1)
     while some := list(islice(numbered, SENTENCES_AHEAD)):
@@ -112,7 +112,7 @@ def _word_states(
             batch.append(place)
         states.update(_read(model, sentences, batch, layer, pool))
         for place, sentence in enumerate(sentences):
-            yield WordStates(sentence.words, states.pop(place).astype(np.float32, copy=False))
+            yield SentenceStates(sentence.words, states.pop(place).astype(np.float32, copy=False))
 
 
 class SplitSentence(NamedTuple):

@@ -69,13 +69,17 @@ class TestLanguageModel:
                 write_states(model, [str(path)], output)
         cases: list[tuple[dict[str, Any], str]] = [
             ({"output": tmp_path / "x.npz"}, "must end with .npy"),
+            (
+                {"output": empty.with_suffix(".npy"), "inputs": [str(tmp_path / "empty.tsv")]},
+                "replace",
+            ),
             ({"layer": 3}, "no layer 3"),
             ({"part": "tagger"}, "part is for parsers"),
             ({"raw": True}, "raw is for parsers"),
         ]
         for options, message in cases:
             with pytest.raises(ConfigError, match=message):
-                write_states(model, [str(empty)], **{"output": output, **options})
+                write_states(model, **{"inputs": [str(empty)], "output": output, **options})
         with pytest.raises(ModelError, match="has no states"):
             write_states(two_words(), [str(empty)], output)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "empty.txt"]

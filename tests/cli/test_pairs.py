@@ -57,7 +57,8 @@ def test_json(seqtool: Run) -> None:
     assert [model[name] for name in ("model", "kind", "pairs", "right", "wrong", "ties")] == [
         *("A", "toy-bigram", 3, 1, 1, 1)
     ]
-    assert model["pairs_with_unknown_words"] == 1
+    assert model["pairs_that_differ_in_unknown_words"] == 1
+    assert model["pairs_with_unknown_words_elsewhere"] == 0
     assert model["mean_over_paradigms"] == pytest.approx(1 / 3)
     assert model["phenomena"][1]["phenomenon"] == "g"
     assert model["paradigms"][0]["interval"] == pytest.approx([0.2065, 1.0], abs=1e-4)

@@ -161,9 +161,11 @@ class TestScores:
         assert list(found.paradigms) == [("f", "p"), ("f", "q"), ("g", "q")]
         assert found.mean_accuracy == pytest.approx(1 / 3)
 
-    def test_unknown_words_outside_the_region_are_not_told(self, lm: BigramModel) -> None:
+    def test_unknown_words_outside_the_region_are_counted_apart(self, lm: BigramModel) -> None:
         found = evaluate_pairs(lm, [MinimalPair("dog a", "dog b"), MinimalPair("a", "a dog")])
         assert [item.unknown for item in found.scored] == [(), ("dog",)]
+        assert [item.has_unknown for item in found.scored] == [True, True]
+        assert (found.num_unknown, found.num_unknown_elsewhere) == (1, 1)
 
     def test_chunks_change_nothing(self, lm: BigramModel, monkeypatch: pytest.MonkeyPatch) -> None:
         pairs = [MinimalPair("a " * n + "b", "b " * n + "a") for n in range(1, 8)]
