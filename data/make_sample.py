@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,15 @@ import korean
 from grammar import Derivation, Paradigm, Pcfg
 from inside import InsideParser
 from notation import read_grammar
+from pairs import (
+    ENGLISH,
+    KOREAN,
+    Changes,
+    EnglishChanges,
+    KoreanChanges,
+    minimal_pairs,
+    table,
+)
 from trees import conllu, tokens_of
 
 HERE = Path(__file__).resolve().parent
@@ -35,6 +44,8 @@ class Language:
     seed: int
     sizes: dict[str, int]
     lowercase: bool
+    phenomena: dict[str, str]
+    changes: Callable[[Pcfg], Changes]
 
     def grammar(self) -> Pcfg:
         """The compiled grammar."""
@@ -45,14 +56,28 @@ class Language:
         return InsideParser(grammar, str.lower if self.lowercase else str)
 
 
+PAIRS_SEED = 1000  # of other sentences than those of the texts
+
 # Of the seeds below 80 (English) and 150 (Korean), the ones that leave the fewest forms of valid
 # and test out of train.
 LANGUAGES = {
     "en": Language(
-        "en", english.PARADIGMS, 5, {"train": 9600, "valid": 1200, "test": 1200}, lowercase=True
+        "en",
+        english.PARADIGMS,
+        5,
+        {"train": 9600, "valid": 1200, "test": 1200},
+        lowercase=True,
+        phenomena=ENGLISH,
+        changes=EnglishChanges,
     ),
     "ko": Language(
-        "ko", korean.PARADIGMS, 60, {"train": 3600, "valid": 400, "test": 400}, lowercase=False
+        "ko",
+        korean.PARADIGMS,
+        60,
+        {"train": 3600, "valid": 400, "test": 400},
+        lowercase=False,
+        phenomena=KOREAN,
+        changes=KoreanChanges,
     ),
 }
 
@@ -95,6 +120,33 @@ def contents(language: Language, derivations: list[Derivation], split: str) -> t
     return "".join(lines), "".join(trees)
 
 
+def pairs_table(
+    language: Language, grammar: Pcfg, parser: InsideParser, train: Sequence[Derivation]
+) -> str:
+    """The minimal pairs of one language as a table; no sentence of the training text is in it."""
+    rows = minimal_pairs(
+        grammar,
+        parser,
+        language.phenomena,
+        language.changes(grammar),
+        seed=PAIRS_SEED,
+        lowercase=language.lowercase,
+        known={" ".join(tokens_of(derivation, language.lowercase)) for derivation in train},
+    )
+    return table(rows)
+
+
+def pairs_record(text: str) -> dict[str, int | float | str]:
+    """What sample.json says of a table of minimal pairs."""
+    paradigms = [line.rpartition("\t")[2] for line in text.splitlines()[1:]]
+    return {
+        "pairs": len(paradigms),
+        "paradigms": len(set(paradigms)),
+        "bytes": len(text.encode()),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
 def write(directory: Path) -> None:
     """Write every file of the sample into a directory."""
     records: dict[str, dict[str, dict[str, int | float | str]]] = {}
@@ -104,7 +156,8 @@ def write(directory: Path) -> None:
         folder = directory / code
         folder.mkdir(parents=True, exist_ok=True)
         records[code] = {}
-        for split, derivations in splits(language, grammar):
+        drawn = dict(splits(language, grammar))
+        for split, derivations in drawn.items():
             text, trees = contents(language, derivations, split)
             (folder / f"{split}.txt").write_bytes(text.encode())
             if split == "train":
@@ -114,6 +167,9 @@ def write(directory: Path) -> None:
                 (folder / f"{split}.conllu").write_bytes(trees.encode())
             records[code][split] = record(text, parser)
             records[code][split]["treebank_sha256"] = hashlib.sha256(trees.encode()).hexdigest()
+        text = pairs_table(language, grammar, parser, drawn["train"])
+        (folder / "pairs.tsv").write_bytes(text.encode())
+        records[code]["pairs"] = pairs_record(text)
     text = json.dumps(records, indent=2) + "\n"
     (directory / "sample.json").write_text(text, encoding="utf-8")
 

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
+    from seqtool.lm.model import LanguageModel as LanguageModel
     from seqtool.lm.neural.config import DataConfig as DataConfig
     from seqtool.lm.neural.config import ModelConfig as ModelConfig
     from seqtool.lm.neural.config import NeuralLMConfig as NeuralLMConfig
     from seqtool.lm.neural.train import train_lm as train_lm
     from seqtool.lm.ngram.config import NgramConfig as NgramConfig
     from seqtool.lm.ngram.train import train_ngram as train_ngram
+    from seqtool.lm.pairs import MinimalPair as MinimalPair
+    from seqtool.lm.pairs import evaluate_pairs as evaluate_pairs
+    from seqtool.lm.pairs import read_pairs as read_pairs
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
@@ -47,10 +51,12 @@ _MODULES = {
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
     "PromptError SeqtoolError TrainingError",
     "core.vocabulary": "Vocabulary",
+    "lm.model": "LanguageModel",
     "lm.neural.config": "DataConfig ModelConfig NeuralLMConfig",
     "lm.neural.train": "train_lm",
     "lm.ngram.config": "NgramConfig",
     "lm.ngram.train": "train_ngram",
+    "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
     "parsing.parser.config": "ParserConfig",

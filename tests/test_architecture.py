@@ -418,13 +418,14 @@ def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     expected |= {
         f"seqtool/sample_data/{path.relative_to(ROOT / 'data').as_posix()}"
         for path in [*(ROOT / "data").glob("*/*.*"), ROOT / "data" / "sample.json"]
-        if path.suffix in (".txt", ".conllu", ".gz", ".json")
+        if path.suffix in (".txt", ".conllu", ".gz", ".json", ".tsv")
     }
     expected |= {"seqtool/py.typed", "seqtool/cli/app.py"}
     assert expected - names == set()
     assert len([name for name in expected if name.endswith(".txt")]) >= 6
+    assert {f"seqtool/sample_data/{code}/pairs.tsv" for code in ("en", "ko")} <= expected
     allowed = re.compile(
-        r"seqtool/.+\.(py|typed|yaml|txt|conllu|conllu\.gz|json)|seqtool/manual/.+\.md"
+        r"seqtool/.+\.(py|typed|yaml|txt|tsv|conllu|conllu\.gz|json)|seqtool/manual/.+\.md"
         r"|.+\.dist-info/.+"
     )
     assert [name for name in names if not allowed.fullmatch(name)] == []

@@ -245,6 +245,7 @@ def cut_sample(folder: Path) -> Path:
         trees = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
         sentences = trees.decode("utf-8").split("\n\n")
         (folder / "en" / f"{split}.conllu").write_text("\n\n".join(sentences[:lines]) + "\n\n")
+    shutil.copy(source / "en" / "pairs.tsv", folder / "en")
     shutil.copy(source / "sample.json", folder)
     return folder
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import TokenScores
 from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
@@ -28,7 +29,7 @@ ngram 1=5
 """
 
 
-class BigramModel:
+class BigramModel(LanguageModel):
     """A table of P(next | previous).
 
     Row and column i are the symbol with id i; a last row, V, stands for `<s>`. Like a neural model
@@ -81,7 +82,7 @@ class BigramModel:
         return state[rows]
 
 
-class TrigramModel:
+class TrigramModel(LanguageModel):
     """A random table of P(next | the last two), so that a state is more than its last token.
 
     A text begins after two `<s>`; nothing is forgotten at the end of a sentence.

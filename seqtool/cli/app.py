@@ -26,6 +26,8 @@ COMMANDS = {
     "ngram counts": "seqtool.cli.ngram:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "surprisal": "seqtool.cli.surprisal:surprisal",
+    "pairs": "seqtool.cli.pairs:pairs",
+    "states": "seqtool.cli.states:states",
     "generate": "seqtool.cli.generate:generate",
     "train-segmenter": "seqtool.cli.training:train_segmenter",
     "segment": "seqtool.cli.annotate:segment",

@@ -32,6 +32,8 @@ TOPICS = {
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
     "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
     "evaluate": "perplexity, parser scores, comparisons, learning curves",
+    "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",
+    "word-states": "the vectors that a network has for the words of a text",
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",

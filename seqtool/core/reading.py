@@ -29,6 +29,7 @@ CORPUS = "corpus.json"  # what a prepared corpus is known by
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
 DEFAULT_FIELD = "text"
+JSON_LINES = (".jsonl", ".ndjson")  # how such files are named
 MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 GB
 
 Progress = Callable[[int, "int | None"], None]
@@ -130,6 +131,7 @@ def read_blocks(
     block_size: int = BLOCK_SIZE,
     on_progress: Progress | None = None,
     digests: dict[str, str] | None = None,
+    as_written: bool = False,
 ) -> BlockReader:
     """Read text as blocks of whole lines, each line ended by LF.
 
@@ -145,13 +147,15 @@ def read_blocks(
         block_size: bytes to read at a time; a longer line makes a longer block.
         on_progress: called with (bytes read from disk, their total or None).
         digests: filled with file name -> SHA-256 of each file as it is on disk.
+        as_written: give lines of JSON as they are, not the text in them.
 
     Raises:
         DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
             offset), a damaged packed file, a line that is too long, or a bad line of JSON.
     """
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    return BlockReader(inputs, field, lowercase, treebanks, block_size, on_progress, digests)
+    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written)
+    return BlockReader(inputs, *options)
 
 
 @dataclass(eq=False)
@@ -165,6 +169,7 @@ class BlockReader(Iterator[bytes]):
     block_size: int
     on_progress: Progress | None
     digests: dict[str, str] | None
+    as_written: bool = False
 
     def __post_init__(self) -> None:
         self._bytes_read = 0
@@ -205,7 +210,8 @@ class BlockReader(Iterator[bytes]):
             raise DataError(what, hint=hint, path=path)
 
     def _read_file(self, name: str) -> Iterator[bytes]:
-        is_json = self.field is not None or unpacked_name(name).endswith((".jsonl", ".ndjson"))
+        is_json = self.field is not None or unpacked_name(name).endswith(JSON_LINES)
+        is_json = is_json and not self.as_written
         try:
             with nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb", 0) as file:
                 lines = self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))

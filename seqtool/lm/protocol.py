@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from seqtool.text.prepared import IdReader, PreparedCorpus
 
 IDS_PER_BLOCK = 1 << 18
+BYTES_PER_BLOCK = 1 << 20
+IN_MEMORY = "<text>"  # stands for a path in the messages about a text that is no file
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
 State = Any
@@ -78,19 +81,21 @@ class Summary:
 
 
 class LanguageModel(Protocol):
-    """A model that scores text and goes through it token by token.
+    """A model that scores text and goes through it token by token, all of it as ids.
 
+    This is what the package needs of a model; people call what `lm.model.LanguageModel` adds.
     A `State` stands for H hypotheses, each a text read so far; it is opaque and never changed in
     place. V is the size of the vocabulary (`<unk>` and `</s>` in, `<s>` out).
+
+    Attributes:
+        kind: of the model directory.
+        tokenizer: whose ids the model reads.
     """
 
     kind: str
+    tokenizer: Tokenizer
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer whose ids the model reads."""
-        ...
-
+    @abstractmethod
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -102,18 +107,22 @@ class LanguageModel(Protocol):
         """
         ...
 
+    @abstractmethod
     def start(self, num: int) -> State:
         """Return `num` hypotheses that stand at the beginning of a sentence."""
         ...
 
+    @abstractmethod
     def advance(self, state: State, tokens: Ids) -> State:
         """Read one token per hypothesis, [H]; `EOS_ID` begins the next sentence."""
         ...
 
+    @abstractmethod
     def next_log_probs(self, state: State) -> Reals:
         """Return [H, V] nats for the next token of each hypothesis; exp of a row sums to one."""
         ...
 
+    @abstractmethod
     def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
         """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
         ...
@@ -143,11 +152,16 @@ class SentenceReader(Protocol):
         ...
 
     @property
+    def num_layers(self) -> int:
+        """How many layers there are above the embedding."""
+        ...
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer whose ids the model reads."""
         ...
 
-    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
+    def sentence_states(self, sentences: Sequence[Ids], layer: int | None = None) -> list[Reals]:
         """Return the state of the top layer after `</s>` and after each token, [1 + N, H].
 
         Each sentence is read from the state at the beginning of a text, which `</s>` begins, so
@@ -156,6 +170,7 @@ class SentenceReader(Protocol):
 
         Args:
             sentences: ids of each, [N], without `</s>`.
+            layer: give the states of this layer, from 1, instead; 0 is the embedding.
         """
         ...
 
@@ -299,8 +314,9 @@ def read_ids(
 
 def evaluate_lm(
     model: LanguageModel,
-    inputs: str | Path | Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] = (),
     *,
+    text: str | Iterable[str] | None = None,
     reset_state: bool | None = None,
     split: str | None = None,
     per_token: Target | None = None,
@@ -314,6 +330,7 @@ def evaluate_lm(
         model: any language model.
         inputs: files, directories or "-" (standard input), one sentence per line; or one prepared
             corpus of the model's own vocabulary.
+        text: instead of inputs, the text itself: a string of lines, or a sequence of sentences.
         reset_state: forget the text before each sentence, for models that carry it on. When not
             given, it is forgotten if a table is written, so that no row of it depends on the
             sentences before, unless the model adapts to the text.
@@ -327,6 +344,7 @@ def evaluate_lm(
         on_progress: called with bytes done and in all (None when not known).
 
     Raises:
+        ConfigError: inputs and a text, or neither.
         DataError: a text that cannot be used, or a corpus of another vocabulary.
         ModelError: the model gives something that is no probability.
     """
@@ -336,6 +354,11 @@ def evaluate_lm(
         has_table = per_token is not None or per_sentence is not None
         reset_state = has_table and not adaptations_of(model)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    if bool(paths) == (text is not None):
+        raise ConfigError(
+            "there are files and a text to measure on" if paths else "there is nothing to measure",
+            hint="give files, or the text itself as text=...",
+        )
     tokenizer = model.tokenizer
     corpus = _prepared_corpus(paths, tokenizer)
     digests: dict[str, str] = {}
@@ -353,6 +376,8 @@ def evaluate_lm(
         raise ConfigError(
             f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
         )
+    elif text is not None:
+        source = encode_text(text, tokenizer)
     else:
         blocks = read_blocks(paths, field=field, on_progress=on_progress, digests=digests)
         source = _encode(blocks, tokenizer)
@@ -371,12 +396,12 @@ def evaluate_lm(
             for target in (per_token, per_sentence)
         )
         for scores in model.score_ids(feed(), reset_state=reset_state):
-            ids, text = pending.popleft()
+            ids, block = pending.popleft()
             log_probs = np.asarray(scores.log_probs, dtype=np.float64)
             first = sums.sentences + 1
-            sums.add(ids, log_probs, text)
+            sums.add(ids, log_probs, block)
             if token_table is not None:
-                write_tokens(token_table, first, tokenizer, ids, text, log_probs, scores.columns)
+                write_tokens(token_table, first, tokenizer, ids, block, log_probs, scores.columns)
             if sentence_table is not None:
                 write_sentences(sentence_table, first, ids, log_probs)
         if not sums.tokens:
@@ -472,7 +497,70 @@ def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
     return split
 
 
-def _encode(blocks: BlockReader, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
+class _TextBlocks(Iterator[bytes]):
+    """A text in memory as blocks of whole lines, as `read_blocks` gives those of files."""
+
+    def __init__(self, text: str | Iterable[str]) -> None:
+        self._num_read = self._num_last = 0  # lines before the block given last, and its own
+        if isinstance(text, str):
+            # as in a file: the end of the last line may be missing
+            lines = text.replace("\r\n", "\n").removesuffix("\n")
+            self._lines = iter(lines.split("\n") if text else [])
+            self._are_sentences = False
+        else:
+            self._lines = iter(text)
+            self._are_sentences = True
+
+    def __next__(self) -> bytes:
+        self._num_read += self._num_last
+        parts: list[bytes] = []
+        size = 0
+        for line in self._lines:
+            parts.append(self._checked(line, self._num_read + len(parts) + 1))
+            size += len(parts[-1])
+            if size >= BYTES_PER_BLOCK:
+                break
+        self._num_last = len(parts)
+        if not parts:
+            raise StopIteration
+        return b"".join(parts)
+
+    def _checked(self, line: str, number: int) -> bytes:
+        if not isinstance(line, str):
+            raise TypeError(f"sentence {number} is {line!r}, not a string")
+        if self._are_sentences and "\n" in line:
+            raise DataError(
+                "a sentence with a line end inside",
+                hint="give each line as a sentence of its own",
+                path=IN_MEMORY,
+                line=number,
+            )
+        try:
+            return line.encode() + b"\n"
+        except UnicodeEncodeError as error:
+            what = "half a surrogate pair, which is no character"
+            hint = "write the character whole"
+            raise DataError(what, hint=hint, path=IN_MEMORY, line=number) from error
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """Return the name of the text and the 1-based line in it of one of the last block."""
+        return IN_MEMORY, self._num_read + line
+
+
+def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[ScoredInput]:
+    """Yield a text in memory as blocks of ids, `EOS_ID` after each sentence, and their lines.
+
+    Args:
+        text: a string of lines, or sentences, which have no line ends inside.
+        tokenizer: of the model that reads it.
+
+    Raises:
+        DataError: a text that cannot be used, with the number of the sentence as its line.
+    """
+    return _encode(_TextBlocks(text), tokenizer)
+
+
+def _encode(blocks: BlockReader | _TextBlocks, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
     for block in blocks:
         try:
             ids = tokenizer.encode_block(block)

@@ -7,16 +7,14 @@ item,condition,text
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seqtool.core.errors import DataError, did_you_mean
-from seqtool.core.reading import STDIN, read_blocks, unpacked_name
+from seqtool.core.reading import read_blocks, unpacked_name
+from seqtool.lm.tables import SEPARATORS, parse_table
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 ITEM = "item"
 
 
@@ -82,33 +80,8 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
     Raises:
         DataError: it is no such table, or has no such column.
     """
-    content = b"".join(read_blocks([path])).decode()
-    shown = "<stdin>" if str(path) == STDIN else str(path)
-    header = content.partition("\n")[0]
-    separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
-    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    begin = 1
-    try:
-        for row in reader:
-            if row:  # an empty line is no row
-                rows.append(row)
-                lines.append(begin)
-            begin = reader.line_num + 1
-    except csv.Error as error:
-        what = f"no table: {error}"
-        hint = "quote cells that hold quotes, separators or line ends, and double quotes in them"
-        raise DataError(what, hint=hint, path=shown, line=begin) from error
-    names, *rows = rows
-    for line, row in zip(lines[1:], rows, strict=True):
-        if len(row) != len(names):
-            raise DataError(
-                f"{len(row)} cells in this row, but {len(names)} columns",
-                hint="quote cells that hold the separator",
-                path=shown,
-                line=line,
-            )
+    table = parse_table(b"".join(read_blocks([path])).decode(), path)
+    shown, names, rows = table.path, table.names, table.rows
     if text_column is None:
         raise DataError(
             "is a table, so its column of texts must be named",
@@ -116,10 +89,6 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
             path=shown,
         )
     places = {name: place for place, name in enumerate(names)}
-    if len(places) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        hint = "give each column a name of its own"
-        raise DataError(f"two columns are named {twice!r}", hint=hint, path=shown, line=1)
     for name in filter(None, (text_column, item_column)):
         if name not in places:
             hint = did_you_mean(name, names)
@@ -132,7 +101,7 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
     return Stimuli(
         shown,
         [row[places[text_column]] for row in rows],
-        lines[1:],
+        table.lines,
         [ITEM if name == item_column else name for name in kept],
         [[row[places[name]] for name in kept] for row in rows],
     )

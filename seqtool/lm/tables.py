@@ -13,10 +13,12 @@ Parquet keeps the types and all digits; it needs pyarrow (the extra `parquet`).
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO
 
@@ -24,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import terminal
-from seqtool.core.errors import ConfigError, OutputError
+from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.reading import unpacked_name
 from seqtool.core.storage import atomic_file
 
 STDOUT = "-"
@@ -103,6 +106,65 @@ def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[An
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     with open_table(target) as table:
         table.write(dict(zip(names, columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """A table that was read.
+
+    Attributes:
+        path: of the file, as messages name it.
+        names: of the columns: the first row.
+        rows: the others, each with a cell for each column.
+        lines: where each of these begins in the file, from 1.
+    """
+
+    path: str
+    names: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def parse_table(content: str, path: str | Path) -> GivenTable:
+    """Return a table of text, with quotes as RFC 4180 has them; empty lines are no rows.
+
+    Args:
+        content: of the file.
+        path: of the file, whose suffix tells the separator; otherwise its first line does.
+
+    Raises:
+        DataError: it is no such table, or two columns have one name.
+    """
+    shown = "<stdin>" if str(path) == STDOUT else str(path)
+    header = content.partition("\n")[0]
+    separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
+    # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = 1
+    try:
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(begin)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        what = f"no table: {error}"
+        hint = "quote cells that hold quotes, separators or line ends, and double quotes in them"
+        raise DataError(what, hint=hint, path=shown, line=begin) from error
+    if not rows:
+        raise DataError("has no rows", hint="name the columns in the first line", path=shown)
+    names, *rows = rows
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        hint = "give each column a name of its own"
+        raise DataError(f"two columns are named {twice!r}", hint=hint, path=shown, line=lines[0])
+    for line, row in zip(lines[1:], rows, strict=True):
+        if len(row) != len(names):
+            what = f"{len(row)} cells in this row, but {len(names)} columns"
+            raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
+    return GivenTable(shown, names, rows, lines[1:])
 
 
 def _suffix(target: str | Path) -> str:

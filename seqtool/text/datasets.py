@@ -325,6 +325,7 @@ Split = Literal["train", "valid", "test"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _RECORD = "sample.json"
+_PAIRS = "pairs"  # stands beside the splits in the record
 _REINSTALL = "reinstall seqtool, or run python data/make_sample.py in its source folder"
 
 
@@ -364,6 +365,11 @@ def true_perplexity(sha256: str) -> TruePerplexity | None:
         return None
 
 
+def sample_pairs(language: str = "en") -> Path:
+    """Return the minimal pairs of the sample: a table with good, bad, phenomenon and paradigm."""
+    return _file(language, _PAIRS, (".tsv",))
+
+
 @cache
 def _known_texts() -> dict[str, TruePerplexity]:
     """Return SHA-256 -> the text's true perplexity."""
@@ -374,8 +380,9 @@ def _known_texts() -> dict[str, TruePerplexity]:
             record["tokens_with_end"],
             record["sentences"],
         )
-        for splits in _record().values()
-        for record in splits.values()
+        for files in _record().values()
+        for split, record in files.items()
+        if split != _PAIRS
     }
 
 
@@ -394,7 +401,7 @@ def _file(language: str, split: str, endings: tuple[str, ...]) -> Path:
         ("split", split, record.get(language, {})),
     ):
         if name not in known:
-            hint = f"choose one of: {', '.join(known)}"
+            hint = f"choose one of: {', '.join(key for key in known if key != _PAIRS)}"
             raise DataError(f"the sample has no {kind} {name!r}", hint=hint)
     for ending in endings:
         path = directory / language / f"{split}{ending}"

@@ -348,6 +348,11 @@ def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tok
     return TOKENIZERS[unit].load(Path(directory), description)
 
 
+def word_spans(line: str) -> list[tuple[int, int]]:
+    """Return where the words of a line begin and end; words are what blanks separate."""
+    return [found.span() for found in _WORD.finditer(line)]
+
+
 def code_points(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
     """Return the code points of a text, shape (characters,)."""
     return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), np.dtype("<u4"))

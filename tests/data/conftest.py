@@ -47,6 +47,11 @@ class Shipped:
     def sentences(self, code: str, split: str) -> list[list[str]]:
         return [line.split(" ") for line in self.text(code, split).splitlines()]
 
+    def pairs(self, code: str) -> list[list[str]]:
+        """The rows of the minimal pairs, their names first."""
+        text = (DATA / code / "pairs.tsv").read_bytes().decode()
+        return [line.split("\t") for line in text.splitlines()]
+
     def trees(self, code: str, split: str) -> str:
         path = DATA / code / f"{split}.conllu"
         if path.exists():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import make_sample
+import pairs
 import pytest
 from conllu import parse
 from grammar import Derivation, Pcfg
-from inside import expected_length, spectral_radius
+from inside import InsideParser, expected_length, spectral_radius
 
 LANGUAGES = ("en", "ko")
 SPLITS = ("train", "valid", "test")
@@ -115,8 +117,8 @@ def test_the_grammar_is_proper(grammars: dict[str, Pcfg], record: Record, code: 
     assert spectral_radius(grammar) < 0.8
     for rules in grammar.rules.values():
         assert sum(rule.probability for rule in rules) == pytest.approx(1.0, abs=1e-12)
-    tokens = sum(entry["tokens"] for entry in record[code].values())
-    sentences = sum(entry["sentences"] for entry in record[code].values())
+    tokens = sum(record[code][split]["tokens"] for split in SPLITS)
+    sentences = sum(record[code][split]["sentences"] for split in SPLITS)
     assert tokens / sentences == pytest.approx(expected_length(grammar), rel=0.03)
 
 
@@ -132,3 +134,68 @@ def test_packed_files_name_no_time_and_none_is_large(shipped: Any) -> None:
         if path.suffix == ".gz":
             assert path.read_bytes()[4:8] == b"\0\0\0\0"
             assert gzip.decompress(path.read_bytes()).endswith(b"\n\n")
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_pairs_are_made_again_byte_for_byte(
+    shipped: Any,
+    drawn: dict[str, dict[str, list[Derivation]]],
+    grammars: dict[str, Pcfg],
+    parsers: dict[str, InsideParser],
+    record: Record,
+    code: str,
+) -> None:
+    language = make_sample.LANGUAGES[code]
+    text = make_sample.pairs_table(language, grammars[code], parsers[code], drawn[code]["train"])
+    assert text == (shipped.folder / code / "pairs.tsv").read_bytes().decode()
+    assert record[code]["pairs"] == make_sample.pairs_record(text)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_grammar_knows_which_of_a_pair_is_right(
+    shipped: Any, parsers: dict[str, InsideParser], code: str
+) -> None:
+    header, *rows = shipped.pairs(code)
+    assert header == list(pairs.COLUMNS)
+    train = set(shipped.text(code, "train").splitlines())
+    for good, bad, *_ in rows:
+        assert parsers[code].probability(good.split(" ")) > 0
+        assert parsers[code].probability(bad.split(" ")) == 0
+        differing = [a != b for a, b in zip(good.split(" "), bad.split(" "), strict=True)]
+        assert sum(differing) == 1
+        assert good not in train
+    assert len({good for good, *_ in rows}) == len(rows)
+    phenomena = make_sample.LANGUAGES[code].phenomena
+    found = Counter((phenomenon, paradigm) for *_, phenomenon, paradigm in rows)
+    assert found == {(phenomena[name], name): 2 * pairs.PER_FORM for name in phenomena}
+
+
+def test_no_form_is_right_because_it_is_frequent(shipped: Any) -> None:
+    """Of each paradigm, both numbers are right equally often; so are `a` and `an`."""
+    _, *rows = shipped.pairs("en")
+    for paradigm in pairs.ENGLISH:
+        forms = Counter()
+        for good, bad, _, name in rows:
+            if name == paradigm:
+                words = zip(good.split(" "), bad.split(" "), strict=True)
+                forms.update(next((a, b) for a, b in words if a != b))
+        for one, other in (("a", "an"), ("this", "these"), ("that", "those"), ("was", "were")):
+            assert {forms[one], forms[other]} in ({0}, {forms[one]}), paradigm
+
+
+def test_particles_are_wrong_after_the_final_consonant_of_the_noun(shipped: Any) -> None:
+    _, *rows = shipped.pairs("ko")
+    checked = 0
+    for good, bad, phenomenon, _ in rows:
+        if phenomenon != "particle_form":
+            continue
+        (right, wrong), *_ = (
+            (a, b) for a, b in zip(good.split(" "), bad.split(" "), strict=True) if a != b
+        )
+        assert right[:-1] == wrong[:-1]
+        # a syllable is 0xAC00 + 28 n + its final consonant, 0 for none
+        is_closed = (ord(right[-2]) - 0xAC00) % 28 > 0
+        assert right[-1] in ("은이을과" if is_closed else "는가를와")
+        assert wrong[-1] in ("는가를와" if is_closed else "은이을과")
+        checked += 1
+    assert checked == 160

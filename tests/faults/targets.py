@@ -219,6 +219,21 @@ def jsonl(content: bytes) -> None:
     assert text.decode() == expected
 
 
+def pairs(content: bytes) -> None:
+    """Pairs of sentences that differ, in a region that each of them has."""
+    from seqtool.lm.pairs import read_pairs, regions
+
+    for name in ("x.tsv", "x.csv", "x.jsonl"):
+        with contextlib.suppress(SeqtoolError):
+            for pair in read_pairs(written(name, content)):
+                good, bad = (text.split() for text in (pair.good, pair.bad))
+                assert good
+                assert bad
+                assert pair.line
+                for words, region in zip((good, bad), regions(good, bad), strict=True):
+                    assert 0 <= region.begin < region.end <= len(words) + 1
+
+
 def packed(content: bytes) -> None:
     """Packed text is read, or damaged."""
     from seqtool.core.reading import read_blocks
@@ -287,6 +302,13 @@ TARGETS = {
     "corpus": Target(corpus, _of("corpus/corpus.json")),
     "run": Target(run, _of("lm-rnn/run.json")),
     "jsonl": Target(jsonl, lambda: [b'{"text": "the old"}\n{"text": "\\ud55c\\n"}\n']),
+    "pairs": Target(
+        pairs,
+        lambda: [
+            b'good\tbad\tparadigm\na b\tb a\tp\n"a ""b"""\tb\tq\n',
+            b'{"sentence_good": "a b", "sentence_bad": "a", "UID": "p"}\n',
+        ],
+    ),
     "packed": Target(packed, _packed_seeds),
     "sentencepiece": Target(sentencepiece, _of("corpus-bpe/tokenizer.model")),
 }

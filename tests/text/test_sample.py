@@ -99,5 +99,15 @@ def test_true_perplexity_goes_by_the_bytes(tmp_path: Path) -> None:
 
 def test_record_names_every_text_once() -> None:
     record = json.loads((sample.sample_directory() / "sample.json").read_bytes())
-    digests = [entry["sha256"] for splits in record.values() for entry in splits.values()]
-    assert len(set(digests)) == len(digests) == 6
+    digests = [entry["sha256"] for files in record.values() for entry in files.values()]
+    assert len(set(digests)) == len(digests) == 8
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_pairs_are_found_and_are_no_text(language: str) -> None:
+    path = sample.sample_pairs(language)
+    record = json.loads((sample.sample_directory() / "sample.json").read_bytes())
+    assert sum_of(path) == record[language]["pairs"]["sha256"]
+    assert sample.true_perplexity(sum_of(path)) is None
+    with pytest.raises(SeqtoolError, match="no language 'fr'"):
+        sample.sample_pairs("fr")

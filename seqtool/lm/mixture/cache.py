@@ -32,9 +32,9 @@ import numpy.typing as npt
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
 from seqtool.lm.mixture.config import CacheConfig
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import LanguageModel, State, TokenScores
-from seqtool.text.tokenizers import Tokenizer
+from seqtool.lm.protocol import State, TokenScores
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 NO_WORD = -1
@@ -55,8 +55,8 @@ class StatefulModel(Protocol):
         ...
 
 
-class CacheModel:
-    """A cache over the states of a model: see `LanguageModel`.
+class CacheModel(LanguageModel):
+    """A cache over the states of a model.
 
     Before the first token of a text it knows nothing: every symbol has the same probability. Later,
     words that are not remembered have none, so it is of use in a mixture only.
@@ -72,7 +72,7 @@ class CacheModel:
     def __init__(
         self, source: LanguageModel, config: CacheConfig | None = None, *, name: str = ""
     ) -> None:
-        self.source, self.name = source, name
+        self.source, self.name, self.tokenizer = source, name, source.tokenizer
         self._states = source if isinstance(source, StatefulModel) else None
         config = config or CacheConfig()
         self.config = config if self.has_states else dataclasses.replace(config, theta=0.0)
@@ -82,11 +82,6 @@ class CacheModel:
     def has_states(self) -> bool:
         """Return whether states are compared, or words counted only."""
         return self._states is not None
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of the source."""
-        return self.source.tokenizer
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:

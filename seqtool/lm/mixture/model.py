@@ -23,7 +23,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,9 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
-    LanguageModel,
     State,
     SummarisingModel,
     Summary,
@@ -53,8 +53,8 @@ MAX_PARTS = 100
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
 
-class MixedModel:
-    """Language models interpolated with fixed weights: see `LanguageModel`.
+class MixedModel(LanguageModel):
+    """Language models interpolated with fixed weights; ids are those of the first one.
 
     Args:
         parts: the models, two or more.
@@ -79,7 +79,8 @@ class MixedModel:
             raise ConfigError("a mixture needs two models or more", hint="name another model")
         self.parts = tuple(parts)
         self.names = tuple(names or (f"model {k}" for k in range(1, len(parts) + 1)))
-        first, name = parts[0].tokenizer, self.names[0]
+        self.tokenizer = first = parts[0].tokenizer
+        name = self.names[0]
         self._numbers = [
             _numbering(first, part.tokenizer, name, other)
             for part, other in zip(self.parts, self.names, strict=True)
@@ -88,11 +89,6 @@ class MixedModel:
             weights = [1 / len(parts)] * len(parts)
         self.weights = check_weights(weights, len(parts))
         self._observer: Observer | None = None
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of the first part."""
-        return self.parts[0].tokenizer
 
     @property
     def carries_state(self) -> bool:
@@ -531,11 +527,11 @@ def open_language_model(
         hardware.set_threads(threads)
         hardware.prepare_device(device)
     model = checkpoint.load(path, device=device)
-    if not hasattr(model, "next_log_probs"):
+    if not isinstance(model, LanguageModel):
         raise ModelError(
             "is no language model", hint="choose one that train-lm made, with -m", path=path
         )
-    return cast("LanguageModel", model)
+    return model
 
 
 def open_mixture(

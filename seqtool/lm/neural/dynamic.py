@@ -34,13 +34,14 @@ from seqtool.core.progress import progress_bar
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
 from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, read_ids
+from seqtool.lm.protocol import Summary, TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
 

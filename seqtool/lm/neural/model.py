@@ -21,6 +21,7 @@ from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
@@ -44,8 +45,8 @@ class Hypotheses:
     output: OutputLayer | AfterContexts
 
 
-class NeuralLanguageModel:
-    """A trained network with its tokenizer: see `seqtool.lm.protocol.LanguageModel`.
+class NeuralLanguageModel(LanguageModel):
+    """A trained network with its tokenizer.
 
     The text is read as one stream: `</s>` stands before its first token, and the state is carried
     over sentence ends unless it is reset.
@@ -163,14 +164,20 @@ class NeuralLanguageModel:
         """H, the width of what the softmax reads."""
         return self.network.config.output_size
 
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are above the embedding."""
+        return self.network.config.layers
+
     @torch.inference_mode()
-    def sentence_states(self, sentences: Sequence[Ids]) -> list[Reals]:
+    def sentence_states(self, sentences: Sequence[Ids], layer: int | None = None) -> list[Reals]:
         """Return what the softmax reads, [1 + N, H], before each token and after the last.
 
         Sentences are padded at their ends, and what is read later changes no state before it.
 
         Args:
             sentences: ids of each, without `</s>`; those of like lengths waste the least.
+            layer: give what this one of the layers, from 1, hands on instead; 0 is the embedding.
         """
         if not sentences:
             return []
@@ -178,10 +185,11 @@ class NeuralLanguageModel:
         state = self.network.initial_state(len(sentences))
         parts = []
         for start in range(0, len(ids_TB), WINDOW):
-            states_TBH, state = self.network(self._tensor(ids_TB[start : start + WINDOW]), state)
+            window_TB = self._tensor(ids_TB[start : start + WINDOW])
+            states_TBH, state = self.network.run_layers(window_TB, state, layer)
             parts.append(states_TBH.cpu().numpy())
-        states_TBH = np.concatenate(parts)
-        return [states_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
+        read_TBH = np.concatenate(parts)
+        return [read_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
 
     def hidden_state(self, state: Hypotheses) -> Reals:
         """Return what the softmax reads next, [num, H]."""

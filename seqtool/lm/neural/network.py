@@ -225,16 +225,18 @@ class NeuralNetwork(nn.Module):
         return drop_units(last_TBH, share, variational=self._variational)
 
     def run_layers(
-        self, ids_TB: Tensor, state: Sequence[CellState]
+        self, ids_TB: Tensor, state: Sequence[CellState], num_layers: int | None = None
     ) -> tuple[Tensor, list[CellState]]:
         """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
         On a CPU, layers stay in float32 whatever the precision, but those that say otherwise.
+        With `num_layers`, only so many are read, and the last of these counts as the last one.
         """
+        num_layers = self.config.layers if num_layers is None else num_layers
         if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
-                return self._run_layers(ids_TB, state, half=True)
-        return self._run_layers(ids_TB, state, half=False)
+                return self._run_layers(ids_TB, state, num_layers, half=True)
+        return self._run_layers(ids_TB, state, num_layers, half=False)
 
     def _masks(
         self, cell: Cell, inputs_TBE: Tensor, like: Tensor
@@ -252,12 +254,12 @@ class NeuralNetwork(nn.Module):
         return mask_BP, update_SBH
 
     def _run_layers(
-        self, ids_TB: Tensor, state: Sequence[CellState], *, half: bool
+        self, ids_TB: Tensor, state: Sequence[CellState], num_layers: int, *, half: bool
     ) -> tuple[Tensor, list[CellState]]:
         config = self.config
         below = self.embed(ids_TB)
         states: list[CellState] = []
-        for layer, cell in enumerate(self._cells()):
+        for layer, cell in enumerate(self._cells()[:num_layers]):
             share = config.dropout_input if layer == 0 else config.dropout_between
             inputs_TBE = below
             if self.training:
@@ -269,7 +271,7 @@ class NeuralNetwork(nn.Module):
             else:
                 outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             states.append(after)
-            if config.connection == "dense" and layer + 1 < config.layers:
+            if config.connection == "dense" and layer + 1 < num_layers:
                 below = torch.cat([below, outputs_TBH], dim=2)
             elif str(layer) in self.highways:
                 below = self.highways[str(layer)](below, outputs_TBH)

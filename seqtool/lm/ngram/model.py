@@ -22,6 +22,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.model import LanguageModel
 from seqtool.lm.ngram.table import BackoffTable, Int32, map_arrays, write_arrays
 from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 CONTEXTS_READ = 64  # whose distributions are in memory at once
 
 
-class NgramModel:
-    """A backoff table with its tokenizer: see `seqtool.lm.protocol.LanguageModel`.
+class NgramModel(LanguageModel):
+    """A backoff table with its tokenizer.
 
     A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
     the table does not hold them.

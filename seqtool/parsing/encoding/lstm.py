@@ -162,8 +162,13 @@ class Recurrence:
         ]
         self._room = Room()
 
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are."""
+        return len(self._layers)
+
     def states(
-        self, inputs_UD: Floats, places: Ints, lengths: Ints
+        self, inputs_UD: Floats, places: Ints, lengths: Ints, num_layers: int | None = None
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Return the states of all tokens, step by step, in memory that the next call takes again.
 
@@ -171,6 +176,7 @@ class Recurrence:
             inputs_UD: what tokens are read as; tokens may share rows.
             places: the row of each token in `inputs`, [T], one sentence after another.
             lengths: tokens of each sentence, one or more.
+            num_layers: read only so many; all of them when not given.
 
         Returns:
             States [T, 2H], and which token each of them is of.
@@ -182,7 +188,7 @@ class Recurrence:
         ranks = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
         tokens = begins[order][ranks] + np.repeat(np.arange(len(counts)), counts)
         places = places[tokens]
-        for level, layer in enumerate(self._layers):
+        for level, layer in enumerate(self._layers[:num_layers]):
             size = layer[0].size
             states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
             for number, direction in enumerate(layer if len(counts) else ()):

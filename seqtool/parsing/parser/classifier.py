@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -173,6 +173,28 @@ class TokenProducts:
         if len(self._rows) < len(arrays.types):
             self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
         table = self._rows[: len(arrays.types)]
+        for rows, states in self.read(vectors, arrays):
+            for begin in range(0, len(states), BLOCK):
+                block = slice(begin, begin + BLOCK)
+                seen = gated(states[block] @ self._bottleneck + self._bias)
+                products = self._room.array("products", len(seen), table.shape[1])
+                np.matmul(seen, self._weights, out=products)
+                round_into(products, rows[block], table, 0)
+        return table.reshape(-1, self._num_units)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has."""
+        return self._recurrence.num_layers
+
+    def read(
+        self, vectors: Floats, arrays: TokenArrays, num_layers: int | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Floats]]:
+        """Yield groups of tokens, ROOTs among them, and their states, [tokens, 2H].
+
+        The states lie in memory that the next group takes again. `num_layers` is that of
+        `Recurrence.states`.
+        """
         # of like lengths together
         order = np.argsort(-arrays.lengths, kind="stable")
         groups = np.cumsum(arrays.lengths[order] + 1) // GROUP_TOKENS
@@ -186,16 +208,9 @@ class TokenProducts:
                 inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
                 places = np.arange(len(rows))
             states, tokens = self._recurrence.states(
-                inputs, places.astype(np.int32), arrays.lengths[group] + 1
+                inputs, places.astype(np.int32), arrays.lengths[group] + 1, num_layers
             )
-            rows = rows[tokens]
-            for begin in range(0, len(states), BLOCK):
-                block = slice(begin, begin + BLOCK)
-                seen = gated(states[block] @ self._bottleneck + self._bias)
-                products = self._room.array("products", len(seen), table.shape[1])
-                np.matmul(seen, self._weights, out=products)
-                round_into(products, rows[block], table, 0)
-        return table.reshape(-1, self._num_units)
+            yield rows[tokens], states
 
 
 def weight_shapes(
@@ -291,6 +306,26 @@ class Classifier:
         if self._in_context is None:
             return np.empty((0, self._num_sums), np.int16)
         return self._in_context.table(self.products.vectors, arrays)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has; 0 without one."""
+        return 0 if self._in_context is None else self._in_context.num_layers
+
+    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
+        """Return the encoder's states of all tokens, [T, 2H]; the rows of no sentence are zeros.
+
+        Their types are known by now, and there is an encoder. `layer` counts from 1, and is the
+        last one when not given.
+        """
+        assert self._in_context is not None
+        result: Floats | None = None
+        for rows, states in self._in_context.read(self.products.vectors, arrays, layer):
+            if result is None:
+                result = np.zeros((len(arrays.types), states.shape[1]), np.float32)
+            result[rows] = states
+        assert result is not None
+        return result
 
     def scorer(
         self,

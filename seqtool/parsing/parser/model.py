@@ -171,6 +171,29 @@ class Parser(TreebankModel[ParserConfig]):
             if num_types < len(self.types):
                 classifier.products.extend(*self.types.arrays(num_types))
 
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has; 0 without one."""
+        return self.classifier.num_layers
+
+    def sentence_states(
+        self, sentences: Sequence[Sentence], layer: int | None = None
+    ) -> list[Floats]:
+        """Return the encoder's states of the words of sentences, [words, 2H] each.
+
+        There is an encoder. Of an ensemble, they are those of its first member.
+
+        Args:
+            sentences: one or more, which are not changed.
+            layer: of the encoder, from 1; the last one when not given.
+        """
+        arrays = self.encode(sentences)
+        with self._threads.limit(limits=1, user_api="blas"):
+            self.prepare()
+            states = self.classifier.states(arrays, layer)
+        begins = arrays.tokens + 1  # behind its ROOT
+        return [states[i : i + n] for i, n in zip(begins, arrays.lengths, strict=True)]
+
     def heads_and_labels(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse encoded sentences.
 

@@ -140,8 +140,11 @@ class Tagger(TreebankModel[TaggerConfig]):
             use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
         )
 
-    def read(self, sentences: Sequence[Sentence]) -> Reading:
-        """Compute what is to be known of the words of sentences."""
+    def read(self, sentences: Sequence[Sentence], num_layers: int | None = None) -> Reading:
+        """Compute what is to be known of the words of sentences.
+
+        With `num_layers`, the states are those of this layer, and the scores mean nothing.
+        """
         numbers = self.forms.numbers([row[FORM] for item in sentences for row in item.rows])
         present, inverse = np.unique(numbers, return_inverse=True)
         places = inverse.astype(np.int32)
@@ -153,13 +156,33 @@ class Tagger(TreebankModel[TaggerConfig]):
             projected = project([states[1:] for states in read], self.weights[WEIGHT])
             inputs = np.concatenate((vectors[places], projected), axis=1)
             rows = np.arange(len(places), dtype=np.int32)
-        by_step, words = self._recurrence.states(inputs, rows, lengths)
+        by_step, words = self._recurrence.states(inputs, rows, lengths, num_layers)
         states = np.empty_like(by_step)
         states[words] = by_step
         of_vectors, of_states = self._values
         scores = states @ of_states
         scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
         return Reading(scores, states, vectors, places)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has."""
+        return self._recurrence.num_layers
+
+    def sentence_states(
+        self, sentences: Sequence[Sentence], layer: int | None = None
+    ) -> list[Floats]:
+        """Return the encoder's states of the words of sentences, [words, 2H] each.
+
+        Of an ensemble, they are those of its first member.
+
+        Args:
+            sentences: are not changed.
+            layer: of the encoder, from 1; the last one when not given.
+        """
+        with self._threads.limit(limits=1, user_api="blas"):
+            states = self.read(sentences, layer).states
+        return np.split(states, np.cumsum([len(sentence) for sentence in sentences])[:-1])
 
     def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
         """Give the words of sentences UPOS, XPOS, FEATS and lemmas.

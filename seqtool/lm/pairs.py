@@ -1,0 +1,437 @@
+"""Minimal pairs: does a model find the good sentence of two likelier than the bad one?
+
+    good      the boxes by the door are open .
+    bad       the boxes by the door is open .
+    region                          ^^^        the words in which they differ
+
+Both sentences are read from the beginning of a text. They are compared by the probability of the
+whole sentence, its end included (Marvin & Linzen 2018; Warstadt et al. 2020, BLiMP), or by that of
+the region alone, after what stands before it: how surprising the wrong form is when it is met. The
+region are the words outside the longest common beginning and the longest common end. Where one
+sentence only has words more than the other, the word behind them belongs to the region of both, or
+the end of the sentence does.
+
+A pair is right where the good sentence is likelier, and a tie where the two are equally likely, as
+when the model reads both as the same units. The accuracy is the share of pairs that are right;
+ties are none of these. Its interval is Wilson's at 95% (Wilson 1927), which holds for few pairs
+and near 0 and 1, too. The mean over paradigms is that of their accuracies, each of equal weight.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+import numpy as np
+
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
+from seqtool.core.units import LN_2
+from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.model import LanguageModel
+from seqtool.lm.protocol import IN_MEMORY
+from seqtool.lm.states import SplitSentence, WordSplitter
+from seqtool.lm.tables import parse_table
+from seqtool.lm.words import score_words
+from seqtool.text.tokenizers import word_spans
+
+Score = Literal["sentence", "region"]
+Outcome = Literal["right", "wrong", "tie"]
+
+# field -> what its column is called; the second names are BLiMP's
+NAMES = {
+    "good": ("good", "sentence_good"),
+    "bad": ("bad", "sentence_bad"),
+    "phenomenon": ("phenomenon", "linguistics_term"),
+    "paradigm": ("paradigm", "UID"),
+}
+REQUIRED = ("good", "bad")
+Z_95 = 1.959963984540054  # of a normal distribution, 95% lies within so many standard deviations
+TIE_NATS = 1e-6  # less is the rounding of sums
+CHUNK = 500  # pairs that are scored together
+K = TypeVar("K")
+COLUMNS = (
+    *("pair", "phenomenon", "paradigm", "model", "good", "bad"),
+    *("log2_good", "log2_bad", "difference", "outcome", "unknown"),
+)
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences that differ in what is tested, and what that is.
+
+    Attributes:
+        good: the right one.
+        bad: the wrong one.
+        phenomenon: of grammar, such as agreement; "" for none.
+        paradigm: a kind of sentence that shows the phenomenon; "" for none.
+        path: the file that it was read from.
+        line: the 1-based line of that file.
+    """
+
+    good: str
+    bad: str
+    phenomenon: str = ""
+    paradigm: str = ""
+    path: str | None = field(default=None, compare=False, repr=False)
+    line: int | None = field(default=None, compare=False, repr=False)
+
+
+def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
+    """Read minimal pairs.
+
+    A file is a table whose first line names its columns, tab-separated (.tsv) or comma-separated
+    (.csv), or has a JSON object a line (.jsonl), as BLiMP's. `NAMES` are the columns or fields;
+    others are passed over. Another file, or stdin, is what its first line looks like.
+
+    Args:
+        inputs: files, also packed, directories, or "-" for stdin.
+
+    Raises:
+        DataError: no such file, a column or a sentence is missing, or the two sentences of a pair
+            are the same; with the line.
+    """
+    pairs: list[MinimalPair] = []
+    for name in find_files([inputs] if isinstance(inputs, str | Path) else inputs):
+        source = _Source(name)
+        pairs += [source.pair(fields, line) for line, fields in source.records()]
+    if not pairs:
+        raise DataError("there are no pairs", hint="give a line for each pair", path=name)
+    return pairs
+
+
+class _Source:
+    """A file of pairs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._path = "<stdin>" if name == STDIN else name
+
+    def error(self, message: str, hint: str, line: int) -> DataError:
+        return DataError(message, hint=hint, path=self._path, line=line)
+
+    def records(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield each record with its 1-based line."""
+        content = b"".join(read_blocks(self._name, as_written=True)).decode()
+        if unpacked_name(self._name).endswith(JSON_LINES) or content.startswith("{"):
+            yield from self._objects(content)
+            return
+        table = parse_table(content, self._name)
+        for part in REQUIRED:
+            if not set(NAMES[part]) & set(table.names):
+                found = ", ".join(table.names[:8])
+                hint = f"name the columns in the first line; it has: {found}"
+                raise self.error(f"no column {' or '.join(NAMES[part])}", hint, 1)
+        for line, row in zip(table.lines, table.rows, strict=True):
+            yield line, dict(zip(table.names, row, strict=True))
+
+    def _objects(self, content: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for number, line in enumerate(content.split("\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                hint = "each line must be one JSON object"
+                raise self.error(f"not JSON: {error}", hint, number) from error
+            if not isinstance(record, dict):
+                raise self.error("no JSON object", "each line must be one JSON object", number)
+            yield number, record
+
+    def pair(self, fields: Mapping[str, Any], line: int) -> MinimalPair:
+        """Return the pair of a record."""
+        found = {}
+        for part, names in NAMES.items():
+            value = next((fields[name] for name in names if name in fields), None)
+            if value is None and part not in REQUIRED:
+                value = ""
+            if not isinstance(value, str):
+                what = "is no text" if value is not None else "is missing"
+                raise self.error(f"{' or '.join(names)} {what}", "give both sentences", line)
+            found[part] = value.strip()
+            if part in REQUIRED and not found[part]:
+                raise self.error(f"the {part} sentence is empty", "give both sentences", line)
+            if "\n" in found[part] or "\r" in found[part]:
+                hint = "write it on one line"
+                raise self.error(f"the {part} sentence has a line end inside", hint, line)
+            try:
+                found[part].encode()
+            except UnicodeEncodeError as error:
+                hint = "write the character whole"
+                raise self.error(f"{names[0]} holds half a surrogate pair", hint, line) from error
+        if _words(found["good"]) == _words(found["bad"]):
+            raise self.error("the two sentences are the same", "let them differ in a word", line)
+        return MinimalPair(**found, path=self._path, line=line)
+
+
+def _words(sentence: str) -> list[str]:
+    return [sentence[start:end] for start, end in word_spans(sentence)]
+
+
+class Region(NamedTuple):
+    """The words of a sentence, from `begin` up to `end`, that another one does not have.
+
+    Where `end` is beyond its words, the end of the sentence belongs to it.
+    """
+
+    begin: int
+    end: int
+
+
+def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
+    """Return where two sentences, given as their words, differ: see the head of this file.
+
+    >>> regions("the dogs bark .".split(), "the dogs barks .".split())
+    (Region(begin=2, end=3), Region(begin=2, end=3))
+    >>> regions("dogs bark .".split(), "dogs do bark .".split())
+    (Region(begin=1, end=2), Region(begin=1, end=3))
+    """
+    shortest = min(len(good), len(bad))
+    begin = 0
+    while begin < shortest and good[begin] == bad[begin]:
+        begin += 1
+    num_after = 0
+    while num_after < shortest - begin and good[-1 - num_after] == bad[-1 - num_after]:
+        num_after += 1
+    if begin == shortest - num_after:  # one of the two would be empty
+        num_after -= 1
+    return Region(begin, len(good) - num_after), Region(begin, len(bad) - num_after)
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A pair, and what a model makes of it.
+
+    Attributes:
+        pair: the pair.
+        good: nats of the good sentence, or of its region.
+        bad: nats of the bad one.
+        unknown: words of the two regions that the model does not know.
+        has_unknown: whether it does not know some word of the sentences, wherever it stands.
+    """
+
+    pair: MinimalPair
+    good: float
+    bad: float
+    unknown: tuple[str, ...] = ()
+    has_unknown: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the good one is likelier; a tie also where neither has any probability."""
+        if self.good == self.bad or abs(self.good - self.bad) <= TIE_NATS:
+            return "tie"
+        return "right" if self.good > self.bad else "wrong"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of some pairs are right, and how many are ties."""
+
+    pairs: int
+    right: int
+    ties: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of pairs that are right."""
+        return self.right / self.pairs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of the accuracy at 95%."""
+        return wilson(self.right, self.pairs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints of it."""
+        return {
+            "pairs": self.pairs,
+            "right": self.right,
+            "wrong": self.pairs - self.right - self.ties,
+            "ties": self.ties,
+            "accuracy": self.accuracy,
+            "interval": self.interval,
+        }
+
+
+def wilson(right: int, num: int) -> tuple[float, float]:
+    """Return Wilson's interval at 95% for a share of `right` of `num` (Wilson 1927).
+
+    >>> low, high = wilson(37, 40)
+    >>> print(f"{low:.3f} to {high:.3f}")
+    0.801 to 0.974
+    """
+    share, z2 = right / num, Z_95**2
+    centre = (share + z2 / (2 * num)) / (1 + z2 / num)
+    half = Z_95 / (1 + z2 / num) * math.sqrt(share * (1 - share) / num + z2 / (4 * num**2))
+    # at 0 and at 1 an end is exactly there, but for rounding
+    return (
+        max(0.0, centre - half) if right else 0.0,
+        min(1.0, centre + half) if right < num else 1.0,
+    )
+
+
+@dataclass(frozen=True)
+class PairsEvaluation:
+    """What a model makes of minimal pairs.
+
+    Attributes:
+        score: what is compared.
+        scored: the pairs, in their order.
+    """
+
+    score: Score
+    scored: Sequence[ScoredPair]
+
+    @property
+    def total(self) -> Tally:
+        """All pairs together."""
+        return _tally(self.scored)
+
+    @property
+    def phenomena(self) -> dict[str, Tally]:
+        """The pairs of each phenomenon together, in the order of the file."""
+        return _by(self.scored, lambda item: item.pair.phenomenon)
+
+    @property
+    def paradigms(self) -> dict[tuple[str, str], Tally]:
+        """The pairs of each phenomenon and paradigm, in the order of the file."""
+        return _by(self.scored, lambda item: (item.pair.phenomenon, item.pair.paradigm))
+
+    @property
+    def mean_accuracy(self) -> float:
+        """The mean of the accuracies of the paradigms, each of equal weight."""
+        accuracies = [tally.accuracy for tally in self.paradigms.values()]
+        return math.fsum(accuracies) / len(accuracies)
+
+    @property
+    def num_unknown(self) -> int:
+        """How many pairs have a word in their regions that the model does not know."""
+        return sum(bool(item.unknown) for item in self.scored)
+
+    @property
+    def num_unknown_elsewhere(self) -> int:
+        """How many other pairs have such a word in what is the same in both sentences."""
+        return sum(item.has_unknown and not item.unknown for item in self.scored)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints of a model."""
+        return {
+            **self.total.to_json(),
+            "mean_over_paradigms": self.mean_accuracy,
+            "pairs_that_differ_in_unknown_words": self.num_unknown,
+            "pairs_with_unknown_words_elsewhere": self.num_unknown_elsewhere,
+            "phenomena": [
+                {"phenomenon": name, **tally.to_json()} for name, tally in self.phenomena.items()
+            ],
+            "paradigms": [
+                {"phenomenon": phenomenon, "paradigm": paradigm, **tally.to_json()}
+                for (phenomenon, paradigm), tally in self.paradigms.items()
+            ],
+        }
+
+    def rows(self, model: str) -> Iterator[tuple[Any, ...]]:
+        """Yield a row of `COLUMNS` for each pair; probabilities are log2, of the model so named."""
+        for number, item in enumerate(self.scored, start=1):
+            pair, good, bad = item.pair, item.good / LN_2, item.bad / LN_2
+            # neither has any probability: there is no difference to speak of
+            difference = 0.0 if good == bad else good - bad
+            yield (
+                *(number, pair.phenomenon, pair.paradigm, model, pair.good, pair.bad),
+                *(good, bad, difference, item.outcome, " ".join(item.unknown)),
+            )
+
+
+def _tally(items: Iterable[ScoredPair]) -> Tally:
+    outcomes = [item.outcome for item in items]
+    return Tally(len(outcomes), outcomes.count("right"), outcomes.count("tie"))
+
+
+def _by(items: Iterable[ScoredPair], key: Callable[[ScoredPair], K]) -> dict[K, Tally]:
+    groups: dict[K, list[ScoredPair]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return {name: _tally(group) for name, group in groups.items()}
+
+
+def evaluate_pairs(
+    model: LanguageModel,
+    pairs: str | Path | Sequence[MinimalPair],
+    *,
+    score: Score = "sentence",
+    on_progress: Callable[[int, int | None], None] = lambda done, total: None,
+) -> PairsEvaluation:
+    """Measure in how many minimal pairs a model finds the good sentence likelier.
+
+    Args:
+        model: any language model.
+        pairs: what `read_pairs` gives, or a file of pairs.
+        score: what is compared: the whole "sentence" or the "region" that differs.
+        on_progress: called with pairs done and in all.
+
+    Raises:
+        ConfigError: no such score, or a region of a model that learns from the text.
+        DataError: a file or a sentence that cannot be used.
+    """
+    if score not in get_args(Score):
+        raise ConfigError(f"score is {score!r}", hint="choose sentence or region")
+    if isinstance(pairs, str | Path):
+        pairs = read_pairs(pairs)
+    splitter = WordSplitter(model.tokenizer)
+    scored: list[ScoredPair] = []
+    for start in range(0, len(pairs), CHUNK):
+        chunk = pairs[start : start + CHUNK]
+        found = [regions(_words(pair.good), _words(pair.bad)) for pair in chunk]
+        sentences = [sentence for pair in chunk for sentence in (pair.good, pair.bad)]
+        try:
+            if score == "sentence":
+                nats = model.score(sentences)
+            else:
+                nats = _region_scores(model, sentences, [region for two in found for region in two])
+        except DataError as error:  # it counts the sentences
+            if error.path != IN_MEMORY or error.line is None:
+                raise
+            pair = chunk[(error.line - 1) // 2]
+            raise DataError(
+                error.message, hint=error.hint, path=pair.path, line=pair.line
+            ) from error
+        for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
+            good, bad = nats[2 * place : 2 * place + 2]
+            ids = [model.tokenizer.encode(sentence) for sentence in (pair.good, pair.bad)]
+            if np.array_equal(ids[0], ids[1]):
+                bad = good  # that one is a hair likelier is rounding
+            has_unknown = any((of_one == UNK_ID).any() for of_one in ids)
+            unknown: list[str] = []
+            for sentence, region in zip((pair.good, pair.bad), two, strict=True):
+                if has_unknown:
+                    words = _words(sentence)[region.begin : region.end]
+                    unknown += _unknown(splitter.split(" ".join(words)))
+            scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown)), has_unknown))
+        on_progress(len(scored), len(pairs))
+    return PairsEvaluation(score, scored)
+
+
+def _unknown(sentence: SplitSentence) -> list[str]:
+    """Return the words that a model does not know, or not all of."""
+    words, ids, begins, ends = sentence
+    return [
+        word.word
+        for word, begin, end in zip(words, begins, ends, strict=True)
+        if (ids[begin:end] == UNK_ID).any()
+    ]
+
+
+def _region_scores(
+    model: LanguageModel, sentences: Sequence[str], of: Sequence[Region]
+) -> list[float]:
+    """Return the log-probability of a region of each sentence, in nats."""
+    # one list per sentence: its words, and its end
+    found = score_words(model, sentences, line_ends=True)
+    return [
+        -LN_2 * math.fsum(word.bits for word in words[region.begin : region.end])
+        for words, region in zip(found, of, strict=True)
+    ]

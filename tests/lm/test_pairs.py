@@ -1,0 +1,270 @@
+"""Minimal pairs: reading them, what is compared, and the figures."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import BigramModel, byte_tokenizer, char_tokenizer, random_bigrams, two_words
+
+import seqtool
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.lm.pairs import (
+    MinimalPair,
+    ScoredPair,
+    evaluate_pairs,
+    read_pairs,
+    regions,
+    wilson,
+)
+from seqtool.text.datasets import sample_pairs, sample_text
+
+A, B, END, UNKNOWN = "a", "b", "</s>", "<unk>"
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+class TestReading:
+    def test_a_table(self, tmp_path: Path) -> None:
+        rows = ("paradigm\tbad\tnote\tgood\tphenomenon", "p\ta b\tx\tb a\tf", "", "q\tb\t\t a \tf")
+        expected = [MinimalPair("b a", "a b", "f", "p"), MinimalPair("a", "b", "f", "q")]
+        assert read_pairs(write(tmp_path / "x.tsv", *rows)) == expected
+        commas = [row.replace("\t", ",") for row in rows]
+        assert read_pairs(write(tmp_path / "x.csv", *commas)) == expected
+        assert read_pairs(write(tmp_path / "x.txt", *commas)) == expected
+        assert read_pairs(write(tmp_path / "y.txt", *rows)) == expected
+        (tmp_path / "x.tsv.gz").write_bytes(gzip.compress((tmp_path / "x.tsv").read_bytes()))
+        assert read_pairs(tmp_path / "x.tsv.gz") == expected
+        assert read_pairs([tmp_path / "x.tsv", tmp_path / "x.csv"]) == expected * 2
+
+    def test_quoted_cells(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "x.csv", "good,bad", '"a, b","a ""b"" b"', "\u2028a,b\x0c c")
+        assert read_pairs(path) == [
+            MinimalPair("a, b", 'a "b" b'),
+            MinimalPair("\u2028a".strip(), "b\x0c c"),
+        ]
+
+    def test_blimp(self, tmp_path: Path) -> None:
+        record = {
+            "sentence_good": "Who left?",
+            "sentence_bad": "Who leave?",
+            "field": "morphology",
+            "linguistics_term": "subject_verb_agreement",
+            "UID": "irregular_1",
+            "one_prefix_method": False,
+            "pair_id": 0,
+        }
+        expected = [MinimalPair("Who left?", "Who leave?", "subject_verb_agreement", "irregular_1")]
+        for name in ("x.jsonl", "x.txt"):
+            path = write(tmp_path / name, json.dumps(record), "")
+            assert read_pairs(path) == expected
+
+    def test_the_sample(self) -> None:
+        pairs = read_pairs(sample_pairs("ko"))
+        assert len(pairs) == 200
+        assert {pair.phenomenon for pair in pairs} == {"particle_form", "honorific_agreement"}
+
+    @pytest.mark.parametrize(
+        ("lines", "message"),
+        [
+            (["good\twrong", "a\tb"], "x.tsv:1: no column bad or sentence_bad"),
+            (["good\tbad", "a\tb", "a"], "x.tsv:3: 1 cells in this row, but 2 columns"),
+            (["good\tbad", "a\t "], "x.tsv:2: the bad sentence is empty"),
+            (["good\tbad", "a\tb", "", "a  b\ta b"], "x.tsv:4: the two sentences are the same"),
+            (["good\tbad", 'a\tb "c"', '"a\tb" c\td'], "x.tsv:3: no table"),
+            (["good\tbad", 'a\t"b'], "x.tsv:2: no table"),
+            (["good\tbad", 'a\t"b', 'c"'], "x.tsv:2: the bad sentence has a line end inside"),
+            (["good\tbad"], "x.tsv: there are no pairs"),
+            (["good\tgood", "a\tb"], "x.tsv:1: two columns are named 'good'"),
+            ([""], "x.tsv: has no rows"),
+            ([], "x.tsv: the file is empty"),
+            (['{"good": "a"}'], "x.tsv:1: bad or sentence_bad is missing"),
+            (['{"good": "a", "bad": 3}'], "x.tsv:1: bad or sentence_bad is no text"),
+            (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: no JSON object"),
+            (['{"good": "a", "bad": "b"}', "{"], "x.tsv:2: not JSON"),
+            (['{"good": "a", "bad": "\\ud800"}'], "x.tsv:1: bad holds half a surrogate pair"),
+        ],
+    )
+    def test_is_refused(self, lines: list[str], message: str, tmp_path: Path) -> None:
+        path = write(tmp_path / "x.tsv", *lines)
+        with pytest.raises(DataError) as caught:
+            read_pairs(path)
+        assert message in str(caught.value)
+        assert caught.value.hint
+
+
+class TestRegions:
+    @pytest.mark.parametrize(
+        ("good", "bad", "expected"),
+        [
+            ("a b c", "a x c", ((1, 2), (1, 2))),
+            ("a b", "x b", ((0, 1), (0, 1))),
+            ("a b c d", "a x y d", ((1, 3), (1, 3))),
+            ("a b b c", "a b c", ((2, 4), (2, 3))),  # `c` stands behind the word too many
+            ("a c", "a b c", ((1, 2), (1, 3))),
+            ("a b", "a", ((1, 3), (1, 2))),  # the end of the sentence does
+            ("a", "a a", ((1, 2), (1, 3))),
+            ("a b", "b a", ((0, 2), (0, 2))),
+        ],
+    )
+    def test_by_hand(self, good: str, bad: str, expected: Any) -> None:
+        assert regions(good.split(), bad.split()) == expected
+
+    @given(*[st.lists(st.sampled_from("abc"), min_size=1, max_size=7)] * 2)
+    def test_what_is_outside_is_the_same(self, good: list[str], bad: list[str]) -> None:
+        if good == bad:
+            return
+        one, other = regions(good, bad)
+        assert one.begin == other.begin
+        assert one.end > one.begin
+        assert other.end > other.begin
+        assert good[: one.begin] == bad[: other.begin]
+        assert good[one.end :] == bad[other.end :]
+        assert (one.end > len(good)) == (other.end > len(bad))
+        assert one != other or good[one.begin : one.end] != bad[other.begin : other.end]
+
+
+@pytest.fixture
+def lm() -> BigramModel:
+    return two_words()
+
+
+class TestScores:
+    def test_whole_sentences(self, lm: BigramModel) -> None:
+        pairs = [
+            MinimalPair("a b", "b a", "f", "p"),  # 1/2 1/2 1/2 > 1/4 3/8 1/4
+            MinimalPair("b b", "a a", "f", "q"),  # 1/4 1/16 1/2 < 1/2 1/8 1/4
+            MinimalPair("dog", "cat", "g", "q"),  # both <unk>
+        ]
+        found = evaluate_pairs(lm, pairs)
+        assert [item.outcome for item in found.scored] == ["right", "wrong", "tie"]
+        assert found.scored[0].good == pytest.approx(math.log(1 / 8), rel=1e-14)
+        assert found.scored[0].bad == pytest.approx(math.log(3 / 128), rel=1e-14)
+        assert [item.unknown for item in found.scored] == [(), (), ("dog", "cat")]
+        assert found.num_unknown == 1
+        total = found.total
+        assert (total.pairs, total.right, total.ties) == (3, 1, 1)
+        assert total.accuracy == pytest.approx(1 / 3)
+        assert {name: tally.accuracy for name, tally in found.phenomena.items()} == {
+            "f": 0.5,
+            "g": 0.0,
+        }
+        assert list(found.paradigms) == [("f", "p"), ("f", "q"), ("g", "q")]
+        assert found.mean_accuracy == pytest.approx(1 / 3)
+
+    def test_unknown_words_outside_the_region_are_counted_apart(self, lm: BigramModel) -> None:
+        found = evaluate_pairs(lm, [MinimalPair("dog a", "dog b"), MinimalPair("a", "a dog")])
+        assert [item.unknown for item in found.scored] == [(), ("dog",)]
+        assert [item.has_unknown for item in found.scored] == [True, True]
+        assert (found.num_unknown, found.num_unknown_elsewhere) == (1, 1)
+
+    def test_chunks_change_nothing(self, lm: BigramModel, monkeypatch: pytest.MonkeyPatch) -> None:
+        pairs = [MinimalPair("a " * n + "b", "b " * n + "a") for n in range(1, 8)]
+        expected, told = evaluate_pairs(lm, pairs), []
+        monkeypatch.setattr("seqtool.lm.pairs.CHUNK", 3)
+        found = evaluate_pairs(lm, pairs, on_progress=lambda *at: told.append(at))
+        assert found == expected
+        assert told == [(3, 7), (6, 7), (7, 7)]
+
+    def test_sums_that_differ_by_rounding_are_ties(self) -> None:
+        pair = MinimalPair("a", "b")
+        for good, bad, outcome in (
+            (-1.0, -1.0 - 1e-9, "tie"),
+            (-1.0, -1.0 - 1e-5, "right"),
+            (-math.inf, -math.inf, "tie"),
+            (-1e9, -math.inf, "right"),
+            (-math.inf, -1e9, "wrong"),
+        ):
+            assert ScoredPair(pair, good, bad).outcome == outcome
+
+    def test_the_region(self, lm: BigramModel) -> None:
+        pairs = [
+            MinimalPair("a b b", "a a b"),  # P(b|a) = 1/2, P(a|a) = 1/8
+            MinimalPair("b", "b a"),  # P(</s>|b) = 1/2, P(a|b) P(</s>|a) = 3/8 1/4
+        ]
+        found = evaluate_pairs(lm, pairs, score="region").scored
+        assert math.exp(found[0].good) == pytest.approx(1 / 2, rel=1e-12)
+        assert math.exp(found[0].bad) == pytest.approx(1 / 8, rel=1e-12)
+        assert math.exp(found[1].good) == pytest.approx(1 / 2, rel=1e-12)
+        assert math.exp(found[1].bad) == pytest.approx(3 / 32, rel=1e-12)
+
+    def test_a_region_of_characters_is_of_whole_words(self) -> None:
+        """That a word ends belongs to it: `b` is not likelier than `ba` for being its beginning."""
+        model = random_bigrams(char_tokenizer("ab "), 4)
+        begin, end, a, b, blank = 5, 1, 2, 3, 4
+        to = model.table
+        (found,) = evaluate_pairs(model, [MinimalPair("b a", "ba a")], score="region").scored
+        expected = to[begin, b] * (to[b, blank] + to[b, end])
+        assert math.exp(found.good) == pytest.approx(expected, rel=1e-12)
+        expected = to[begin, b] * to[b, a] * (to[a, blank] + to[a, end])
+        assert math.exp(found.bad) == pytest.approx(expected, rel=1e-12)
+
+    def test_a_model_of_bytes(self) -> None:
+        model = random_bigrams(byte_tokenizer(), 1)
+        found = evaluate_pairs(model, [MinimalPair("는 개", "은 개")])
+        assert found.scored[0].good == pytest.approx(model.score("는 개"))
+        assert found.num_unknown == 0
+
+    def test_case_that_the_model_does_not_see_is_a_tie(self) -> None:
+        tokenizer = two_words().tokenizer
+        tokenizer.lowercase = True
+        found = evaluate_pairs(
+            BigramModel(tokenizer, two_words().table), [MinimalPair("A b", "a b")]
+        )
+        assert [item.outcome for item in found.scored] == ["tie"]
+
+    def test_a_sentence_that_the_model_cannot_read_has_its_line(
+        self, lm: BigramModel, tmp_path: Path
+    ) -> None:
+        path = write(tmp_path / "x.tsv", "good\tbad", "a\tb", "", "b\tb </s>")
+        with pytest.raises(DataError, match=r"x.tsv:4: .*</s>"):
+            evaluate_pairs(lm, path)
+
+    def test_is_refused(self, lm: BigramModel) -> None:
+        with pytest.raises(ConfigError, match="score is 'words'"):
+            evaluate_pairs(lm, [], score="words")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("right", "num", "low", "high"),
+    [  # Newcombe (1998), table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson(right: int, num: int, low: float, high: float) -> None:
+    assert wilson(right, num) == pytest.approx((low, high), abs=5e-5)
+    assert wilson(num - right, num) == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+def test_five_grams_know_local_agreement_and_not_that_across_a_phrase(tmp_path: Path) -> None:
+    """What decides stands within the last four words, or before a noun of the other number."""
+    made = seqtool.train_ngram(sample_text("en", "train"), tmp_path / "m", seqtool.NgramConfig())
+    found = evaluate_pairs(seqtool.load(made.path), sample_pairs("en"))
+    for paradigm in ("pronoun_verb", "there_is", "article_noun", "article_adjective"):
+        tallies = [tally for (_, name), tally in found.paradigms.items() if name == paradigm]
+        assert tallies[0].interval[0] > 0.75, paradigm
+    for paradigm in ("across_prepositional_phrase", "across_relative_clause"):
+        low, high = found.paradigms["subject_verb_agreement", paradigm].interval
+        assert low < 0.5 < high, paradigm
+    assert found.total.ties == 0
+
+
+def test_one_word_alone_decides_nothing(tmp_path: Path) -> None:
+    """Both forms are right equally often, so that frequencies of words give what chance gives."""
+    made = seqtool.train_ngram(
+        sample_text("en", "train"), tmp_path / "m", seqtool.NgramConfig(order=1)
+    )
+    found = evaluate_pairs(seqtool.load(made.path), sample_pairs("en"))
+    assert found.phenomena["article_form"].accuracy == 0.5
