@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import counted
+from seqtool.core.errors import ModelError, counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -21,15 +22,17 @@ from seqtool.parsing.encoding.features import (
     encode,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
+from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.search import search
 from seqtool.parsing.parser.transitions import Labels
-from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
+from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
+from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
+from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, HEAD, UPOS, XPOS, Sentence
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
@@ -226,6 +229,49 @@ class Parser(TreebankModel[ParserConfig]):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
 
+    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
+        """Return sentences, or whatever else is given but plain text, with trees.
+
+        Args:
+            given: a `pathlib.Path` of CoNLL-U; a `Doc` or sentences; `conllu.TokenList`s; a
+                document of spaCy; for a parser that reads no tags, also sentences as lists of
+                words. See `seqtool.parsing.inputs`.
+            beam: hypotheses per sentence.
+            allow_missing: parse sentences that lack the tags that the parser reads.
+
+        Raises:
+            TypeError: something else is given.
+            ModelError: a text, which a parser does not split, or sentences without tags.
+            DataError: a file that cannot be read, or what no sentence can be made of.
+        """
+        work = partial(self._parse_whole, beam=beam, allow_missing=allow_missing)
+        return annotate(given, work, None, what=self.kind)
+
+    def pipe(
+        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Doc]:
+        """Give a document for each input, in order; faster than one call for each."""
+        work = partial(self._parse_whole, beam=beam, allow_missing=allow_missing)
+        return annotate_each(inputs, work, None, what=self.kind)
+
+    def _parse_whole(
+        self, sentences: Iterable[Sentence], *, beam: int, allow_missing: bool
+    ) -> Iterator[Item]:
+        if not allow_missing:
+            sentences = map(self._checked, sentences)
+        return self.parse_stream(sentences, beam=beam)
+
+    def _checked(self, sentence: Sentence) -> Sentence:
+        """Refuse a sentence without any of the tags that the parser reads."""
+        read = [column for column in (UPOS, XPOS, FEATS) if column in self.types.tags.columns]
+        if read and all(set(sentence.column(column)) == {"_"} for column in read):
+            names = " and ".join(COLUMNS[column] for column in read)
+            raise ModelError(
+                f"the parser reads {names}, and the sentence {sentence.text!r:.60} has none",
+                hint="tag it first, load a model of seqtool.train_pipeline, or allow_missing=True",
+            )
+        return sentence
+
     def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
         """Give the items with new trees, in order; broken sentences as they are.
 
@@ -233,6 +279,9 @@ class Parser(TreebankModel[ParserConfig]):
             items: what `read_conllu`, `read_items` or `read_batches` gives. With a language model,
                 which reads the words themselves, each batch comes back as its sentences.
             beam: hypotheses per sentence.
+
+        Raises:
+            TypeError: when iterated: an item is something else.
         """
         if self.word_states is not None:
             items = sentences_of(items)
@@ -250,8 +299,10 @@ class Parser(TreebankModel[ParserConfig]):
             elif isinstance(item, Sentence):
                 num_words += len(item)
                 num_bytes += sum(map(len, item.comments))
-            else:
+            elif isinstance(item, Broken):
                 num_bytes += len(item.text)
+            else:
+                raise no_item(item)
             if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
                 parsing.parse(chunk)
                 yield from chunk
