@@ -110,6 +110,7 @@ class SeqtoolComponent:
     def __init__(self, model: str, *, beam: int = 1, retag: bool = True) -> None:
         loaded = checkpoint.load(model)
         self._read_text: ReadText | None = getattr(loaded, "read_text", None)
+        self._work: Callable[[Iterable[Sentence]], Iterable[Any]]
         if hasattr(loaded, "parser"):
             self._work = lambda items: loaded.parse_stream(items, beam=beam, retag=retag)
         elif hasattr(loaded, "parse_stream"):
@@ -180,7 +181,7 @@ def __getattr__(name: str) -> Any:
 def _register() -> Callable[..., SeqtoolComponent]:
     from spacy.language import Language
 
-    @Language.factory(
+    register: Callable[..., Any] = Language.factory(
         NAME,
         assigns=[
             *("token.head", "token.dep", "token.is_sent_start", "token.pos", "token.tag"),
@@ -188,11 +189,13 @@ def _register() -> Callable[..., SeqtoolComponent]:
         ],
         default_config={"model": "", "beam": 1, "retag": True},
     )
+
     def factory(nlp: Language, name: str, model: str, beam: int, retag: bool) -> SeqtoolComponent:
         if not model:
             hint = 'nlp.add_pipe("seqtool", config={"model": "runs/mine"})'
             raise ConfigError("the component has no model", hint=hint)
         return SeqtoolComponent(model, beam=beam, retag=retag)
 
-    globals()["factory"] = factory  # once
+    register(factory)
+    globals()["factory"] = factory  # so that this is done once
     return factory

@@ -11,7 +11,7 @@ import numpy as np
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import ModelError, counted
+from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -32,7 +32,7 @@ from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, senten
 from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
-from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, HEAD, UPOS, XPOS, Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
@@ -229,7 +229,7 @@ class Parser(TreebankModel[ParserConfig]):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
 
-    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
+    def __call__(self, given: Given, *, beam: int = 1) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees.
 
         Args:
@@ -237,40 +237,19 @@ class Parser(TreebankModel[ParserConfig]):
                 document of spaCy; for a parser that reads no tags, also sentences as lists of
                 words. See `seqtool.parsing.inputs`.
             beam: hypotheses per sentence.
-            allow_missing: parse sentences that lack the tags that the parser reads.
 
         Raises:
             TypeError: something else is given.
-            ModelError: a text, which a parser does not split, or sentences without tags.
+            ModelError: a text, which a parser does not split.
             DataError: a file that cannot be read, or what no sentence can be made of.
         """
-        work = partial(self._parse_whole, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam)
         return annotate(given, work, None, what=self.kind)
 
-    def pipe(
-        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
-    ) -> Iterator[Doc]:
+    def pipe(self, inputs: Iterable[Given], *, beam: int = 1) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self._parse_whole, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam)
         return annotate_each(inputs, work, None, what=self.kind)
-
-    def _parse_whole(
-        self, sentences: Iterable[Sentence], *, beam: int, allow_missing: bool
-    ) -> Iterator[Item]:
-        if not allow_missing:
-            sentences = map(self._checked, sentences)
-        return self.parse_stream(sentences, beam=beam)
-
-    def _checked(self, sentence: Sentence) -> Sentence:
-        """Refuse a sentence without any of the tags that the parser reads."""
-        read = [column for column in (UPOS, XPOS, FEATS) if column in self.types.tags.columns]
-        if read and all(set(sentence.column(column)) == {"_"} for column in read):
-            names = " and ".join(COLUMNS[column] for column in read)
-            raise ModelError(
-                f"the parser reads {names}, and the sentence {sentence.text!r:.60} has none",
-                hint="tag it first, load a model of seqtool.train_pipeline, or allow_missing=True",
-            )
-        return sentence
 
     def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
         """Give the items with new trees, in order; broken sentences as they are.
