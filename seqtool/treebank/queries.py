@@ -1,9 +1,9 @@
-"""Words by their columns: `filter`."""
+"""Words by their columns: `filter`, and a line of text for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.treebank.sentence import COLUMNS, Sentence, Token
@@ -50,6 +50,78 @@ def wants(wanted: Mapping[str, Any]) -> Wanted:
     """Return what says of a word whether it is wanted; see `filter`."""
     tests = [_test(name, value) for name, value in wanted.items()]
     return lambda token: all(test(token) for test in tests)
+
+
+def parse_query(texts: Iterable[str]) -> dict[str, Any]:
+    """Return what texts such as `deprel=nsubj` and `feats.Case=Nom` ask for, for `filter`.
+
+    The names of columns may be in capital letters. `_` asks for words without a value.
+
+    Raises:
+        ConfigError: a text is no such thing, or names a column twice.
+    """
+    wanted: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        field, dot, item = name.partition("." if "." in name else "__")
+        name = field.lower() + (f"__{item}" if dot else "")
+        if not sign or not name:
+            hint = "write NAME=VALUE, as deprel=nsubj or feats.Case=Nom"
+            raise ConfigError(f"{text!r} asks for nothing", hint=hint)
+        if name in wanted:
+            raise ConfigError(f"{field} is asked for twice", hint="leave one out")
+        is_number = name in ("id", "head") and value.isascii() and value.isdecimal()
+        wanted[name] = int(value) if is_number else None if value == "_" else value
+    wants(wanted)  # which refuses unknown names
+    return wanted
+
+
+class Match(NamedTuple):
+    """A word in its sentence, as a concordance shows it."""
+
+    token: Token
+    before: str  # the text of the sentence before it, with single spaces
+    written: str  # the word, or the multiword token that it is of
+    after: str
+
+    @property
+    def place(self) -> str:
+        """Its sentence by name, or file and line."""
+        sentence = self.token.sentence
+        return sentence.sent_id or f"{sentence.path}:{sentence.line_of(self.token.number)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place of the word, its columns, and the text of its sentence."""
+        sentence = self.token.sentence
+        columns = dict(zip(FIELDS, self.token.columns, strict=True))
+        return {
+            "path": sentence.path,
+            "line": sentence.line_of(self.token.number),
+            "sent_id": sentence.sent_id or None,
+            **columns,
+            "id": self.token.id,
+            "head": self.token.head,
+            "text": sentence.text,
+        }
+
+
+def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
+    """Return the words of a sentence that are wanted, each with the text around it."""
+    found = [token for token in sentence if wanted(token)]
+    if not found:
+        return []
+    pieces = sentence.surface()
+    result = []
+    for token in found:
+        place = next(i for i, (_, last, _) in enumerate(pieces) if last >= token.number)
+        texts = [text for _, _, text in pieces]
+        parts = ("".join(texts[:place]), texts[place], "".join(texts[place + 1 :]))
+        before, written, after = (" ".join(part.split()) for part in parts)
+        # where no space parts the word from what is beside it, neither does the concordance
+        before += " " * (bool(before) and texts[place - 1][-1:].isspace())
+        after = " " * (bool(after) and texts[place][-1:].isspace()) + after
+        result.append(Match(token, before, written, after))
+    return result
 
 
 def _test(name: str, value: Any) -> Wanted:

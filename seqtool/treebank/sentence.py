@@ -132,11 +132,16 @@ class Sentence:
         """How it is written: by the comment `text`, else by its words, with single spaces."""
         return self.metadata.get("text") or " ".join(self.written().split())
 
+    def surface(self) -> list[tuple[int, int, str]]:
+        """Return (first word, last word, text) of each surface token, with the spaces around it."""
+        return [
+            (first, last, "".join(written(row[FORM], row[MISC])))
+            for first, last, row in self._surface_lines()
+        ]
+
     def written(self) -> str:
         """Return words and spaces as the text has them, what follows the last word included."""
-        return "".join(
-            "".join(written(row[FORM], row[MISC])) for _, _, row in self._surface_lines()
-        )
+        return "".join(text for _, _, text in self.surface())
 
     def written_length(self) -> int:
         """Return the number of characters of `written`."""
