@@ -176,4 +176,7 @@ def _is_conllu(given: str | Path) -> bool:
 
 def _refused(given: object) -> TypeError:
     hint = "; decode them, or call seqtool.read_conllu" if isinstance(given, bytes) else ""
-    return TypeError(f"expected {_FORMS}, not {kind_of(given)}{hint}")
+    inside = ""
+    if isinstance(given, list | tuple):
+        inside = f" with {kind_of(next(item for item in given if not isinstance(item, str)))} in it"
+    return TypeError(f"expected {_FORMS}, not {kind_of(given)}{inside}{hint}")

@@ -12,6 +12,7 @@ spaCy is imported when the component is asked for, and not by this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ReadText = Callable[[str, int], Iterable[Sentence]]
 
 NAME = "seqtool"
+SPACE_RELATION = "dep"  # of whitespace; without any, spaCy gives it no head
 NO_PART = "X"  # the part of speech of a word whose own is not universal
 
 
@@ -57,7 +59,7 @@ def from_spacy(doc: SpacyDoc, read_text: ReadText | None) -> tuple[list[Sentence
         if place in starts or not numbers:
             numbers.append([])
         numbers[-1].append(place)
-    following = dict(zip(places, [*places[1:], None], strict=True))
+    following = dict(pairwise([*places, None]))
     text, sentences = doc.text, []
     for number, members in enumerate(numbers, start=1):
         rows: list[list[str]] = []
@@ -144,7 +146,7 @@ def to_spacy(doc: SpacyDoc, sentences: list[Sentence], numbers: list[list[int]])
     # whitespace depends on the word before it, or on the first word; a head is given as a distance
     heads = np.full(len(doc), -1, np.int64)
     heads[: numbers[0][0]] = numbers[0][0] - np.arange(numbers[0][0])
-    deps = np.zeros(len(doc), np.uint64)
+    deps = np.full(len(doc), doc.vocab.strings.add(SPACE_RELATION), np.uint64)
     has_trees = all(row[DEPREL] != "_" for sentence in sentences for row in sentence.rows)
     for sentence, members in zip(sentences, numbers, strict=True):
         if has_trees:
