@@ -241,6 +241,18 @@ def test_torch_is_not_imported_with_the_light_modules() -> None:
     subprocess.run([sys.executable, "-c", script, *light], check=True, cwd=ROOT)
 
 
+def test_what_other_libraries_take_is_imported_on_use() -> None:
+    script = (
+        "import sys, seqtool\n"
+        "seqtool.Pipeline, seqtool.Doc, seqtool.filter\n"
+        "print(*sorted({'conllu', 'pandas', 'spacy', 'torch'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.stdout.split() == []
+
+
 def test_command_line_imports_nothing_heavy() -> None:
     script = (
         "import sys\n"

@@ -12,6 +12,7 @@ spaCy is imported when the component is asked for, and not by this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -114,11 +115,11 @@ class SeqtoolComponent:
         self._read_text: ReadText | None = getattr(loaded, "read_text", None)
         self._work: Callable[[Iterable[Sentence]], Iterable[Any]]
         if hasattr(loaded, "parser"):
-            self._work = lambda items: loaded.parse_stream(items, beam=beam, retag=retag)
+            self._work = partial(loaded.parse_stream, beam=beam, retag=retag)
         elif hasattr(loaded, "parse_stream"):
-            self._work = lambda items: loaded.parse_stream(items, beam=beam)
+            self._work = partial(loaded.parse_stream, beam=beam)
         elif hasattr(loaded, "tag_stream"):
-            self._work = lambda items: loaded.tag_stream(items, retag=retag)
+            self._work = partial(loaded.tag_stream, retag=retag)
         else:
             hint = "name what train-parser or train-tagger made"
             raise ModelError("is no pipeline, parser or tagger", hint=hint, path=model)

@@ -425,8 +425,12 @@ class Token:
 
     @property
     def subtree(self) -> list[Token]:
-        """It and all that depends on it, in the order of the sentence."""
-        reached, pending = {self.number}, [self]
+        """It and all words that depend on it, in order; of an empty node, which has no tree, none.
+
+        Of a multiword token, its words and all that depends on them.
+        """
+        pending = [] if self.is_empty else self.words
+        reached = {word.number for word in pending}
         while pending:
             new = [child for child in pending.pop().children if child.number not in reached]
             reached.update(child.number for child in new)

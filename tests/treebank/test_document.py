@@ -75,12 +75,14 @@ def test_multiword_tokens_and_empty_nodes(doc: seqtool.Doc) -> None:
     assert (first.id, first.is_multiword, word.is_multiword) == ("1-2", True, False)
     assert [part.form for part in second.words] == ["a", "el"]
     assert word.words == [word]
+    assert [part.form for part in first.subtree] == ["vamos", "nos", "a", "el", "mar", "."]
+    assert second.subtree == second.words
     (empty,) = sentence.empty_nodes
     assert (empty.id, empty.form, empty.is_empty, empty.head, empty.start) == (
         "2.1", "E", True, None, None,
     )  # fmt: skip
     assert empty.deps == [(1, "conj")]
-    assert empty.children == []
+    assert empty.children == empty.subtree == []
 
 
 def test_what_a_sentence_says_of_itself(doc: seqtool.Doc) -> None:
