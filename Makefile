@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	  echo "hint: pip needs the network, or a local mirror in its configuration" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint .constraints.txt --editable '.[judges]' >/dev/null 2>&1 || \
-	  echo "note: kenlm or ufal.udpipe could not be built here; tests that compare with them are skipped"
+	  echo "note: kenlm, ufal.udpipe, polars or spacy could not be installed here; tests with them are skipped"
 	@touch $@
 
 demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minutes

@@ -36,15 +36,27 @@ if TYPE_CHECKING:
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
+    from seqtool.parsing.parser.model import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
+    from seqtool.parsing.pipeline.config import PipelineConfig as PipelineConfig
+    from seqtool.parsing.pipeline.model import Pipeline as Pipeline
+    from seqtool.parsing.pipeline.train import train_pipeline as train_pipeline
+    from seqtool.parsing.segmenter.config import SegmenterConfig as SegmenterConfig
+    from seqtool.parsing.segmenter.model import Segmenter as Segmenter
+    from seqtool.parsing.segmenter.train import train_segmenter as train_segmenter
     from seqtool.parsing.tagger.config import TaggerConfig as TaggerConfig
+    from seqtool.parsing.tagger.model import Tagger as Tagger
     from seqtool.parsing.tagger.train import train_tagger as train_tagger
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
     from seqtool.treebank.conllu import read_conllu as read_conllu
     from seqtool.treebank.conllu import write_conllu as write_conllu
+    from seqtool.treebank.document import Doc as Doc
     from seqtool.treebank.evaluation import evaluate_parser as evaluate_parser
+    from seqtool.treebank.queries import filter as filter
+    from seqtool.treebank.sentence import Sentence as Sentence
+    from seqtool.treebank.sentence import Token as Token
 
 _MODULES = {
     "core.checkpoint": "load",
@@ -60,13 +72,24 @@ _MODULES = {
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
     "parsing.parser.config": "ParserConfig",
+    "parsing.parser.model": "Parser",
     "parsing.parser.train": "train_parser",
+    "parsing.pipeline.config": "PipelineConfig",
+    "parsing.pipeline.model": "Pipeline",
+    "parsing.pipeline.train": "train_pipeline",
+    "parsing.segmenter.config": "SegmenterConfig",
+    "parsing.segmenter.model": "Segmenter",
+    "parsing.segmenter.train": "train_segmenter",
     "parsing.tagger.config": "TaggerConfig",
+    "parsing.tagger.model": "Tagger",
     "parsing.tagger.train": "train_tagger",
     "text.prepared": "PrepareConfig prepare",
     "training.config": "TrainingConfig",
     "treebank.conllu": "read_conllu write_conllu",
+    "treebank.document": "Doc",
     "treebank.evaluation": "evaluate_parser",
+    "treebank.queries": "filter",
+    "treebank.sentence": "Sentence Token",
 }
 _PUBLIC = {
     name: f"seqtool.{module}" for module, names in _MODULES.items() for name in names.split()

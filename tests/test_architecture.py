@@ -205,8 +205,12 @@ def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bo
 def test_every_library_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    optional = [line for name in ("plot", "tensorboard", "parquet") for line in extras[name]]
-    requirements = map(Requirement, project["dependencies"] + optional)
+    used = [
+        requirement
+        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy")
+        for requirement in extras[name]
+    ]
+    requirements = map(Requirement, project["dependencies"] + used)
     declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
     imported = {found.target.partition(".")[0] for found in IMPORTS}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
@@ -237,6 +241,18 @@ def test_torch_is_not_imported_with_the_light_modules() -> None:
         "    assert 'torch' not in sys.modules, name + ' imports torch'\n"
     )
     subprocess.run([sys.executable, "-c", script, *light], check=True, cwd=ROOT)
+
+
+def test_what_other_libraries_take_is_imported_on_use() -> None:
+    script = (
+        "import sys, seqtool\n"
+        "seqtool.Pipeline, seqtool.Doc, seqtool.filter\n"
+        "print(*sorted({'conllu', 'pandas', 'spacy', 'torch'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.stdout.split() == []
 
 
 def test_command_line_imports_nothing_heavy() -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, show_table
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, note, show_table
+from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seqtool.lm.ngram.table import OrderSize
 
 NGRAM = "ngram"
+CONTEXT = 36  # characters of a line on each side of a word
 SECTIONS = ("splits", "config")  # of the data of a header
 
 
@@ -39,6 +40,14 @@ def inspect(
             "(.png, .svg, .pdf), and stop.",
         ),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Show the words of a treebank whose column is so, each in its sentence: "
+            "deprel=nsubj, feats.Case=Nom, xpos=_ (none); repeatable, all must hold.",
+        ),
+    ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +62,11 @@ def inspect(
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
     if strict and not is_treebank(path):
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
-    if plot is not None:
+    if where and not is_treebank(path):
+        raise ConfigError("--where is for treebanks", hint="name a .conllu file")
+    if where:
+        _show_words(path, where, as_json)
+    elif plot is not None:
         _plot(path, plot)
     elif is_treebank(path):
         check_treebanks([str(path)], as_json, strict=strict)
@@ -63,6 +76,41 @@ def inspect(
         _inspect_corpus(path, as_json)
     else:
         _inspect_model(path, as_json)
+
+
+def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
+    """Print the words of a treebank that a query asks for: a line for each, or one object."""
+    from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.queries import matches, parse_query, wants
+
+    query = parse_query(where)
+    wanted = wants(query)
+    found: list[dict[str, Any]] = []
+    num_words = num_with = num_sentences = 0
+    for sentence in read_conllu(path, check="columns", skip_option=""):
+        here = matches(sentence, wanted)
+        num_words += len(here)
+        num_with += bool(here)
+        num_sentences += 1
+        for match in here:
+            if as_json:
+                found.append(match.to_json())
+            else:
+                before, after = _cut(match.before, at_end=False), _cut(match.after, at_end=True)
+                echo(f"{before}[{match.written}]{after}  {match.place}")
+    if as_json:
+        return emit({"path": str(path), "where": query, "words": found})
+    note(f"{counted(num_words, 'word')} in {num_with:,} of {counted(num_sentences, 'sentence')}")
+
+
+def _cut(text: str, *, at_end: bool) -> str:
+    """Return what a line has room for of the text beside a word, as wide in every line."""
+    from rich.cells import cell_len
+
+    while cell_len(text) > CONTEXT:
+        text = text[:-1] if at_end else text[1:]
+    blank = " " * (CONTEXT - cell_len(text))
+    return text + blank if at_end else blank + text
 
 
 def _plot(path: Path, output: Path) -> None:

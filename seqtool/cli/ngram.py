@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,6 +111,7 @@ def train(
     Order by order, what was counted, kept and discounted is shown.
     """
     from seqtool.core.config import from_dict
+    from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import train_ngram
@@ -316,6 +316,7 @@ def counts(
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
     from seqtool.core.config import from_dict
+    from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import count_text
@@ -382,32 +383,3 @@ def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
 
     note(f"no CORPUS given: {doing} the shipped English sample")
     return [str(sample_text("en", "train").parent)]
-
-
-@contextmanager
-def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a bar per stage of the work on a terminal; nothing elsewhere."""
-    if not stream(err=True).isatty():
-        yield lambda stage, done, total: None
-        return
-    from rich import progress
-
-    from seqtool.core.progress import open_console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(bar_width=30),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-    )
-    with progress.Progress(*columns, console=open_console(err=True), transient=True) as bars:
-        tasks: dict[str, progress.TaskID] = {}
-
-        def show(stage: str, done: int, total: int | None) -> None:
-            if stage not in tasks:
-                for task in tasks.values():  # a stage that tells nothing ends when the next begins
-                    bars.update(task, completed=1, total=1)
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield show

@@ -21,12 +21,14 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from seqtool.core import storage
 from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.core.version import __version__
+
+M = TypeVar("M")
 
 FORMAT_VERSION = 1
 HEADER = "model.json"
@@ -292,16 +294,35 @@ def verify(directory: Path, header: Header) -> None:
             raise ModelError(what, hint=_AGAIN, path=path)
 
 
-def load(path: str | Path, *, device: str = "cpu") -> Any:
+@overload
+def load(path: str | Path, *, device: str = "cpu") -> Any: ...
+@overload
+def load(path: str | Path, kind: type[M], *, device: str = "cpu") -> M: ...
+def load(path: str | Path, kind: type[Any] | None = None, *, device: str = "cpu") -> Any:
     """Open any model.
+
+    What it is, only the file tells: a `Pipeline`, `Parser`, `Tagger`, `Segmenter` or language
+    model. Name the class and you get that or an error, and type checkers know it:
+
+        nlp = seqtool.load("runs/mine", seqtool.Pipeline)
 
     Args:
         path: a model directory, or a model file of another program's (ARPA).
+        kind: the class that the model must have.
         device: where the arrays go ("cpu", "cuda", "mps").
 
     Raises:
         ModelError: the model is missing, damaged, of another kind or of a newer version.
     """
+    model = _open(path, device)
+    if kind is not None and not isinstance(model, kind):
+        found = type(model).__name__
+        hint = f"load it without a class, or with {found}"
+        raise ModelError(f"is a {found}, not a {kind.__name__}", hint=hint, path=path)
+    return model
+
+
+def _open(path: str | Path, device: str) -> Any:
     if Path(path).is_file():
         for kind in FILE_LOADERS:
             if (model := FILE_LOADERS[kind](Path(path))) is not None:

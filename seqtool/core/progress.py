@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from seqtool.core import terminal
 from seqtool.core.errors import counted
@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # imported on use: Rich takes long
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.progress import Progress, ProgressColumn, TaskID
     from rich.segment import Segment
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 OnProgress = Callable[[int, int | None], None]
 PLAIN_LINE_SECONDS = 10.0
@@ -236,11 +239,13 @@ def _safe_console() -> type[Console]:
 def open_console(*, err: bool = False, **settings: Any) -> Console:
     """Return what draws on stdout or stderr; nothing in the texts that it draws moves a terminal.
 
+    A notebook gets what a file would: lines.
+
     Args:
         err: stderr.
         settings: those of Rich's Console.
     """
-    return _safe_console()(file=terminal.drawn(err=err), **settings)
+    return _safe_console()(file=terminal.drawn(err=err), force_jupyter=False, **settings)
 
 
 class Display(Listener):
@@ -335,6 +340,88 @@ class _ShownRun:
     epochs: int = 0
     task: TaskID | None = None  # its bar, if there is one
     last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
+
+
+def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function that trains show how it goes on, by its argument `progress`.
+
+    True shows it on stderr, False does not; None, the default, does where no `on_event` is given.
+    The function itself hears of `on_event` alone. With `has_parts` it trains several models, and
+    each is announced by `on_part`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+            own: Any = kwargs.get("on_event")
+            progress = kwargs.pop("progress", None)
+            if not (own is None if progress is None else progress):
+                return function(*args, **kwargs)
+            with Display() as display:
+
+                def show(*event: Any) -> None:
+                    if own is not None:
+                        own(*event)
+                    display.show(*event)
+
+                kwargs["on_event"] = show
+                if has_parts:
+                    kwargs.setdefault("on_part", lambda part: display.note(f"{part} begins"))
+                return function(*args, **kwargs)
+
+        return shown
+
+    return decorate
+
+
+def shows_stages(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that works in stages show them, by its argument `progress`.
+
+    As `shows_progress`, with `on_progress` in place of `on_event`.
+    """
+
+    @wraps(function)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+        own: Any = kwargs.get("on_progress")
+        progress = kwargs.pop("progress", None)
+        if not (own is None if progress is None else progress):
+            return function(*args, **kwargs)
+        with stage_bars() as show:
+
+            def tell(stage: str, done: int, total: int | None) -> None:
+                if own is not None:
+                    own(stage, done, total)
+                show(stage, done, total)
+
+            kwargs["on_progress"] = tell
+            return function(*args, **kwargs)
+
+    return shown
+
+
+@contextmanager
+def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a bar per stage of the work on a terminal; nothing elsewhere."""
+    if not terminal.stream(err=True).isatty():
+        yield lambda stage, done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=open_console(err=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                for task in tasks.values():  # a stage that tells nothing ends when the next begins
+                    bars.update(task, completed=1, total=1)
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield show
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def unpacked_name(path: str | Path) -> str:
 
 def is_treebank(path: str | Path) -> bool:
     """Whether a file's name says that it is a treebank."""
-    return unpacked_name(path).endswith((".conllu", ".conll"))
+    return unpacked_name(path).endswith((".conllu", ".conll", ".conllup"))
 
 
 def is_corpus(path: str | Path) -> bool:
@@ -120,6 +120,15 @@ def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int 
     if all(path.is_file() for path in paths):
         return sum(path.stat().st_size for path in paths)
     return None
+
+
+def read_open_file(file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE) -> BlockReader:
+    """Read an open file, from where it stands, as `read_blocks` reads one; the name is for errors.
+
+    Raises:
+        DataError: when iterated: as of `read_blocks`.
+    """
+    return _OpenFileReader(file, name, block_size)
 
 
 def read_blocks(
@@ -214,12 +223,15 @@ class BlockReader(Iterator[bytes]):
         is_json = is_json and not self.as_written
         try:
             with nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb", 0) as file:
-                lines = self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
+                lines = self._lines_of(file, name)
                 yield from self._json_texts(lines) if is_json else lines
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
             hint = "check the path and its permissions"
             raise DataError(what, hint=hint, path=self._path) from error
+
+    def _lines_of(self, file: IO[bytes], name: str = "") -> Iterator[bytes]:
+        return self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         digest = hashlib.sha256()
@@ -376,3 +388,21 @@ class BlockReader(Iterator[bytes]):
         except UnicodeEncodeError as error:
             what = f"the field {field!r} holds half a surrogate pair"
             raise bad(what, "write the character whole") from error
+
+
+class _OpenFileReader(BlockReader):
+    """Gives the blocks of an open file."""
+
+    def __init__(self, file: IO[bytes], name: str, block_size: int) -> None:
+        self._file = file
+        super().__init__([], None, False, True, block_size, None, None)
+        self._path = name
+
+    def _read(self) -> Iterator[bytes]:
+        nothing = True
+        for block in self._lines_of(self._file):
+            nothing = False
+            yield block
+        if nothing:
+            hint = "give a file that holds trees"
+            raise DataError("the file is empty", hint=hint, path=self._path)

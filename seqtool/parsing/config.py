@@ -55,6 +55,27 @@ class Presets(Generic[C]):
         """Return the settings of the default preset, checked."""
         return from_dict(self.config, self.settings())
 
+    def chosen(self, given: C | str | Mapping[str, Any] | None) -> C | None:
+        """Return the settings that a caller gives: all, a preset's name, or some, by section.
+
+        What is not among these is as in the default preset. None stays None.
+
+        Raises:
+            ConfigError: an unknown preset or setting, or an impossible value.
+        """
+        if given is None or isinstance(given, self.config):
+            return given
+        if isinstance(given, str):
+            return from_dict(self.config, self.settings(given))
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"the settings are {given!r:.60}",
+                hint=f"give a {self.config.__name__}, the name of a preset, or a dictionary",
+            )
+        settings = self.settings()
+        _merge(settings, given)
+        return from_dict(self.config, settings)
+
     def resolve(
         self,
         name: str | None,

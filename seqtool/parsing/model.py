@@ -27,7 +27,7 @@ from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, open_own
-from seqtool.treebank.conllu import Broken
+from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence
 
 VOCABULARY = "vocabulary.json"
@@ -192,13 +192,19 @@ def average(scores: Sequence[Floats]) -> Floats:
 def in_chunks(
     items: Iterable[Sentence | Broken], num_words: int, work: Callable[[list[Sentence]], None]
 ) -> Iterator[Sentence | Broken]:
-    """Do work on chunks of sentences, of about `num_words`, and yield them in their places."""
+    """Do work on chunks of sentences, of about `num_words`, and yield them in their places.
+
+    Raises:
+        TypeError: an item is neither a sentence nor a broken one.
+    """
     chunk: list[Sentence | Broken] = []
     size = 0
     for item in items:
         chunk.append(item)
         if isinstance(item, Sentence):
             size += len(item)
+        elif not isinstance(item, Broken):
+            raise no_item(item)
         if size >= num_words:
             work([item for item in chunk if isinstance(item, Sentence)])
             yield from chunk

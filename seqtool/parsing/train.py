@@ -22,7 +22,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
-from seqtool.core.progress import Event
+from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.config import Presets
 from seqtool.parsing.encoding.encoder import dropout_mask
 from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
@@ -215,8 +215,10 @@ class RunOptions(RecordOptions, total=False):
         on_event: called with every event of the run.
         on_data: called with the data once they are read.
         should_stop: asked with the step number before each step; True saves and interrupts.
+        progress: show on stderr how it goes on; if None, where there is no `on_event`.
     """
 
+    progress: bool | None
     device: str
     on_event: Callable[[Event], None]
     on_data: Callable[[Any], None]
@@ -227,16 +229,18 @@ class WordOptions(RunOptions, WordRecordOptions, total=False):
     """The options of training a tagger or parser."""
 
 
+@shows_progress()
 @runtime.writes_to("output")
 def train_on_treebank(
     kind: Kind[C],
     train_files: Sequence[str | Path] | str | Path | None,
     output: str | Path,
-    config: C | None,
+    config: C | str | Mapping[str, Any] | None,
     *,
+    progress: bool | None = None,
     resume: bool = False,
     device: str = "auto",
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[Event], None] | None = None,
     on_data: Callable[[Any], None] = lambda data: None,
     should_stop: Callable[[int], bool] | None = None,
     **given: Any,
@@ -280,7 +284,7 @@ def train_on_treebank(
         events,
         output,
         f"train-{record.kind}",
-        on_event=on_event,
+        on_event=on_event or (lambda event: None),
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
     )
@@ -290,7 +294,7 @@ def train_on_treebank(
 def open_record(
     presets: Presets[C],
     output: Path,
-    config: C | None,
+    config: C | str | Mapping[str, Any] | None,
     train_files: Sequence[str | Path] | str | Path | None,
     *,
     wanted: str,
@@ -314,12 +318,13 @@ def open_record(
         ConfigError: no treebank is given, or one that cannot be read twice.
         OutputError: the directory exists, and nothing says what is to become of it.
     """
+    chosen = presets.chosen(config)
     if resume:
         storage.restore(output)
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
         return dataclasses.replace(
             record,
-            config=config or record.config,
+            config=chosen or record.config,
             train=_absolute_paths(train_files) or record.train,
             dev=_absolute_path(dev) or record.dev,
             gold_tags=_absolute_path(gold_tags) or record.gold_tags,
@@ -330,7 +335,7 @@ def open_record(
         raise ConfigError("no treebank is given", hint=f"name {wanted}")
     return TreebankRecord(
         kind=presets.kind,
-        config=config or presets.configuration(),
+        config=chosen or presets.configuration(),
         train=_absolute_paths(train_files),
         dev=_absolute_path(dev),
         embeddings=_absolute_path(embeddings),

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, Generic, Self, TypeVar
@@ -123,10 +124,21 @@ class CompletedRun:
 
 
 @dataclass(frozen=True)
-class TrainedModel:
-    """What the functions behind `train-*` commands return, each with a class of its own."""
+class Trained:
+    """What every function that trains returns, each with a class of its own."""
 
     path: Path  # the model directory
+
+    @cached_property
+    def model(self) -> Any:
+        """The model, opened from `path`, to be used at once."""
+        return checkpoint.load(self.path)
+
+
+@dataclass(frozen=True)
+class TrainedModel(Trained):
+    """What the functions behind `train-*` commands return that train one network."""
+
     # of the validation part, `train_seconds`, and the items of the task per second of training
     # where a whole epoch was trained
     scores: dict[str, float]

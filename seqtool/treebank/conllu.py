@@ -6,17 +6,20 @@
                    as `read_items` gives them
     write_conllu   writes what any of the three gives
 
-Whatever is read with its trees checked can be read by the CoNLL 2018 scorer too.
+CoNLL-U is the name of a file, a text, bytes or an open file; see `Source`. CoNLL-U Plus is read
+as `seqtool.treebank.plus` tells. Whatever is read with its trees checked can be read by the CoNLL
+2018 scorer too.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 import zstandard
@@ -30,9 +33,11 @@ from seqtool.core.reading import (
     Progress,
     longest_line,
     read_blocks,
+    read_open_file,
 )
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
+from seqtool.treebank.plus import MARK, arranged, columns_of
 from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
@@ -129,6 +134,12 @@ class SentenceBatch:
 
 Item: TypeAlias = Sentence | Broken | SentenceBatch
 
+# where CoNLL-U is: a file (.gz and .zst too), a directory (its .conllu files), `-` for stdin, or
+# several of these; or CoNLL-U itself: a `str` with a line end or tab, bytes, an open file
+Source: TypeAlias = Sequence[str | Path] | str | Path | bytes | IO[str] | IO[bytes]
+
+TEXT = "<text>"  # in messages, the place of a file's name
+
 
 def sentences_of(items: Iterable[Item]) -> Iterator[Sentence | Broken]:
     """Give items with each batch as its sentences, for whoever needs these as objects."""
@@ -139,8 +150,26 @@ def sentences_of(items: Iterable[Item]) -> Iterator[Sentence | Broken]:
             yield item
 
 
+def kind_of(thing: object) -> str:
+    """Return the name of a thing's type, as an error has it."""
+    kind = type(thing)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def no_item(thing: object) -> TypeError:
+    """Return the error that something is no sentence, where sentences are expected."""
+    return TypeError(
+        f"expected sentences, as seqtool.read_conllu gives them, but got {kind_of(thing)}; "
+        "call the model itself with texts, words, TokenLists or documents of spaCy"
+    )
+
+
 def read_conllu(
-    inputs: Sequence[str | Path] | str | Path,
+    inputs: Source,
     *,
     check: Check = "tree",
     skip_invalid: bool = False,
@@ -148,12 +177,19 @@ def read_conllu(
     on_skipped: Callable[[DataError], None] | None = None,
     on_progress: Progress | None = None,
 ) -> Iterator[Sentence]:
-    """Read the sentences of CoNLL-U files one after another; memory does not grow with the files.
+    r"""Read the sentences of CoNLL-U one after another; memory does not grow with the files.
 
     Byte order marks and CRLF are accepted, and several blank lines, and none at the end.
 
+    >>> import seqtool
+    >>> text = "1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n"
+    >>> [sentence.text for sentence in seqtool.read_conllu(text)]
+    ['Hi']
+
     Args:
-        inputs: files (.gz and .zst too), directories (their .conllu files) and `-` for stdin.
+        inputs: files (.gz and .zst too), directories (their .conllu files) and `-` for stdin; or
+            CoNLL-U itself: a `str` with a line end or a tab, bytes, or an open file. A `str`
+            without either is the name of a file.
         check: "tree" wants a tree in each sentence: heads in range, one root, no cycle; "columns"
             lets HEAD and DEPREL be anything, as they are to be written anew.
         skip_invalid: leave out sentences that are broken.
@@ -183,7 +219,7 @@ def read_conllu(
 
 
 def read_items(
-    inputs: Sequence[str | Path] | str | Path,
+    inputs: Source,
     *,
     check: Check = "tree",
     on_progress: Progress | None = None,
@@ -198,7 +234,7 @@ def read_items(
 
 
 def read_batches(
-    inputs: Sequence[str | Path] | str | Path,
+    inputs: Source,
     *,
     skip_invalid: bool = False,
     on_progress: Progress | None = None,
@@ -215,7 +251,14 @@ def read_batches(
     from seqtool.treebank.scanner import Scanner, TextTable
 
     scanner, texts = Scanner(), TextTable()
+    names = None
     for path, line, stretch in read_stretches(inputs, on_progress=on_progress):
+        if line == 1:  # of a new file
+            names = columns_of(stretch, path)
+        if names is not None:
+            for _, first, text in _texts_in(path, line, stretch, names):
+                yield _checked_item(text, path, first, skip_invalid)
+            continue
         data = np.frombuffer(stretch, np.uint8)
         position = counted = 0
         odd_line = line  # of the last odd sentence, up to which line ends are counted
@@ -231,11 +274,15 @@ def read_batches(
                 counted = position
                 end = stretch.find(b"\n\n", position)
                 end = len(stretch) - 1 if end < 0 else end
-                item = read_item(stretch[position:end].decode(), path, odd_line, "columns")
-                if isinstance(item, Broken) and not skip_invalid:
-                    raise refused(item)
-                yield item
+                yield _checked_item(stretch[position:end].decode(), path, odd_line, skip_invalid)
                 position = end
+
+
+def _checked_item(text: str, path: str, line: int, skip_invalid: bool) -> Sentence | Broken:
+    item = read_item(text, path, line, "columns")
+    if isinstance(item, Broken) and not skip_invalid:
+        raise refused(item)
+    return item
 
 
 def read_item(text: str, path: str, line: int, check: Check) -> Sentence | Broken:
@@ -253,44 +300,73 @@ def refused(broken: Broken, skip_option: str = SKIP_OPTION) -> DataError:
     return DataError(error.message, hint=f"{error.hint}{advice}", path=error.path, line=error.line)
 
 
+@overload
+def write_conllu(sentences: Iterable[Item], *, clear_deps: bool = False) -> str: ...
+@overload
 def write_conllu(
     sentences: Iterable[Item],
-    target: str | Path | IO[bytes],
+    target: str | Path | IO[bytes] | IO[str],
     *,
     clear_deps: bool = False,
-) -> None:
+) -> None: ...
+def write_conllu(
+    sentences: Iterable[Item],
+    target: str | Path | IO[bytes] | IO[str] | None = None,
+    *,
+    clear_deps: bool = False,
+) -> str | None:
     """Write sentences as CoNLL-U, each followed by a blank line.
 
     A file appears only when it is complete, so it may be the one that is being read.
 
     Args:
         sentences: what to write; taken one after another, so they can be read meanwhile.
-        target: a file (packed if its name ends in .gz or .zst), `-` for stdout, or a binary stream.
+        target: a file (packed if its name ends in .gz or .zst), `-` for stdout, or an open file, of
+            text or of bytes. Without one, the text is returned.
         clear_deps: leave out the enhanced graph: DEPS becomes `_`, empty nodes are dropped.
 
     Raises:
         OSError: the file cannot be written.
+        TypeError: what is to be written is no sentence.
     """
+    if target is None:
+        held = io.BytesIO()
+        write_conllu(sentences, held, clear_deps=clear_deps)
+        return held.getvalue().decode()
     pieces: list[bytes] = []
     num_bytes = 0
     with _opened(target) as output:
         for item in sentences:
             if isinstance(item, SentenceBatch):
                 piece = item.to_bytes(clear_deps=clear_deps)
-            else:
+            elif isinstance(item, Sentence | Broken):
                 piece = item.to_conllu(clear_deps=clear_deps).encode()
+            else:
+                raise no_item(item)
             pieces.append(piece)
             num_bytes += len(piece)
             if num_bytes >= _WRITTEN_BYTES:
                 output.write(b"".join(pieces))
                 pieces, num_bytes = [], 0
         output.write(b"".join(pieces))
+    return None
+
+
+class _Decoding:
+    """An open text file, written as bytes, each time whole lines."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data.decode())
 
 
 @contextmanager
-def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
+def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     if not isinstance(target, str | Path):
-        yield target
+        is_text = isinstance(target, io.TextIOBase)
+        yield cast(IO[bytes], _Decoding(target) if is_text else target)
         return
     if str(target) == STDIN:
         shown = stream()
@@ -313,17 +389,31 @@ def _sentence_texts(
     stretches: Iterable[tuple[str, int, bytes]],
 ) -> Iterator[tuple[str, int, str]]:
     """Give (file, first line, lines) of each sentence: what stands between blank lines."""
+    names = None
     for path, line, stretch in stretches:
-        for piece in stretch.decode().split("\n\n"):
-            lines = piece.strip("\n")
-            if lines:
-                # of more than two line ends in a row, those left over begin the next piece
-                yield path, line + len(piece) - len(piece.lstrip("\n")), lines
-            line += piece.count("\n") + 2
+        if line == 1:  # of a new file
+            names = columns_of(stretch, path)
+        yield from _texts_in(path, line, stretch, names)
+
+
+def _texts_in(
+    path: str, line: int, stretch: bytes, names: Sequence[str] | None
+) -> Iterator[tuple[str, int, str]]:
+    """Give the same of one stretch; the names are the columns of CoNLL-U Plus."""
+    for piece in stretch.decode().split("\n\n"):
+        lines = piece.strip("\n")
+        if lines:
+            # of more than two line ends in a row, those left over begin the next piece
+            first = line + len(piece) - len(piece.lstrip("\n"))
+            if names is None:
+                yield path, first, lines
+            elif "\n" in lines or not lines.startswith(MARK):  # which may stand alone
+                yield path, first, arranged(lines, names)
+        line += piece.count("\n") + 2
 
 
 def read_stretches(
-    inputs: Sequence[str | Path] | str | Path,
+    inputs: Source,
     *,
     on_progress: Progress | None = None,
     block_size: int = BLOCK_SIZE,
@@ -335,7 +425,7 @@ def read_stretches(
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
     """
-    reader = read_blocks(inputs, treebanks=True, block_size=block_size, on_progress=on_progress)
+    reader = _reader(inputs, block_size, on_progress)
     nothing = True
     for path, line, stretch in _stretches(reader):
         if stretch:
@@ -345,6 +435,38 @@ def read_stretches(
         raise DataError(
             "holds no sentences", hint="give a CoNLL-U file with trees", path=reader.locate(1)[0]
         )
+
+
+def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> BlockReader:
+    if isinstance(inputs, str) and not {"\n", "\t"}.isdisjoint(inputs):
+        inputs = inputs.encode("utf-8", "surrogatepass")  # which is refused as no UTF-8
+    if isinstance(inputs, bytes):
+        return read_open_file(io.BytesIO(inputs), TEXT, block_size=block_size)
+    if (file := _as_file(inputs)) is not None:
+        name = getattr(inputs, "name", TEXT)
+        shown = name if isinstance(name, str) else TEXT  # a descriptor has a number
+        return read_open_file(file, shown, block_size=block_size)
+    paths = cast("Sequence[str | Path] | str | Path", inputs)
+    return read_blocks(paths, treebanks=True, block_size=block_size, on_progress=on_progress)
+
+
+def _as_file(source: object) -> IO[bytes] | None:
+    """Return an open file as one of bytes; None of what is no open file."""
+    if not hasattr(source, "read"):
+        return None
+    return cast(IO[bytes], _Encoded(source) if isinstance(source, io.TextIOBase) else source)
+
+
+class _Encoded:
+    """An open text file, read as bytes."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Return so many characters as UTF-8."""
+        text: str = self._file.read(size)
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:

@@ -1,5 +1,8 @@
 """A sentence of CoNLL-U: its lines as words, multiword tokens and empty nodes.
 
+`Sentence` holds the columns as texts, which is fast to read and to write; `Token` is a view of one
+of its lines, made when it is asked for.
+
     # sent_id = 7                               comments
     1-2  vámonos  _    _     ...                a multiword token: how words 1 and 2 are written
     1    vamos    ir   VERB  ...  0  root  _  _ a word: ten columns with tabs between them
@@ -12,12 +15,16 @@ The format: universaldependencies.org/format.html.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Literal
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Literal, Self, overload
 
+from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
+from seqtool.treebank.features import Features
+from seqtool.treebank.spacing import NO_SPACE, written
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 NUM_COLUMNS = len(COLUMNS)
@@ -28,11 +35,30 @@ Check = Literal["tree", "columns"]
 _FIX = "fix the line"
 _MAX_SHOWN = 30  # characters of a column in a message
 _MAX_WORDS = 6  # of a cycle in a message
+_NOT_IN_COLUMN = frozenset("\t\n\r")
+_TOKEN_RANGE = re.compile(r"(?:^|\|)TokenRange=([0-9]{1,12}):([0-9]{1,12})(?:\||$)")
+
+# what draws sentences stands above this module, so it is found by name
+_DRAWING: Registry[Callable[..., str]] = Registry(
+    "drawing", {"html": "seqtool.treebank.drawing.rendering:inline_html"}
+)
 
 
 @dataclass(slots=True)
 class Sentence:
-    """A sentence of n words as a file has it.
+    r"""A sentence of n words as a file has it.
+
+    It is a sequence of its words: `sentence[0]` and `for token in sentence` give `Token`s.
+
+    >>> import seqtool
+    >>> (sentence,) = seqtool.read_conllu(
+    ...     "1\tDogs\tdog\tNOUN\t_\tNumber=Plur\t2\tnsubj\t_\t_\n"
+    ...     "2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n"
+    ... )
+    >>> [(token.form, token.head, token.deprel) for token in sentence]
+    [('Dogs', 2, 'nsubj'), ('sleep', 0, 'root')]
+    >>> sentence.root.children[0].feats["Number"], sentence.text
+    ('Plur', 'Dogs sleep')
 
     Attributes:
         comments: the lines that begin with #, as read.
@@ -41,6 +67,7 @@ class Sentence:
             whole line).
         path: the file that it was read from.
         line: the 1-based line of that file where it begins.
+        offset: the characters of the document's text before it, where a `Doc` has placed it.
     """
 
     comments: list[str]
@@ -48,9 +75,129 @@ class Sentence:
     extras: list[tuple[int, str]]
     path: str = ""
     line: int = 0
+    offset: int = field(default=0, compare=False)
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __iter__(self) -> Iterator[Token]:
+        return (Token(self, number) for number in range(1, len(self.rows) + 1))
+
+    @overload
+    def __getitem__(self, place: int) -> Token: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Token]: ...
+    def __getitem__(self, place: int | slice) -> Token | list[Token]:
+        """Return the word at a place, from 0 on, as of a list; or the words of a slice."""
+        numbers = range(1, len(self.rows) + 1)[place]
+        if isinstance(numbers, int):
+            return Token(self, numbers)
+        return [Token(self, number) for number in numbers]
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The surface tokens: a multiword token stands in place of its words."""
+        return [self._surface_token(line) for line in self._surface_lines()]
+
+    @property
+    def empty_nodes(self) -> list[Token]:
+        """The empty nodes of the enhanced graph."""
+        return [
+            Token(self, position, place)
+            for place, (position, line) in enumerate(self.extras)
+            if "." in line.partition("\t")[0]
+        ]
+
+    @property
+    def root(self) -> Token | None:
+        """The first word whose head is 0; None without a tree."""
+        return next((token for token in self if token.columns[HEAD] == "0"), None)
+
+    @property
+    def metadata(self) -> dict[str, str | None]:
+        """The comments by name, as `text` of `# text = A dog.`; None of those without a value.
+
+        Of several of one name, it is the last one.
+        """
+        pairs = (comment[1:].partition("=") for comment in self.comments)
+        return {key.strip(): value.strip() if sign else None for key, sign, value in pairs}
+
+    @property
+    def sent_id(self) -> str:
+        """Its name by the comment `sent_id`; "" without one."""
+        return self.metadata.get("sent_id") or ""
+
+    @property
+    def text(self) -> str:
+        """How it is written: by the comment `text`, else by its words, with single spaces."""
+        return self.metadata.get("text") or " ".join(self.written().split())
+
+    def surface(self) -> list[tuple[int, int, str]]:
+        """Return (first word, last word, text) of each surface token, with the spaces around it."""
+        return [
+            (first, last, "".join(written(row[FORM], row[MISC])))
+            for first, last, row in self._surface_lines()
+        ]
+
+    def written(self) -> str:
+        """Return words and spaces as the text has them, what follows the last word included."""
+        return "".join(text for _, _, text in self.surface())
+
+    def written_length(self) -> int:
+        """Return the number of characters of `written`."""
+        misc = self.column(MISC)
+        if not self.extras and {"_", NO_SPACE}.issuperset(misc):
+            return sum(map(len, self.column(FORM))) + len(misc) - misc.count(NO_SPACE)
+        return len(self.written())
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the first character of each word in the text of its document, and the end.
+
+        By TokenRange in MISC, where it is there; else by words and spaces from `offset` on. Words
+        of a multiword token have its span.
+        """
+        place, spans = self.offset, []
+        for first, last, row in self._surface_lines():
+            before, raw, after = written(row[FORM], row[MISC])
+            place += len(before)
+            span = place, place + len(raw)
+            if (given := _TOKEN_RANGE.search(row[MISC])) is not None:
+                span = int(given[1]), int(given[2])
+            spans += [span] * (last - first + 1)
+            place += len(raw) + len(after)
+        return spans
+
+    def _surface_lines(self) -> list[tuple[int, int, list[str]]]:
+        """Return (first word, last word, columns) of each surface token."""
+        if not self.extras:
+            return [(number, number, row) for number, row in enumerate(self.rows, start=1)]
+        ranges = {first: (last, columns) for first, last, columns in self.multiword_tokens()}
+        lines, number = [], 1
+        while number <= len(self.rows):
+            last, columns = ranges.get(number, (number, self.rows[number - 1]))
+            lines.append((number, last, columns))
+            number = last + 1
+        return lines
+
+    def _surface_token(self, line: tuple[int, int, list[str]]) -> Token:
+        first, _, columns = line
+        if "-" not in columns[ID]:
+            return Token(self, first)
+        ids = [extra.partition("\t")[0] for _, extra in self.extras]
+        return Token(self, first, ids.index(columns[ID]))
+
+    def copy(self) -> Sentence:
+        """Return a copy that shares nothing with it."""
+        rows = [list(row) for row in self.rows]
+        return Sentence([*self.comments], rows, [*self.extras], self.path, self.line, self.offset)
+
+    def __repr__(self) -> str:
+        text = self.text
+        return f"<Sentence of {counted(len(self), 'word')}: {_shown(text)}>"
+
+    def _repr_html_(self) -> str:
+        """Return its tree as a picture, for a notebook."""
+        return _DRAWING["html"]([self])
 
     def column(self, index: int) -> list[str]:
         """Return one column of all words, as in `sentence.column(FORM)`."""
@@ -114,6 +261,205 @@ class Sentence:
         for position, line in reversed(extras):
             lines.insert(position, line)
         return "\n".join((*self.comments, *lines, "", ""))
+
+
+class _Column:
+    """An attribute of a token that is a column as it is."""
+
+    def __init__(self, index: int, about: str) -> None:
+        self._index, self.__doc__ = index, about
+
+    @overload
+    def __get__(self, token: None, owner: type[Token]) -> Self: ...
+    @overload
+    def __get__(self, token: Token, owner: type[Token]) -> str: ...
+    def __get__(self, token: Token | None, owner: type[Token]) -> Self | str:
+        return self if token is None else token.columns[self._index]
+
+    def __set__(self, token: Token, text: str) -> None:
+        token.set_column(self._index, text)
+
+
+class Token:
+    """A line of a sentence: a word, a multiword token or an empty node.
+
+    It is a view: what is set is written into the sentence, and `sentence.to_conllu()` has it.
+    Columns are texts as the file has them, `_` where there is nothing.
+
+    Attributes:
+        sentence: where it stands.
+        number: of a word, its ID, from 1 on; of a multiword token, that of its first word; of an
+            empty node, that of the word before it.
+    """
+
+    __slots__ = ("_extra", "number", "sentence")
+
+    def __init__(self, sentence: Sentence, number: int, extra: int | None = None) -> None:
+        self.sentence, self.number = sentence, number
+        self._extra = extra  # its place in `sentence.extras`; None of a word
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Token):
+            return NotImplemented
+        same = self.sentence is other.sentence
+        return same and (self.number, self._extra) == (other.number, other._extra)
+
+    def __hash__(self) -> int:
+        return hash((id(self.sentence), self.number, self._extra))
+
+    def __str__(self) -> str:
+        return self.form
+
+    def __repr__(self) -> str:
+        tree = "" if self.columns[HEAD] == "_" else f" {self.deprel} of {self.columns[HEAD]}"
+        return f"<Token {self.columns[ID]} {_shown(self.form)}{tree}>"
+
+    @property
+    def columns(self) -> list[str]:
+        """The ten columns; those of a word are the sentence's own list."""
+        if self._extra is None:
+            return self.sentence.rows[self.number - 1]
+        return self.sentence.extras[self._extra][1].split("\t")
+
+    def set_column(self, index: int, text: str) -> None:
+        """Write a column, as in `token.set_column(XPOS, "NN")`.
+
+        Raises:
+            ValueError: a text that no column can hold.
+        """
+        if not text or not _NOT_IN_COLUMN.isdisjoint(text) or (index == FORM and text.isspace()):
+            raise ValueError(f"{COLUMNS[index]} cannot be {text!r}")
+        if self._extra is None:
+            self.columns[index] = text
+            return
+        position, line = self.sentence.extras[self._extra]
+        columns = line.split("\t")
+        columns[index] = text
+        self.sentence.extras[self._extra] = position, "\t".join(columns)
+
+    @property
+    def id(self) -> int | str:
+        """The number of a word; `1-2` of a multiword token, `2.1` of an empty node."""
+        return self.number if self._extra is None else self.columns[ID]
+
+    @property
+    def is_multiword(self) -> bool:
+        """Whether it is a multiword token; its `words` are words of the sentence."""
+        return self._extra is not None and "-" in self.columns[ID]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is an empty node."""
+        return self._extra is not None and "." in self.columns[ID]
+
+    @property
+    def words(self) -> list[Token]:
+        """The words of a multiword token; of others, the token itself."""
+        if not self.is_multiword:
+            return [self]
+        first, last = map(int, self.columns[ID].split("-"))
+        return self.sentence[first - 1 : last]
+
+    form, lemma = _Column(FORM, "The word."), _Column(LEMMA, "Its lemma.")
+    upos = _Column(UPOS, "Its universal part of speech.")
+    xpos = _Column(XPOS, "Its part of speech in the treebank's own tag set.")
+    deprel = _Column(DEPREL, "Its relation to its head.")
+
+    @property
+    def feats(self) -> Features:
+        """The morphological features: `token.feats["Case"]`, `token.feats.get("Case")`."""
+        return self._features(FEATS, is_sorted=True)
+
+    @property
+    def misc(self) -> Features:
+        """The items of column MISC: `token.misc.get("SpaceAfter")`."""
+        return self._features(MISC)
+
+    def _features(self, index: int, *, is_sorted: bool = False) -> Features:
+        read = partial(_column_of, self, index)
+        return Features(read, partial(self.set_column, index), is_sorted=is_sorted)
+
+    @property
+    def head(self) -> int | None:
+        """The number of its head, as in the file: 0 for the root; None without a head.
+
+        `head_token` is the head itself.
+
+        Raises:
+            DataError: column HEAD holds no number.
+        """
+        text = self.columns[HEAD]
+        if text == "_":
+            return None
+        if text != "0" and not _is_number(text):
+            line = self.sentence.line_of(self.number) if self._extra is None else None
+            raise DataError(
+                f"token {self.columns[ID]} has head {_shown(text)}, which is no word number",
+                hint=_FIX,
+                path=self.sentence.path or None,
+                line=line,
+            )
+        return int(text)
+
+    @head.setter
+    def head(self, number: int | None) -> None:
+        if number is not None and not 0 <= number <= len(self.sentence):
+            size = counted(len(self.sentence), "word")
+            raise ValueError(f"HEAD cannot be {number} in a sentence of {size}")
+        self.set_column(HEAD, "_" if number is None else str(number))
+
+    @property
+    def head_token(self) -> Token | None:
+        """Its head; None for the root, and without a head."""
+        head = self.head
+        if not head or head > len(self.sentence):
+            return None
+        return Token(self.sentence, head)
+
+    @property
+    def children(self) -> list[Token]:
+        """The words whose head it is, in order."""
+        own = str(self.id)
+        rows = enumerate(self.sentence.rows, start=1)
+        return [Token(self.sentence, number) for number, row in rows if row[HEAD] == own]
+
+    @property
+    def subtree(self) -> list[Token]:
+        """It and all words that depend on it, in order; of an empty node, which has no tree, none.
+
+        Of a multiword token, its words and all that depends on them.
+        """
+        pending = [] if self.is_empty else self.words
+        reached = {word.number for word in pending}
+        while pending:
+            new = [child for child in pending.pop().children if child.number not in reached]
+            reached.update(child.number for child in new)
+            pending += new
+        return [Token(self.sentence, number) for number in sorted(reached)]
+
+    @property
+    def deps(self) -> list[tuple[int | str, str]]:
+        """The arcs of the enhanced graph: (head, relation); the head as `id` is."""
+        text = self.columns[DEPS]
+        arcs = [arc.partition(":")[::2] for arc in text.split("|")] if text != "_" else []
+        return [(int(head) if head.isdecimal() else head, relation) for head, relation in arcs]
+
+    @property
+    def start(self) -> int | None:
+        """The character where it begins in the text of its document; None of an empty node.
+
+        See `Sentence.spans`.
+        """
+        return None if self.is_empty else self.sentence.spans()[self.number - 1][0]
+
+    @property
+    def end(self) -> int | None:
+        """The character after its last one; see `start`."""
+        return None if self.is_empty else self.sentence.spans()[self.number - 1][1]
+
+
+def _column_of(token: Token, index: int) -> str:
+    return token.columns[index]
 
 
 def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:

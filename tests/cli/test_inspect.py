@@ -139,3 +139,62 @@ def test_prepared_corpus_as_json(seqtool: Run, corpus: Path) -> None:
     assert shown["kind"] == "prepared corpus"
     assert shown["vocabulary_size"] == 4  # a, b, <unk>, </s>
     assert shown["splits"]["train"]["tokens"] == 300
+
+
+TREES = """\
+# sent_id = first
+1	the	the	DET	_	_	2	det	_	_
+2	dog	dog	NOUN	_	Number=Sing	3	nsubj	_	_
+3	sees	see	VERB	_	_	0	root	_	_
+4	it	it	PRON	_	Case=Acc	3	obj	_	SpaceAfter=No
+5	.	.	PUNCT	_	_	3	punct	_	_
+
+1	dogs	dog	NOUN	_	Number=Plur	2	nsubj	_	_
+2	sleep	sleep	VERB	_	_	0	root	_	_
+
+"""
+
+
+def test_words_are_shown_in_their_sentences(tmp_path: Path, seqtool: Run) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(TREES)
+    result = seqtool("inspect", path, "--where", "deprel=nsubj")
+    blank = " " * 36
+    assert result.stdout.splitlines() == [
+        f"{'the ':>36}[dog]{' sees it.':<36}  first",
+        f"{blank}[dogs]{' sleep':<36}  {path}:8",
+    ]
+    assert result.stderr == "2 words in 2 of 2 sentences\n"
+    both = ("--where", "deprel=nsubj", "--where", "feats.Number=Plur", "--json")
+    shown = json.loads(seqtool("inspect", path, *both).stdout)
+    assert shown["where"] == {"deprel": "nsubj", "feats__Number": "Plur"}
+    (word,) = shown["words"]
+    assert (word["line"], word["sent_id"], word["form"], word["head"]) == (8, None, "dogs", 2)
+    assert word["text"] == "dogs sleep"
+    assert seqtool("inspect", path, "--where", "xpos=NN").stdout == ""
+
+
+def test_long_sentences_are_cut_beside_the_word(tmp_path: Path, seqtool: Run) -> None:
+    path = tmp_path / "x.conllu"
+    words = ["语言"] * 30 + ["dog"] + ["x" * 50]
+    rows = [f"{i}\t{w}\t_\tX\t_\t_\t_\t_\t_\t_" for i, w in enumerate(words, 1)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (line,) = seqtool("inspect", path, "--where", "form=dog").stdout.splitlines()
+    before, _, after = line.partition("[dog]")
+    assert before.endswith("语言 语言 ")
+    assert len(before) < 36  # characters that are two cells wide
+    assert after.startswith(f" {'x' * 35}  {path}:31")
+
+
+def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: Path) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(TREES)
+    for arguments, message in (
+        ((model, "--where", "upos=X"), "--where is for treebanks"),
+        ((path, "--where", "upos"), "'upos' asks for nothing"),
+        ((path, "--where", "upo=X"), "upo is no column"),
+    ):
+        result = seqtool("inspect", *arguments)
+        assert (result.code, result.stdout) == (1, "")
+        assert message in result.stderr
+        assert len(result.stderr.splitlines()) == 2

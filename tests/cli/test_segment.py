@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from parsing.segmenter.tiny_segmenter import write_treebank
 
-from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import FORM
 
 Run = Callable[..., Any]

@@ -24,6 +24,8 @@ from seqtool.core.progress import (
     describe,
     format_seconds,
     progress_bar,
+    shows_progress,
+    shows_stages,
 )
 from seqtool.training.run import TensorBoard
 
@@ -291,11 +293,12 @@ def test_a_log_that_is_shorter_than_it_was_is_gone_on_with(tmp_path: Path) -> No
     assert json.loads((tmp_path / "log.jsonl").read_text())["event"] == "epoch"
 
 
-def test_a_bar_for_long_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_a_bar_for_long_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -360,3 +363,65 @@ def test_without_tensorboard_the_error_says_how_to_get_it(
         TensorBoard(tmp_path / "run")
     assert caught.value.hint == "pip install 'seqtool[tensorboard]'"
     assert not (tmp_path / "run").exists()
+
+
+def test_a_training_shows_itself_unless_somebody_listens(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    @shows_progress(has_parts=True)
+    def train(
+        *, on_event: Any = None, on_part: Any = None, progress: bool | None = None
+    ) -> tuple[bool, bool]:
+        if on_part is not None:
+            on_part("tagger")
+        if on_event is not None:
+            on_event(EPOCH, "tagger")
+        return on_event is not None, on_part is not None
+
+    assert train() == (True, True)
+    assert capsys.readouterr().err.splitlines()[0] == "tagger begins"
+    assert train(progress=False) == (False, False)
+    assert train(on_event=lambda *event: heard.append(event)) == (True, False)
+    assert capsys.readouterr().err == ""
+    train(on_event=lambda *event: heard.append(event), progress=True)
+    assert "tagger: epoch 1/0" in capsys.readouterr().err
+    assert heard == [(EPOCH, "tagger")] * 2
+
+
+def test_stages_are_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    heard: list[tuple[str, int, int | None]] = []
+
+    @shows_stages
+    def count(*, on_progress: Any = None, progress: bool | None = None) -> None:
+        if on_progress is not None:
+            on_progress("reading", 1, 2)
+
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    count(progress=False)
+    count(on_progress=lambda *stage: heard.append(stage))
+    assert terminal.getvalue() == ""
+    count()
+    assert "reading" in screen(terminal.getvalue())
+    count(on_progress=lambda *stage: heard.append(stage), progress=True)
+    assert heard == [("reading", 1, 2)] * 2
+
+
+def test_a_notebook_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich would ask for ipywidgets, and draw by IPython's display, where there is a notebook."""
+
+    class ZMQInteractiveShell:
+        """What IPython's shell is called in a notebook; Rich goes by the name."""
+
+    monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
+    cell = io.StringIO()  # as a cell's stderr, it is no terminal and has no buffer
+    monkeypatch.setattr(sys, "stderr", cell)
+    with Display() as display:
+        for event in EVENTS:
+            display.show(event)
+    lines = cell.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith("epoch 1/2  train perplexity 150.0")

@@ -13,8 +13,8 @@ from typing import Any
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.progress import Event
-from seqtool.lm.neural.config import DataConfig, NeuralLMConfig
+from seqtool.core.progress import Event, shows_progress
+from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
@@ -60,11 +60,12 @@ class RunRecord(Record[NeuralLMConfig]):
         return cls.read_as(output, NeuralLMConfig)
 
 
+@shows_progress()
 @runtime.writes_to("output")
 def train_lm(
     corpus: str | Path | PreparedCorpus | None = None,
     output: str | Path = "runs/lm",
-    config: NeuralLMConfig | None = None,
+    config: NeuralLMConfig | str | None = None,
     *,
     resume: bool = False,
     force: bool = False,
@@ -73,6 +74,7 @@ def train_lm(
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
+    progress: bool | None = None,
 ) -> TrainedLM:
     """Train a neural language model.
 
@@ -83,7 +85,7 @@ def train_lm(
         corpus: a prepared corpus, or a text file or directory, which is prepared in
             `output/corpus`. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings; those of the run when one is resumed.
+        config: all settings, or the name of a recipe; those of the run when one is resumed.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         device: auto, cpu, cuda or mps; that of the run when one is resumed with auto.
@@ -92,12 +94,15 @@ def train_lm(
         on_event: called with every event of the run.
         should_stop: asked with the step number before each step; True saves and interrupts.
         command: what the user typed, for the model card.
+        progress: show on stderr how it goes on; if None, where there is no `on_event`.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     output = Path(output)
+    if isinstance(config, str):
+        config = resolve(config, {}, ())
     if resume:
         if not runtime.place().rank:
             storage.restore(output)

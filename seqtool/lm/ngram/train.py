@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.ngram.config import NgramConfig
@@ -61,6 +63,11 @@ class NgramTraining:
     vocabulary_size: int
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @cached_property
+    def model(self) -> NgramModel:
+        """The model, opened from `path`."""
+        return checkpoint.load(self.path, NgramModel)
+
     @property
     def num_ngrams(self) -> int:
         """The n-grams of the model, of all orders."""
@@ -88,10 +95,11 @@ class _Stages:
         self.seconds[stage] = time.perf_counter() - began
 
 
+@shows_stages
 @runtime.writes_to("output")
 def train_ngram(
     inputs: str | Path | Sequence[str | Path],
-    output: str | Path,
+    output: str | Path = "runs/ngram",
     config: NgramConfig | None = None,
     *,
     field: str | None = None,
@@ -101,6 +109,7 @@ def train_ngram(
     memory: int | None = None,
     command: str = "",
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
 ) -> NgramTraining:
     """Estimate an n-gram model.
 
@@ -117,6 +126,7 @@ def train_ngram(
             that needs more is refused.
         command: what the user typed, for the model card.
         on_progress: called with the stage and its progress.
+        progress: show the stages on a terminal; if None, where there is no `on_progress`.
 
     Raises:
         ConfigError: settings that contradict one another or the text.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from seqtool.parsing.encoding.features import (
     encode,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
+from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.search import search
 from seqtool.parsing.parser.transitions import Labels
-from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
+from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
+from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
@@ -249,6 +252,28 @@ class Parser(TreebankModel[ParserConfig]):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
 
+    def __call__(self, given: Given, *, beam: int = 1) -> Doc:
+        """Return sentences, or whatever else is given but plain text, with trees.
+
+        Args:
+            given: a `pathlib.Path` of CoNLL-U; a `Doc` or sentences; `conllu.TokenList`s; a
+                document of spaCy; for a parser that reads no tags, also sentences as lists of
+                words. See `seqtool.parsing.inputs`.
+            beam: hypotheses per sentence.
+
+        Raises:
+            TypeError: something else is given.
+            ModelError: a text, which a parser does not split.
+            DataError: a file that cannot be read, or what no sentence can be made of.
+        """
+        work = partial(self.parse_stream, beam=beam)
+        return annotate(given, work, None, what=self.kind)
+
+    def pipe(self, inputs: Iterable[Given], *, beam: int = 1) -> Iterator[Doc]:
+        """Give a document for each input, in order; faster than one call for each."""
+        work = partial(self.parse_stream, beam=beam)
+        return annotate_each(inputs, work, None, what=self.kind)
+
     def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
         """Give the items with new trees, in order; broken sentences as they are.
 
@@ -256,6 +281,9 @@ class Parser(TreebankModel[ParserConfig]):
             items: what `read_conllu`, `read_items` or `read_batches` gives. With a language model,
                 which reads the words themselves, each batch comes back as its sentences.
             beam: hypotheses per sentence.
+
+        Raises:
+            TypeError: when iterated: an item is something else.
         """
         if self.word_states is not None:
             items = sentences_of(items)
@@ -273,8 +301,10 @@ class Parser(TreebankModel[ParserConfig]):
             elif isinstance(item, Sentence):
                 num_words += len(item)
                 num_bytes += sum(map(len, item.comments))
-            else:
+            elif isinstance(item, Broken):
                 num_bytes += len(item.text)
+            else:
+                raise no_item(item)
             if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
                 parsing.parse(chunk)
                 yield from chunk

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
@@ -31,8 +32,9 @@ class TrainedParser(TrainedModel):
 def train_parser(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/parser",
-    config: ParserConfig | None = None,
+    config: ParserConfig | str | Mapping[str, Any] | None = None,
     *,
+    progress: bool | None = None,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
     lm: str | Path | None = None,
@@ -42,7 +44,7 @@ def train_parser(
     skip_invalid: bool = False,
     device: str = "auto",
     threads: int | None = None,
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[Event], None] | None = None,
     on_data: Callable[[TrainingData], None] = lambda data: None,
     should_stop: Callable[[int], bool] | None = None,
     command: str = "",
@@ -52,7 +54,10 @@ def train_parser(
     Args:
         train_files: CoNLL-U with trees. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings, the preset `fast` if not given; those of the run when one is resumed.
+        config: all settings, the name of a preset, or some settings as a dictionary, such as
+            `{"training": {"epochs": 5}}`; the preset `fast` if not given; those of the run when one
+            is resumed.
+        progress: show on stderr how it goes on; if None, where there is no `on_event`.
         dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
             treebank is kept for that.
         embeddings: a file of word vectors that forms begin with.
@@ -79,6 +84,7 @@ def train_parser(
         train_files,
         output,
         config,
+        progress=progress,
         resume=resume,
         device=device,
         on_event=on_event,

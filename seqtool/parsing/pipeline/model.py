@@ -32,15 +32,17 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.pretrained import summarise
+from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
-from seqtool.parsing.segmenter.documents import Spans, assemble
+from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, Item, sentences_of
+from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
 SEVERAL = "several:"  # begins the UPOS of a multiword token
@@ -136,12 +138,38 @@ class Pipeline:
         self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
         self.multiword = multiword
 
+    def __call__(self, given: Given, *, beam: int = 1, retag: bool = False) -> Doc:
+        """Return a text, or whatever else is given, with tags, lemmas and trees.
+
+        Args:
+            given: a text; a list of texts; sentences as lists of words; a `pathlib.Path` of plain
+                text or CoNLL-U; a `Doc` or sentences; `conllu.TokenList`s; a document of spaCy. See
+                `seqtool.parsing.inputs`.
+            beam: hypotheses per sentence.
+            retag: predict also tags and lemmas that are there.
+
+        Raises:
+            TypeError: something else is given.
+            DataError: a file that cannot be read, or what no sentence can be made of.
+        """
+        work = partial(self.parse_stream, beam=beam, retag=retag)
+        return annotate(given, work, self.read_text, what=self.kind)
+
+    def pipe(self, inputs: Iterable[Given], *, beam: int = 1, retag: bool = False) -> Iterator[Doc]:
+        """Give a document for each input, in order; faster than one call for each."""
+        work = partial(self.parse_stream, beam=beam, retag=retag)
+        return annotate_each(inputs, work, self.read_text, what=self.kind)
+
     def segment(
         self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any
     ) -> Iterator[Sentence]:
         """Split a text; see `Segmenter.segment`."""
         split = partial(self.split, whole=unit == "line")
         return assemble(pieces, split, unit=unit, **options)
+
+    def read_text(self, source: str | Path, number: int = 1) -> Iterator[Sentence]:
+        """Give the sentences of a text, or of a file, from a number on; see `documents`."""
+        return read_text(source, self.split, number=number)
 
     def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """Find tokens and sentences; see `Segmenter.split`."""

@@ -31,7 +31,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
-from seqtool.core.progress import Event
+from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
@@ -64,6 +64,7 @@ from seqtool.parsing.train import (
     with_precision,
 )
 from seqtool.training import hardware
+from seqtool.training.run import Trained
 from seqtool.treebank.conllu import held_out, read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.sentence import Sentence
@@ -73,7 +74,7 @@ METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS
 
 
 @dataclass(frozen=True)
-class TrainedPipeline:
+class TrainedPipeline(Trained):
     """What `train_pipeline` returns.
 
     Attributes:
@@ -85,18 +86,19 @@ class TrainedPipeline:
         num_parameters: trained numbers.
     """
 
-    path: Path
     scores: dict[str, float]
     seconds: float
     num_parameters: int
 
 
+@shows_progress(has_parts=True)
 @runtime.writes_to("output")
 def train_pipeline(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/parser",
-    config: PipelineConfig | None = None,
+    config: PipelineConfig | str | Mapping[str, Any] | None = None,
     *,
+    progress: bool | None = None,
     device: str = "auto",
     on_event: Callable[[Event, str], None] = lambda event, part: None,
     on_part: Callable[[str], None] = lambda part: None,
@@ -109,8 +111,10 @@ def train_pipeline(
     Args:
         train_files: CoNLL-U with tags, lemmas and trees. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings, those of the preset `accurate` if not given; those of the run when one
-            is resumed.
+        config: all settings, the name of a preset, or some settings as a dictionary, such as
+            `{"parser": {"training": {"epochs": 5}}}`; the preset `accurate` if not given; those of
+            the run when one is resumed.
+        progress: show on stderr how it goes on; if None, where there is no `on_event`.
         device: auto, cpu, cuda or mps.
         on_event: called with every event of every run, and the name of the part.
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.

@@ -1,4 +1,4 @@
-r"""Raw text in files to sentences of CoNLL-U: by a model, by rules, or as it is laid out already.
+"""Raw text in files to sentences of CoNLL-U: by a model, by rules, or as it is laid out already.
 
 Rules, without a model, serve any language; word breaks are near UAX #29. Tokens: whitespace parts
 them. A run of letters, marks and digits is one, with apostrophes inside it and points, commas and
@@ -10,15 +10,7 @@ and a run of the same one (..., --). Sentences end after a run of . ! ? and thei
 scripts, and the quotation marks and brackets that close right after it, if whitespace and then no
 small letter follows; after marks as wide as a Chinese character, at once.
 
-Whitespace stands in column MISC, so that words and spaces rebuild the text (UDPipe's convention):
-
-    SpaceAfter=No        nothing follows
-    (neither)            one space follows
-    SpacesAfter=\n\n     this whitespace follows
-    SpacesBefore=\s\s    this whitespace comes before the first word of a text
-    SpacesInToken=a\nb   the token as it is written, where its whitespace is not single spaces
-
-Space, tab, CR, LF, the bar and the backslash are written \s \t \r \n \p and two backslashes.
+Whitespace stands in column MISC, as `seqtool.treebank.spacing` tells.
 """
 
 from __future__ import annotations
@@ -47,65 +39,8 @@ from seqtool.parsing.segmenter.characters import (
     to_text,
 )
 from seqtool.parsing.segmenter.data import Words
-from seqtool.treebank.sentence import FORM, ID, MISC, NUM_COLUMNS, Sentence
-
-_ESCAPES = {" ": r"\s", "\t": r"\t", "\r": r"\r", "\n": r"\n", "|": r"\p", "\\": r"\\"}
-_CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
-_TO_ESCAPE = re.compile(r"[ \t\r\n|\\]")
-_ESCAPED = re.compile(r"\\[strnp\\]")
-
-
-def escaped(text: str) -> str:
-    """Return a text as column MISC can hold it."""
-    return _TO_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text)
-
-
-def unescaped(text: str) -> str:
-    """Return the text that `escaped` was given."""
-    return _ESCAPED.sub(lambda match: _CHARACTERS[match[0]], text)
-
-
-def misc_of(after: str, *, before: str = "", raw: str = "") -> str:
-    """Return column MISC of a token.
-
-    Args:
-        after: the whitespace that follows.
-        before: that before it, for the first token of a text.
-        raw: the token as it is written, if that is not its form.
-    """
-    items = []
-    if not after:
-        items.append("SpaceAfter=No")
-    elif after != " ":
-        items.append(f"SpacesAfter={escaped(after)}")
-    if before:
-        items.append(f"SpacesBefore={escaped(before)}")
-    if raw:
-        items.append(f"SpacesInToken={escaped(raw)}")
-    return "|".join(items) or "_"
-
-
-def rebuild(sentences: Iterable[Sentence]) -> str:
-    """Return the text that sentences were split from."""
-    pieces: list[str] = []
-    for sentence in sentences:
-        extras = [(place, line.split("\t")) for place, line in sentence.extras]
-        lines = {place: row for place, row in extras if "-" in row[ID]}
-        last = 0  # word of the running multiword token
-        for place, row in enumerate(sentence.rows):
-            if place in lines:
-                row = lines[place]
-                last = int(row[ID].partition("-")[2])
-            elif place < last:
-                continue
-            misc = dict(item.partition("=")[::2] for item in row[MISC].split("|"))
-            after = "" if misc.get("SpaceAfter") == "No" else " "
-            if "SpacesAfter" in misc:
-                after = unescaped(misc["SpacesAfter"])
-            raw = unescaped(misc["SpacesInToken"]) if "SpacesInToken" in misc else row[FORM]
-            pieces += [unescaped(misc.get("SpacesBefore", "")), raw, after]
-    return "".join(pieces)
-
+from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
+from seqtool.treebank.spacing import misc_of
 
 BATCH = 1 << 16  # characters that are segmented together
 # how far from the end of a stretch that is not whole a sentence is surely whole
@@ -430,6 +365,32 @@ class Splitter(Protocol):
 
     def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
         """See `model.Segmenter.split`."""
+
+
+def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[Sentence]:
+    """Segment a text, or the file or directory of a `pathlib.Path`; sentences from a number on.
+
+    Raises:
+        DataError: when iterated: a file that is empty, no text or cannot be read; half a character.
+    """
+    if isinstance(source, Path):
+        documents = read_documents([source])
+    else:
+        documents = iter([("", iter([_whole_text(source)]))])
+    for name, pieces in documents:
+        for sentence in assemble(pieces, split, document=name or None, first_number=number):
+            number += 1
+            yield sentence
+
+
+def _whole_text(text: str) -> str:
+    """Refuse characters that no text can hold: halves of pairs of UTF-16."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        what = f"character {error.start} of the text is U+{ord(text[error.start]):04X}, half a pair"
+        raise DataError(what, hint="decode the text with errors='replace'") from error
+    return text
 
 
 Given = Literal["nothing", "sentences", "words"]

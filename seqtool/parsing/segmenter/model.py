@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WordStates
+from seqtool.parsing.inputs import annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
@@ -37,7 +39,8 @@ from seqtool.parsing.segmenter.characters import (
 )
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
 from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
-from seqtool.parsing.segmenter.documents import Spans, assemble
+from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
+from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import Sentence
 
 
@@ -284,6 +287,23 @@ class Segmenter(TreebankModel[SegmenterConfig]):
             checkpoint.data_table(header),
             maker="train_segmenter (Python)",
         )
+
+    def __call__(self, given: str | Path | Iterable[str | Path]) -> Doc:
+        """Return a text, several texts, or the plain text of paths, as sentences of words.
+
+        Raises:
+            TypeError: something else is given.
+            DataError: a file that cannot be read.
+        """
+        return annotate(given, iter, self.read_text, what=self.kind, only_texts=True)
+
+    def pipe(self, inputs: Iterable[str | Path]) -> Iterator[Doc]:
+        """Give a document for each text, in order."""
+        return annotate_each(inputs, iter, self.read_text, what=self.kind, only_texts=True)
+
+    def read_text(self, source: str | Path, number: int = 1) -> Iterator[Sentence]:
+        """Give the sentences of a text, or of a file, from a number on; see `documents`."""
+        return read_text(source, self.split, number=number)
 
     def segment(
         self,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
@@ -18,7 +18,7 @@ from seqtool.training.run import TrainedModel
 def train_segmenter(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/segmenter",
-    config: SegmenterConfig | None = None,
+    config: SegmenterConfig | str | Mapping[str, Any] | None = None,
     **options: Unpack[RunOptions],
 ) -> TrainedModel:
     """Train what splits raw text into sentences, tokens and words.
@@ -27,7 +27,8 @@ def train_segmenter(
         train_files: CoNLL-U; words, multiword tokens, the spaces between them, and parts of speech
             and relations where there are any. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings; those of the run when one is resumed.
+        config: all settings, or some as a dictionary, such as `{"training": {"epochs": 5}}`; those
+            of the run when one is resumed.
         options: see `RunOptions`; the best epoch is chosen by words and sentences.
 
     Returns:

@@ -17,6 +17,7 @@ from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WEIGHT, WordStates, project, summarise
+from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
 from seqtool.parsing.tagger.morphology import (
@@ -29,6 +30,7 @@ from seqtool.parsing.tagger.morphology import (
     values_there,
 )
 from seqtool.treebank.conllu import Broken
+from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 CHUNK_WORDS = 1 << 12  # words read together
@@ -247,6 +249,26 @@ class Tagger(TreebankModel[TaggerConfig]):
         np.maximum(hidden, 0.0, out=hidden)
         scores: Floats = hidden @ self._scripts + self.weights["scripts.bias"]
         return scores
+
+    def __call__(self, given: Given, *, retag: bool = False) -> Doc:
+        """Return sentences, or whatever else is given but plain text, with tags and lemmas.
+
+        Args:
+            given: sentences as lists of words; a `pathlib.Path` of CoNLL-U; a `Doc` or sentences;
+                `conllu.TokenList`s; a document of spaCy. See `seqtool.parsing.inputs`.
+            retag: predict also tags and lemmas that are there.
+
+        Raises:
+            TypeError: something else is given.
+            ModelError: a text, which a tagger does not split.
+            DataError: a file that cannot be read, or what no sentence can be made of.
+        """
+        return annotate(given, partial(self.tag_stream, retag=retag), None, what=self.kind)
+
+    def pipe(self, inputs: Iterable[Given], *, retag: bool = False) -> Iterator[Doc]:
+        """Give a document for each input, in order; faster than one call for each."""
+        work = partial(self.tag_stream, retag=retag)
+        return annotate_each(inputs, work, None, what=self.kind)
 
     def tag_stream(
         self, items: Iterable[Sentence | Broken], *, retag: bool = False

@@ -7,7 +7,7 @@ each fold of a treebank is tagged by a tagger that has not seen it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -29,7 +29,7 @@ from seqtool.treebank.sentence import Sentence
 def train_tagger(
     train_files: Sequence[str | Path] | str | Path | None = None,
     output: str | Path = "runs/tagger",
-    config: TaggerConfig | None = None,
+    config: TaggerConfig | str | Mapping[str, Any] | None = None,
     **options: Unpack[WordOptions],
 ) -> TrainedModel:
     """Train a tagger and lemmatizer.
@@ -38,8 +38,9 @@ def train_tagger(
         train_files: CoNLL-U with tags and lemmas; trees are not looked at. A run that is resumed
             knows its own.
         output: the model directory.
-        config: all settings, the preset `accurate` if not given; those of the run when one is
-            resumed.
+        config: all settings, the name of a preset, or some settings as a dictionary, such as
+            `{"training": {"epochs": 5}}`; the preset `accurate` if not given; those of the run when
+            one is resumed.
         options: see `WordOptions`; the best epoch is chosen by tags.
 
     Returns:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
-from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS, Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -81,8 +81,8 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
         gold_tree = list(zip(gold.heads(), map(printable, gold.column(DEPREL)), strict=True))
     return MarkedSentence(
         sentence=sentence,
-        name=printable(_comment(sentence, "sent_id")),
-        text=printable(_comment(sentence, "text") or _written(sentence)),
+        name=printable(sentence.sent_id),
+        text=printable(sentence.text),
         forms=[printable(form) for form in sentence.column(FORM)],
         tags=[printable(tag) for tag in sentence.column(UPOS)],
         relations=[printable(relation) for relation in sentence.column(DEPREL)],
@@ -130,24 +130,3 @@ def is_leftward(text: str, otherwise: bool = False) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return otherwise
-
-
-def _comment(sentence: Sentence, name: str) -> str:
-    """Return the value of a comment such as `# text = A dog barks.`, "" without one."""
-    for comment in sentence.comments:
-        key, equals, value = comment[1:].partition("=")
-        if equals and key.strip() == name:
-            return value.strip()
-    return ""
-
-
-def _written(sentence: Sentence) -> str:
-    """Return the text of a sentence whose comments do not have it."""
-    tokens = {first: (last, columns) for first, last, columns in sentence.multiword_tokens()}
-    text = ""
-    word = 1
-    while word <= len(sentence):
-        last, columns = tokens.get(word, (word, sentence.rows[word - 1]))
-        text += columns[FORM] + ("" if "SpaceAfter=No" in columns[MISC].split("|") else " ")
-        word = last + 1
-    return text.strip()

@@ -86,11 +86,21 @@ def svg_picture(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     yield "</svg>\n"
 
 
-def opening_tag(width: float, height: float) -> str:
-    """Return the tag that begins an SVG of this size."""
+def opening_tag(width: float, height: float, kind: str = "") -> str:
+    """Return the tag that begins an SVG of this size; `kind` is its class, if it has one."""
+    of_kind = f' class="{kind}"' if kind else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}">'
+        f'viewBox="0 0 {width:g} {height:g}"{of_kind}>'
+    )
+
+
+def style_inside(kind: str) -> str:
+    """Return `STYLE` for what stands inside an element of a class, and for nothing else."""
+    rules = (rule.partition(" {") for rule in STYLE.splitlines())
+    return "\n".join(
+        ", ".join(f".{kind} {selector}" for selector in selectors.split(", ")) + " {" + rest
+        for selectors, _, rest in rules
     )
 
 

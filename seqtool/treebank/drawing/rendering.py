@@ -11,7 +11,7 @@ wrong are marked in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import repeat
 from typing import Any, Literal
@@ -19,10 +19,22 @@ from typing import Any, Literal
 from rich.cells import cell_len
 from rich.style import Style
 
-from seqtool.core.errors import counted
+from seqtool.core.errors import DataError, counted
 from seqtool.core.terminal import json_text
-from seqtool.treebank.drawing.marked import MarkedSentence, fault_of, has_leftward, mark
-from seqtool.treebank.drawing.picture import STYLE, draw, opening_tag, svg_picture
+from seqtool.treebank.drawing.marked import (
+    MarkedSentence,
+    fault_of,
+    has_leftward,
+    mark,
+    printable,
+)
+from seqtool.treebank.drawing.picture import (
+    STYLE,
+    draw,
+    opening_tag,
+    style_inside,
+    svg_picture,
+)
 from seqtool.treebank.sentence import COLUMNS, Sentence
 
 Format = Literal["tree", "svg", "html", "json"]
@@ -35,6 +47,11 @@ h2 { font-size: 0.9em; font-weight: normal; color: #666 }
 .picture { overflow-x: auto }
 .errors { color: #c62828 }
 """.strip()
+
+# of what a notebook shows
+INLINE = "seqtool-tree"  # class of the pictures
+MAX_DRAWN = 8  # sentences
+MAX_ROWS = 40  # words of a sentence without a tree
 
 _FAINT = Style(dim=True)
 _WORD = Style(bold=True)
@@ -85,6 +102,48 @@ def _marked(
         yield mark(sentence, counterpart)
     for extra in remaining:
         raise fault_of(extra, "the gold sentence has no counterpart")
+
+
+def inline_html(sentences: Sequence[Sentence]) -> str:
+    """Return the first sentences as a piece of HTML, for a notebook: its styles stay inside.
+
+    A sentence that has no tree is shown as a table of its columns.
+    """
+    drawn = [_inline(sentence) for sentence in sentences[:MAX_DRAWN]]
+    if len(sentences) > MAX_DRAWN:
+        drawn.append(f"<p>{counted(len(sentences) - MAX_DRAWN, 'more sentence')}</p>\n")
+    style = f"<style>\n{style_inside(INLINE)}\n.{INLINE} {{ background: #fff }}\n</style>\n"
+    return f'<div class="{INLINE}-page">\n{style}{"".join(drawn)}</div>\n'
+
+
+def _inline(sentence: Sentence) -> str:
+    direction = '<p dir="auto">{}</p>\n'
+    try:
+        marked = mark(sentence)
+    except DataError:  # no tree, or none yet
+        rows = [sentence.rows[i] for i in range(min(len(sentence), MAX_ROWS))]
+        used = [
+            index
+            for index, name in enumerate(COLUMNS)
+            if name in ("ID", "FORM") or any(row[index] != "_" for row in rows)
+        ]
+        cells = [[printable(row[index]) for index in used] for row in rows]
+        if len(sentence) > len(rows):
+            cells.append(["..."] * len(used))
+        lines = _table_row("th", [COLUMNS[index] for index in used])
+        lines += "".join(_table_row("td", row) for row in cells)
+        return direction.format(escape(printable(sentence.text))) + f"<table>\n{lines}</table>\n"
+    picture = draw(marked)
+    return (
+        f'{direction.format(escape(marked.text))}<div style="overflow-x: auto">\n'
+        f"{opening_tag(picture.width, picture.height, INLINE)}\n{picture.elements}</svg>\n"
+        "</div>\n"
+    )
+
+
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    inside = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{inside}</tr>\n"
 
 
 def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:

@@ -25,11 +25,11 @@ from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
-from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
 
 Run = Callable[..., Any]

@@ -11,14 +11,12 @@ from seqtool.parsing.segmenter.characters import Unit
 from seqtool.parsing.segmenter.documents import (
     Split,
     assemble,
-    escaped,
-    misc_of,
-    rebuild,
     split_at_spaces,
     split_by_rules,
-    unescaped,
 )
+from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
+from seqtool.treebank.spacing import escaped, misc_of, unescaped
 
 # texts that tokenizers stumble over, between characters of any kind
 PIECES = st.sampled_from(

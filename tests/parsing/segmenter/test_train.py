@@ -16,10 +16,10 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
 from seqtool.parsing.segmenter.data import prepare_data
-from seqtool.parsing.segmenter.documents import rebuild
 from seqtool.parsing.segmenter.task import SegmenterTask
 from seqtool.parsing.segmenter.train import train_segmenter
 from seqtool.training.run import TrainedModel
+from seqtool.treebank.document import rebuild
 
 SETTINGS = {
     "model": {

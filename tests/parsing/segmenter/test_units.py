@@ -12,7 +12,8 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import rebuild, split_by_rules
+from seqtool.parsing.segmenter.documents import split_by_rules
+from seqtool.treebank.document import rebuild
 
 
 def stretches(pieces: list[str], unit: Unit = "paragraph") -> list[tuple[str, str, bool]]:

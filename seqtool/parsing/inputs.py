@@ -1,0 +1,182 @@
+"""What a pipeline, segmenter, tagger or parser can be called with, as sentences.
+
+    "I love it. So do you."               a text; always a text, never the name of a file
+    ["I love it.", "So do you."]          several texts, each a document
+    [["I", "love", "it", "."]]            sentences of words
+    Path("letter.txt")                    a file: CoNLL-U (.conllu), or plain text
+    Doc, Sentence, [Sentence, ...]        what seqtool gives; copies are annotated
+    conllu.TokenList, conllu.SentenceList
+    spacy.tokens.Doc                      its tokens; its sentences, where it has any
+
+Any of these, but for words, may stand in a list or come from a generator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from seqtool.core.errors import DataError, ModelError
+from seqtool.core.reading import is_treebank
+from seqtool.parsing.spacy import from_spacy, is_spacy
+from seqtool.treebank.conllu import kind_of, read_conllu
+from seqtool.treebank.document import Doc
+from seqtool.treebank.sentence import NUM_COLUMNS, Sentence, parse_sentence
+from seqtool.treebank.tokenlists import from_tokenlist
+
+# documents of spaCy, and what conllu gives, have no types where these are not installed
+Given: TypeAlias = str | Path | Doc | Sentence | Iterable[Any] | Any
+Work = Callable[[Iterator[Sentence]], Iterable[Any]]
+# gives the sentences of a text, or of a file of plain text, numbered from a number on
+ReadText = Callable[[str | Path, int], Iterable[Sentence]]
+
+_FORMS = (
+    "a text, a list of texts, a list of lists of words, a pathlib.Path, sentences, TokenLists of "
+    "conllu or documents of spaCy"
+)
+
+
+def annotate(
+    given: Given,
+    work: Work,
+    read_text: ReadText | None,
+    *,
+    what: str,
+    only_texts: bool = False,
+) -> Doc:
+    """Return what is given as a document, with all that `work` gives its sentences.
+
+    Args:
+        given: see the table of this module.
+        work: takes sentences and gives them, annotated.
+        read_text: splits a text; None refuses texts.
+        what: the model, as a message names it.
+        only_texts: refuse what is sentences already.
+
+    Raises:
+        TypeError: something else is given.
+        DataError: what no sentence can be made of.
+        ModelError: a text for a model that reads sentences.
+    """
+    return Doc(work(_sentences(given, read_text, what, only_texts)))
+
+
+def annotate_each(
+    inputs: Iterable[Given],
+    work: Work,
+    read_text: ReadText | None,
+    *,
+    what: str,
+    only_texts: bool = False,
+) -> Iterator[Doc]:
+    """Give a document for each input, in order; `work` gets the sentences of many together."""
+    counts: deque[int] = deque()
+
+    def sentences() -> Iterator[Sentence]:
+        for given in inputs:
+            found = list(_sentences(given, read_text, what, only_texts))
+            counts.append(len(found))
+            yield from found
+
+    held: list[Sentence] = []
+    for sentence in work(sentences()):
+        while counts[0] == len(held):
+            yield Doc(held)
+            held = []
+            counts.popleft()
+        held.append(sentence)
+    for _ in counts:
+        yield Doc(held)
+        held = []
+
+
+def _sentences(
+    given: Given, read_text: ReadText | None, what: str, only_texts: bool
+) -> Iterator[Sentence]:
+    """Give the sentences of what is given; those that were there already as copies."""
+    number = 1
+    for part in _parts(given):
+        if only_texts and (not isinstance(part, str | Path) or _is_conllu(part)):
+            raise TypeError(f"a {what} takes texts, or pathlib.Paths of texts, not {kind_of(part)}")
+        for sentence in _sentences_of(part, read_text, number, what):
+            number += 1
+            yield sentence
+
+
+def _parts(given: Given) -> Iterable[Any]:
+    """Return what is in a list, or what is given itself."""
+    if _is_one(given):
+        return [given]
+    if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
+        parts = iter(given)
+        first = next(parts, None)
+        if isinstance(first, Mapping):  # a list of tokens is one TokenList
+            return [given if isinstance(given, list | tuple) else [first, *parts]]
+        return [] if first is None else _chained(first, parts)
+    raise _refused(given)
+
+
+def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _is_one(given: Any) -> bool:
+    return isinstance(given, str | Path | Doc | Sentence) or is_spacy(given)
+
+
+def _sentences_of(
+    part: Any, read_text: ReadText | None, number: int, what: str
+) -> Iterable[Sentence]:
+    """Return the sentences of one of the things that `_parts` gives, from a number on."""
+    match part:
+        case Sentence():
+            return [part.copy()]
+        case Doc():
+            return [sentence.copy() for sentence in part]
+        case Path() if _is_conllu(part):
+            return read_conllu(part, check="columns", skip_option="")
+        case str() | Path():
+            if read_text is None:
+                raise ModelError(
+                    f"a {what} reads sentences of words, not plain text",
+                    hint="load a model of seqtool.train_pipeline (seqtool train-parser --raw), or "
+                    'give words: [["The", "dog", "sleeps"]]',
+                )
+            return read_text(part, number)
+        case [*_] if part and all(isinstance(item, Mapping) for item in part):
+            return [from_tokenlist(part, number)]
+        case [*_] if all(isinstance(item, str) for item in part):
+            return [_of_words(part, number)]
+    if is_spacy(part):
+        return from_spacy(part, read_text)[0]
+    raise _refused(part)
+
+
+def _of_words(words: Sequence[str], number: int) -> Sentence:
+    """Return a sentence of words alone."""
+    rest = "\t_" * (NUM_COLUMNS - 2)
+    for place, word in enumerate(words, start=1):
+        if not word.strip() or any(character in word for character in "\t\n\r"):
+            raise DataError(
+                f"word {place} of sentence {number} is {word!r}, which no word can be",
+                hint="leave it out, or without tabs and line ends",
+            )
+    if not words:
+        raise DataError(f"sentence {number} has no words", hint="leave it out")
+    text = "\n".join(f"{place}\t{word}{rest}" for place, word in enumerate(words, start=1))
+    return parse_sentence(text, "", 0, "columns")
+
+
+def _is_conllu(given: str | Path) -> bool:
+    return isinstance(given, Path) and is_treebank(given)
+
+
+def _refused(given: object) -> TypeError:
+    hint = "; decode them, or call seqtool.read_conllu" if isinstance(given, bytes) else ""
+    inside = ""
+    if isinstance(given, list | tuple):
+        inside = f" with {kind_of(next(item for item in given if not isinstance(item, str)))} in it"
+    return TypeError(f"expected {_FORMS}, not {kind_of(given)}{inside}{hint}")

@@ -1,0 +1,189 @@
+"""`Doc`: sentences together, as what is called with a text returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, overload
+
+from seqtool.core.errors import ConfigError, counted
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.drawing.rendering import inline_html
+from seqtool.treebank.queries import filter as filter_words
+from seqtool.treebank.sentence import COLUMNS, FORM, HEAD, ID, LEMMA, Sentence, Token
+from seqtool.treebank.tokenlists import from_tokenlist, to_tokenlists
+
+if TYPE_CHECKING:
+    from conllu import SentenceList
+    from pandas import DataFrame
+
+
+def rebuild(sentences: Iterable[Sentence]) -> str:
+    """Return the text that sentences were split from."""
+    return "".join(sentence.written() for sentence in sentences)
+
+
+class Doc(Sequence[Sentence]):
+    r"""Sentences together: a sequence of them, with what is asked of all.
+
+    >>> import seqtool
+    >>> doc = seqtool.Doc.from_conllu(
+    ...     "1\tDogs\tdog\tNOUN\t_\tNumber=Plur\t2\tnsubj\t_\t_\n"
+    ...     "2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
+    ... )
+    >>> doc
+    <Doc of 1 sentence, 2 words>
+    >>> for token in doc[0]:
+    ...     print(token.form, token.head, token.deprel, doc.text[token.start : token.end])
+    Dogs 2 nsubj Dogs
+    sleep 0 root sleep
+    >>> doc.filter(feats__Number="Plur")
+    [<Token 1 'Dogs' nsubj of 2>]
+
+    Args:
+        sentences: kept as they are, and placed one after another: `Token.start` counts from the
+            beginning of the first.
+    """
+
+    def __init__(self, sentences: Iterable[Sentence] = ()) -> None:
+        self.sentences = list(sentences)
+        offset = 0
+        for sentence in self.sentences:
+            sentence.offset = offset
+            offset += sentence.written_length()
+
+    @classmethod
+    def from_conllu(cls, source: str | Path | bytes | IO[str] | IO[bytes]) -> Doc:
+        """Return the sentences of CoNLL-U, whether or not they have trees.
+
+        Args:
+            source: as of `read_conllu`: text, bytes, an open file, or the path of one.
+
+        Raises:
+            DataError: a broken sentence, with its line, or none at all.
+        """
+        return cls(read_conllu(source, check="columns", skip_option=""))
+
+    @classmethod
+    def from_tokenlists(cls, tokenlists: Iterable[Sequence[Mapping[str, Any]]]) -> Doc:
+        """Return the sentences of `conllu.TokenList`s, as `conllu.parse` gives them.
+
+        Columns beyond the ten of CoNLL-U go to column MISC.
+
+        Raises:
+            DataError: what CoNLL-U cannot hold.
+        """
+        return cls(from_tokenlist(item, number) for number, item in enumerate(tokenlists, start=1))
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @overload
+    def __getitem__(self, place: int) -> Sentence: ...
+    @overload
+    def __getitem__(self, place: slice) -> Doc: ...
+    def __getitem__(self, place: int | slice) -> Sentence | Doc:
+        """Return the sentence at a place, from 0 on; or a `Doc` of copies of a slice of them."""
+        if isinstance(place, slice):
+            return Doc(sentence.copy() for sentence in self.sentences[place])
+        return self.sentences[place]
+
+    def __iter__(self) -> Iterator[Sentence]:
+        return iter(self.sentences)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Doc):
+            return NotImplemented
+        return self.to_conllu() == other.to_conllu()
+
+    __hash__ = None  # type: ignore[assignment]  # sentences may change
+
+    def __repr__(self) -> str:
+        return f"<Doc of {counted(len(self), 'sentence')}, {counted(self.num_words, 'word')}>"
+
+    @property
+    def num_words(self) -> int:
+        """The number of words; a multiword token counts as its words."""
+        return sum(map(len, self.sentences))
+
+    @property
+    def words(self) -> Iterator[Token]:
+        """The words of all sentences, one after another."""
+        return (token for sentence in self.sentences for token in sentence)
+
+    @property
+    def text(self) -> str:
+        """The text that its words and the spaces between them make; see `Token.start`."""
+        return rebuild(self.sentences)
+
+    def to_conllu(self) -> str:
+        """Return all sentences as they stand in a file; `write_conllu(doc, path)` writes one."""
+        return "".join(sentence.to_conllu() for sentence in self.sentences)
+
+    def to_tokenlists(self) -> SentenceList:
+        """Return the sentences as `conllu.parse` gives them: a list of `conllu.TokenList`.
+
+        Raises:
+            DataError: a HEAD that is no number.
+        """
+        return to_tokenlists(self.sentences)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each word, as `to_df` has them.
+
+        `sentence` is the number of the sentence, from 1 on, `sent_id` its name, `multiword` the
+        multiword token that the word is of; `id` and `head` are numbers, `start` and `end` its
+        place in `text`; the other columns are as in the file. None stands where there is nothing.
+        """
+        rows: list[dict[str, Any]] = []
+        for number, sentence in enumerate(self.sentences, start=1):
+            multiword = {
+                word: columns[FORM]
+                for first, last, columns in sentence.multiword_tokens()
+                for word in range(first, last + 1)
+            }
+            name = sentence.sent_id or None
+            for token, (start, end) in zip(sentence, sentence.spans(), strict=True):
+                row: dict[str, Any] = {"sentence": number, "sent_id": name}
+                for index, (column, text) in enumerate(zip(COLUMNS, token.columns, strict=True)):
+                    is_there = text != "_" or (index in (FORM, LEMMA) and token.form == "_")
+                    row[column.lower()] = text if is_there else None
+                row[COLUMNS[ID].lower()], row[COLUMNS[HEAD].lower()] = token.id, token.head
+                row |= {"multiword": multiword.get(token.number), "start": start, "end": end}
+                rows.append(row)
+        return rows
+
+    def to_df(self) -> DataFrame:
+        """Return a table of pandas with a row for each word; see `to_rows`.
+
+        Numbers are of pandas' type Int64, where `<NA>` stands for a missing one.
+
+        Raises:
+            ConfigError: pandas is not installed.
+            DataError: a HEAD that is no number.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            hint = "pip install pandas, or take doc.to_rows()"
+            raise ConfigError("pandas is not installed", hint=hint) from error
+        numbers = ("sentence", "id", "head", "start", "end")
+        rows = self.to_rows()
+        columns = [*_ROW] if not rows else [*rows[0]]
+        table = pandas.DataFrame(rows, columns=columns)
+        return table.astype(dict.fromkeys(numbers, "Int64"))
+
+    def filter(self, **wanted: Any) -> list[Token]:
+        """Return the words that have all of some columns; see `seqtool.filter`."""
+        return filter_words(self.sentences, **wanted)
+
+    def _repr_html_(self) -> str:
+        """Return pictures of the first trees, for a notebook."""
+        return inline_html(self.sentences)
+
+
+_ROW = (
+    *("sentence", "sent_id"),
+    *(name.lower() for name in COLUMNS),
+    *("multiword", "start", "end"),
+)

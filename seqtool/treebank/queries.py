@@ -1,0 +1,143 @@
+"""Words by their columns: `filter`, and a line of text for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.treebank.sentence import COLUMNS, Sentence, Token
+
+FIELDS = tuple(name.lower() for name in COLUMNS)
+MAPPINGS = ("feats", "misc")
+
+Wanted = Callable[[Token], bool]
+
+
+def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Token]:
+    r"""Return the words that have all of some columns, in order.
+
+    >>> import seqtool
+    >>> sentences = list(seqtool.read_conllu(
+    ...     "1\tDogs\tdog\tNOUN\t_\tNumber=Plur\t2\tnsubj\t_\t_\n"
+    ...     "2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n"
+    ... ))
+    >>> seqtool.filter(sentences, deprel="nsubj", upos="NOUN")
+    [<Token 1 'Dogs' nsubj of 2>]
+    >>> seqtool.filter(sentences, feats__Number="Plur") == seqtool.filter(sentences, id=1)
+    True
+    >>> seqtool.filter(sentences, form=lambda form: form.endswith("p"))
+    [<Token 2 'sleep' root of 0>]
+
+    The queries are those of `conllu.TokenList.filter`; multiword tokens and empty nodes are not
+    asked.
+
+    Args:
+        sentences: a `Doc`, any sentences, or a single one.
+        wanted: column, in small letters, -> its value; `feats__Case` and `misc__Gloss` name an item
+            of these two. `id` and `head` are numbers. None asks for words without a value. A
+            function is called with the value, and says True for the words that are wanted.
+
+    Raises:
+        ConfigError: no column has that name.
+    """
+    found = wants(wanted)
+    given = [sentences] if isinstance(sentences, Sentence) else sentences
+    return [token for sentence in given for token in sentence if found(token)]
+
+
+def wants(wanted: Mapping[str, Any]) -> Wanted:
+    """Return what says of a word whether it is wanted; see `filter`."""
+    tests = [_test(name, value) for name, value in wanted.items()]
+    return lambda token: all(test(token) for test in tests)
+
+
+def parse_query(texts: Iterable[str]) -> dict[str, Any]:
+    """Return what texts such as `deprel=nsubj` and `feats.Case=Nom` ask for, for `filter`.
+
+    The names of columns may be in capital letters. `_` asks for words without a value.
+
+    Raises:
+        ConfigError: a text is no such thing, or names a column twice.
+    """
+    wanted: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        field, dot, item = name.partition("." if "." in name else "__")
+        name = field.lower() + (f"__{item}" if dot else "")
+        if not sign or not name:
+            hint = "write NAME=VALUE, as deprel=nsubj or feats.Case=Nom"
+            raise ConfigError(f"{text!r} asks for nothing", hint=hint)
+        if name in wanted:
+            raise ConfigError(f"{field} is asked for twice", hint="leave one out")
+        is_number = name in ("id", "head") and value.isascii() and value.isdecimal()
+        wanted[name] = int(value) if is_number else None if value == "_" else value
+    wants(wanted)  # which refuses unknown names
+    return wanted
+
+
+class Match(NamedTuple):
+    """A word in its sentence, as a concordance shows it."""
+
+    token: Token
+    before: str  # the text of the sentence before it, with single spaces
+    written: str  # the word, or the multiword token that it is of
+    after: str
+
+    @property
+    def place(self) -> str:
+        """Its sentence by name, or file and line."""
+        sentence = self.token.sentence
+        return sentence.sent_id or f"{sentence.path}:{sentence.line_of(self.token.number)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place of the word, its columns, and the text of its sentence."""
+        sentence = self.token.sentence
+        columns = dict(zip(FIELDS, self.token.columns, strict=True))
+        return {
+            "path": sentence.path,
+            "line": sentence.line_of(self.token.number),
+            "sent_id": sentence.sent_id or None,
+            **columns,
+            "id": self.token.id,
+            "head": self.token.head,
+            "text": sentence.text,
+        }
+
+
+def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
+    """Return the words of a sentence that are wanted, each with the text around it."""
+    found = [token for token in sentence if wanted(token)]
+    if not found:
+        return []
+    pieces = sentence.surface()
+    result = []
+    for token in found:
+        place = next(i for i, (_, last, _) in enumerate(pieces) if last >= token.number)
+        texts = [text for _, _, text in pieces]
+        parts = ("".join(texts[:place]), texts[place], "".join(texts[place + 1 :]))
+        before, written, after = (" ".join(part.split()) for part in parts)
+        # where no space parts the word from what is beside it, neither does the concordance
+        before += " " * (bool(before) and texts[place - 1][-1:].isspace())
+        after = " " * (bool(after) and texts[place][-1:].isspace()) + after
+        result.append(Match(token, before, written, after))
+    return result
+
+
+def _test(name: str, value: Any) -> Wanted:
+    field, _, item = name.partition("__")
+    if field not in FIELDS or bool(item) != (field in MAPPINGS):
+        known = [*(field for field in FIELDS if field not in MAPPINGS), "feats__NAME", "misc__NAME"]
+        message = f"{name} is no column that can be asked for"
+        raise ConfigError(message, hint=did_you_mean(name, known))
+
+    def read(token: Token) -> Any:
+        if item:
+            return getattr(token, field).get(item)
+        found = getattr(token, field)
+        # a word or lemma may be `_` itself
+        return None if found in ("_", []) and field not in ("form", "lemma") else found
+
+    if callable(value):
+        return lambda token: value(read(token)) is True
+    return lambda token: read(token) == value

@@ -1,0 +1,193 @@
+"""What models are called with: texts, words, files, sentences, TokenLists, documents of spaCy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import conllu
+import pytest
+from parsing.parser.tiny import LABELS, random_parser, random_sentences
+from parsing.parser.tiny import tiny_config as parser_config
+from parsing.segmenter.tiny_segmenter import random_segmenter
+from parsing.tagger.toy import random_tagger
+
+import seqtool
+from seqtool.core.errors import DataError, ModelError, SeqtoolError
+from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.treebank.sentence import Sentence
+
+TEXT = "du bat. Ab cet\nbad.\n\nthe bet!"
+WORDS = [["the", "dog", "sees"], ["a", "b c", "."]]
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Pipeline:
+    """A pipeline of random weights: what it finds means nothing, but it finds it each time."""
+    return Pipeline(random_segmenter(), random_tagger(), random_parser(parser_config(), LABELS))
+
+
+def by_hand(nlp: Pipeline, text: str) -> str:
+    """What the stages give one after another."""
+    return seqtool.write_conllu(nlp.parse_stream(nlp.segment([text])))
+
+
+def test_a_text_gets_all(nlp: Pipeline) -> None:
+    doc = nlp(TEXT)
+    assert isinstance(doc, seqtool.Doc)
+    assert doc.text == TEXT
+    assert doc.to_conllu() == by_hand(nlp, TEXT)
+    for token in doc.words:
+        assert token.head is not None
+        assert (token.upos, token.deprel) != ("_", "_")
+    surface = [token for sentence in doc for token in sentence.tokens]
+    assert [doc.text[token.start : token.end] for token in surface] == [
+        token.form for token in surface
+    ]
+    assert len(nlp("")) == len(nlp(" \n")) == len(nlp([])) == 0
+
+
+def test_a_parsed_sentence_takes_options(nlp: Pipeline) -> None:
+    assert nlp(TEXT, beam=4).to_conllu() == seqtool.write_conllu(
+        nlp.parse_stream(nlp.segment([TEXT]), beam=4)
+    )
+    tagged = seqtool.Doc(sentence.copy() for sentence in nlp(TEXT))
+    for token in tagged.words:
+        token.upos, token.lemma = "X", "x"
+    assert {token.upos for token in nlp(tagged).words} == {"X"}
+    assert nlp(tagged, retag=True).to_conllu() == nlp(TEXT).to_conllu()
+    assert {token.upos for token in tagged.words} == {"X"}  # what is given stays as it is
+
+
+def test_several_texts_are_documents_of_their_own(nlp: Pipeline) -> None:
+    doc = nlp([TEXT, "bab.", "du"])
+    assert doc.text == TEXT + "bab." + "du"
+    newdocs = [place for place, sentence in enumerate(doc) if "newdoc" in sentence.metadata]
+    lengths = [len(nlp(text)) for text in (TEXT, "bab.")]
+    assert newdocs == [0, lengths[0], sum(lengths)]
+    assert [sentence.sent_id for sentence in doc] == [str(i) for i in range(1, len(doc) + 1)]
+    assert nlp(text for text in (TEXT, "bab.", "du")) == doc
+
+
+def test_each_input_is_a_document(nlp: Pipeline) -> None:
+    inputs: list[Any] = [TEXT, "", WORDS, " ", "du", []]
+    docs = list(nlp.pipe(inputs))
+    assert [doc.to_conllu() for doc in docs] == [nlp(given).to_conllu() for given in inputs]
+    assert list(nlp.pipe([])) == []
+    assert [doc.text for doc in nlp.segmenter.pipe(["du", "ab"])] == ["du", "ab"]
+    tagged = list(nlp.tagger.pipe([WORDS, WORDS[:1]]))
+    assert [len(doc) for doc in nlp.parser.pipe(tagged)] == [2, 1]
+
+
+def test_words_are_taken_as_they_are(nlp: Pipeline) -> None:
+    for given in (WORDS, [tuple(words) for words in WORDS], iter(WORDS)):
+        doc = nlp(given)
+        assert [[token.form for token in sentence] for sentence in doc] == WORDS
+        assert all(token.head is not None for token in doc.words)
+
+
+def test_files(nlp: Pipeline, tmp_path: Path) -> None:
+    text, trees = tmp_path / "a.txt", tmp_path / "a.conllu"
+    text.write_text(TEXT, encoding="utf-8")
+    from_file = nlp(text)
+    assert from_file.text == TEXT
+    assert from_file[0].metadata["newdoc id"] == str(text)
+    trees.write_text(from_file.to_conllu(), encoding="utf-8")
+    assert nlp(trees) == from_file
+    both = nlp([text, trees])
+    assert len(both) == 2 * len(from_file)
+    with pytest.raises(DataError, match="no such file"):
+        nlp(tmp_path / "nothing.txt")
+
+
+def test_sentences_and_token_lists(nlp: Pipeline) -> None:
+    doc = nlp(WORDS)
+    lists = doc.to_tokenlists()
+    bare = [conllu.TokenList([conllu.Token({"form": w}) for w in words]) for words in WORDS]
+    for given in (doc, list(doc), iter(doc), lists, list(lists), bare, [doc[:1], lists[1]]):
+        again = nlp(given)
+        assert again.to_conllu() == doc.to_conllu()
+        assert again[0] is not doc[0]
+    assert nlp(doc[0]) == nlp(lists[0]) == nlp([lists[0]]) == doc[:1]
+    assert nlp([dict(token) for token in lists[0]]) == doc[:1]
+
+
+def test_a_tagger_and_a_parser_read_sentences(nlp: Pipeline) -> None:
+    tagged = nlp.tagger(WORDS)
+    assert {token.head for token in tagged.words} == {None}
+    assert all(token.upos != "_" for token in tagged.words)
+    assert nlp.parser(tagged) == nlp(WORDS)
+    assert nlp.parser(tagged, beam=2) == nlp(WORDS, beam=2)
+    for model in (nlp.tagger, nlp.parser):
+        with pytest.raises(ModelError, match="not plain text") as refused:
+            model("the dog")
+        assert "train_pipeline" in refused.value.hint
+
+
+def test_a_segmenter_reads_texts(nlp: Pipeline, tmp_path: Path) -> None:
+    doc = nlp.segmenter(TEXT)
+    assert doc.to_conllu() == seqtool.write_conllu(nlp.segmenter.segment([TEXT]))
+    (tmp_path / "a.conllu").write_text(doc.to_conllu())
+    for given in (WORDS, doc, tmp_path / "a.conllu"):
+        with pytest.raises(TypeError, match="a segmenter takes texts"):
+            nlp.segmenter(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (b"text", "not bytes; decode"),
+        (3, "not int"),
+        (None, "not NoneType"),
+        ([3], "not int"),
+        ({"a": 1}, "not dict"),
+        ([["a", 3]], "not list with int in it"),
+        (object, "not type"),
+    ],
+)
+def test_other_types_are_refused(nlp: Pipeline, given: Any, named: str) -> None:
+    with pytest.raises(TypeError, match=named):
+        nlp(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([["a", "b\tc"]], "word 2 of sentence 1"),
+        ([["a"], ["  "]], "word 1 of sentence 2"),
+        ([[]], "sentence 1 has no words"),
+        ("a\ud800", "character 1 of the text is U\\+D800"),
+    ],
+)
+def test_what_no_sentence_can_be_is_refused(nlp: Pipeline, given: Any, message: str) -> None:
+    with pytest.raises(SeqtoolError, match=message) as refused:
+        nlp(given)
+    assert refused.value.hint
+
+
+def test_streams_refuse_what_is_no_sentence(nlp: Pipeline) -> None:
+    sentences = random_sentences(2, 3)
+    lists = seqtool.Doc(sentences).to_tokenlists()
+
+    def mixed(last: Any) -> Iterator[Any]:
+        yield from sentences
+        yield last
+
+    for stream in (nlp.parse_stream, nlp.tag_stream, nlp.parser.parse_stream):
+        for item, kind in (("x", "str"), (lists[0], r"conllu\.models\.TokenList"), (1, "int")):
+            with pytest.raises(TypeError, match=f"expected sentences.* got {kind}"):
+                list(stream(mixed(item)))
+        with pytest.raises(TypeError, match="got str"):
+            list(stream("text"))  # type: ignore[arg-type]
+        assert all(isinstance(item, Sentence) for item in stream(iter(sentences)))
+
+
+def test_a_model_is_loaded_as_what_it_must_be(nlp: Pipeline, tmp_path: Path) -> None:
+    nlp.tagger.save(tmp_path / "tagger", scores={}, data={})
+    assert isinstance(seqtool.load(tmp_path / "tagger"), seqtool.Tagger)
+    tagger: seqtool.Tagger = seqtool.load(tmp_path / "tagger", seqtool.Tagger)
+    assert tagger(WORDS) == nlp.tagger(WORDS)
+    with pytest.raises(ModelError, match="is a Tagger, not a Parser") as refused:
+        seqtool.load(tmp_path / "tagger", seqtool.Parser)
+    assert refused.value.path == str(tmp_path / "tagger")

@@ -1,0 +1,94 @@
+"""Every model is trained from Python in one way, and can be used at once."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.parser.tiny import write_treebank
+
+import seqtool
+
+QUICK = {"epochs": 1, "precision": "float32"}
+SETTINGS: dict[str, Any] = {
+    "model": {"lexical_size": 4, "tag_size": 4, "label_size": 4, "hidden_size": 8},
+    "training": QUICK,
+}
+TRAINERS = [
+    *("train_lm", "train_ngram"),
+    *("train_segmenter", "train_tagger", "train_parser", "train_pipeline"),
+]
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    return write_treebank(tmp_path / "t.conllu", 30)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_all_take_data_output_and_config(name: str) -> None:
+    parameters = list(inspect.signature(getattr(seqtool, name)).parameters.values())
+    kinds = [parameter.kind.name for parameter in parameters]
+    assert kinds[:3] == ["POSITIONAL_OR_KEYWORD"] * 3
+    assert [parameter.name for parameter in parameters[1:3]] == ["output", "config"]
+    assert parameters[1].default.startswith("runs/")
+    assert set(kinds[3:]) <= {"KEYWORD_ONLY", "VAR_KEYWORD"}
+
+
+def test_a_parser_is_trained_shown_and_used(
+    treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = seqtool.train_parser(treebank, tmp_path / "p", SETTINGS, device="cpu", threads=1)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "training for" in shown.err
+    assert "finished after" in shown.err
+    assert isinstance(trained.model, seqtool.Parser)
+    assert trained.model is trained.model
+    assert trained.model.config.model.hidden_size == 8
+    # what is not given is as in the default preset
+    default = seqtool.ParserConfig.__dataclass_fields__["learning"].default_factory()  # type: ignore[misc]
+    assert type(trained.model.config.learning) is type(default)
+    (sentence, *_) = trained.model(treebank)
+    assert sentence.root is not None
+
+
+def test_progress_is_shown_if_wanted(
+    treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[Any] = []
+    options: Any = {"device": "cpu", "threads": 1, "force": True}
+    for more, is_shown in (
+        ({"progress": False}, False),
+        ({"on_event": heard.append}, False),
+        ({"on_event": heard.append, "progress": True}, True),
+    ):
+        num = len(heard)
+        seqtool.train_parser(treebank, tmp_path / "p", SETTINGS, **options, **more)
+        assert bool(capsys.readouterr().err) == is_shown
+        assert (len(heard) > num) == ("on_event" in more)
+
+
+def test_settings_have_names(treebank: Path, tmp_path: Path) -> None:
+    output = tmp_path / "p"
+    for config, message in (
+        ("fst", "no preset is called 'fst'"),
+        ({"model": {"hiden": 3}}, "hiden"),
+        ({"model": {"hidden_size": 0}}, "model.hidden_size"),
+        (3, "the settings are 3"),
+    ):
+        with pytest.raises(seqtool.ConfigError, match=message):
+            seqtool.train_parser(treebank, output, config)  # type: ignore[arg-type]
+    with pytest.raises(seqtool.ConfigError, match="no preset is called 'slow'"):
+        seqtool.train_pipeline(treebank, output, "slow")
+    with pytest.raises(seqtool.ConfigError, match="slow"):
+        seqtool.train_lm(treebank, output, "slow")
+    assert not output.exists()
+
+
+def test_a_counted_model_can_be_used_at_once(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a b c\nb a\n" * 20)
+    trained = seqtool.train_ngram(tmp_path / "t.txt", tmp_path / "n", seqtool.NgramConfig(order=2))
+    assert seqtool.evaluate_lm(trained.model, [tmp_path / "t.txt"]).perplexity > 1

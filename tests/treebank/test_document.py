@@ -1,0 +1,404 @@
+"""Documents, their sentences as sequences of tokens, and what they are turned into."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import conllu
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import sentence_texts
+
+import seqtool
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.treebank.conllu import read_batches
+from seqtool.treebank.features import Features
+from seqtool.treebank.queries import matches, parse_query, wants
+from seqtool.treebank.sentence import FORM, MISC, Sentence, Token
+
+# "vámonos al mar": two multiword tokens, an empty node, an enhanced graph
+LINES = """\
+# sent_id = s1
+# text = vámonos al mar.
+# newpar
+1-2	vámonos	_	_	_	_	_	_	_	_
+1	vamos	ir	VERB	V	Mood=Imp|Number=Plur	0	root	0:root	_
+2	nos	nosotros	PRON	P	Case=Acc|Number=Plur	1	obj	1:obj|2.1:nsubj	Gloss=us
+2.1	E	e	VERB	_	_	_	_	1:conj	_
+3-4	al	_	_	_	_	_	_	_	_
+3	a	a	ADP	_	_	5	case	5:case	_
+4	el	el	DET	_	Definite=Def	5	det	5:det	_
+5	mar	mar	NOUN	N	Number=Sing	1	obl	1:obl:a	SpaceAfter=No
+6	.	.	PUNCT	_	_	1	punct	1:punct	SpacesAfter=\\n
+"""
+OTHER = "1\t_\t_\tSYM\t_\t_\t0\troot\t_\t_\n"
+
+
+@pytest.fixture
+def doc() -> seqtool.Doc:
+    return seqtool.Doc.from_conllu(f"{LINES}\n{OTHER}\n")
+
+
+def test_words_of_a_sentence(doc: seqtool.Doc) -> None:
+    sentence = doc[0]
+    assert [token.form for token in sentence] == ["vamos", "nos", "a", "el", "mar", "."]
+    assert [token.head for token in sentence] == [0, 1, 5, 5, 1, 1]
+    mar = sentence[4]
+    assert (mar.id, mar.lemma, mar.upos, mar.xpos, mar.deprel) == (5, "mar", "NOUN", "N", "obl")
+    assert mar.feats == {"Number": "Sing"}
+    assert sentence[1].misc["Gloss"] == "us"
+    assert mar.head_token == sentence[0] == sentence.root
+    assert sentence[0].head_token is None
+    assert [child.form for child in mar.children] == ["a", "el"]
+    assert [token.form for token in mar.subtree] == ["a", "el", "mar"]
+    assert sentence[0].subtree == list(sentence)
+    assert sentence[1].deps == [(1, "obj"), ("2.1", "nsubj")]
+    assert mar.deps == [(1, "obl:a")]
+    assert [token.form for token in sentence[-2:]] == ["mar", "."]
+    assert mar.sentence is sentence
+    assert (str(mar), repr(mar)) == ("mar", "<Token 5 'mar' obl of 1>")
+    with pytest.raises(IndexError):
+        sentence[6]
+    with pytest.raises(KeyError):
+        mar.feats["Case"]
+    assert len({*sentence, sentence[0]}) == 6
+
+
+def test_multiword_tokens_and_empty_nodes(doc: seqtool.Doc) -> None:
+    sentence = doc[0]
+    assert [token.form for token in sentence.tokens] == ["vámonos", "al", "mar", "."]
+    first, second, word, _ = sentence.tokens
+    assert (first.id, first.is_multiword, word.is_multiword) == ("1-2", True, False)
+    assert [part.form for part in second.words] == ["a", "el"]
+    assert word.words == [word]
+    assert [part.form for part in first.subtree] == ["vamos", "nos", "a", "el", "mar", "."]
+    assert second.subtree == second.words
+    (empty,) = sentence.empty_nodes
+    assert (empty.id, empty.form, empty.is_empty, empty.head, empty.start) == (
+        "2.1", "E", True, None, None,
+    )  # fmt: skip
+    assert empty.deps == [(1, "conj")]
+    assert empty.children == empty.subtree == []
+
+
+def test_what_a_sentence_says_of_itself(doc: seqtool.Doc) -> None:
+    assert doc[0].metadata == {"sent_id": "s1", "text": "vámonos al mar.", "newpar": None}
+    assert (doc[0].sent_id, doc[1].sent_id) == ("s1", "")
+    assert (doc[0].text, doc[1].text) == ("vámonos al mar.", "_")
+    assert repr(doc[0]) == "<Sentence of 6 words: 'vámonos al mar.'>"
+    assert repr(doc) == "<Doc of 2 sentences, 7 words>"
+
+
+def test_places_in_the_text(doc: seqtool.Doc) -> None:
+    assert doc.text == "vámonos al mar.\n_ "
+    assert [(token.start, token.end) for token in doc.words] == [
+        *[(0, 7)] * 2, *[(8, 10)] * 2, (11, 14), (14, 15), (16, 17),
+    ]  # fmt: skip
+    doc[0].rows[4][MISC] = "SpaceAfter=No|TokenRange=111:114"
+    assert (doc[0][4].start, doc[0][4].end) == (111, 114)
+    assert doc[0][5].start == 14
+
+
+def test_what_is_set_is_written(doc: seqtool.Doc) -> None:
+    sentence = doc[0]
+    token = sentence[4]
+    token.upos, token.head, token.lemma = "PROPN", 2, "Mar"
+    token.feats["Gender"] = "Masc"
+    token.misc["Gloss"] = "sea"
+    del sentence[1].misc["Gloss"]
+    sentence.tokens[1].form = "AL"
+    sentence.empty_nodes[0].misc["X"] = ""
+    lines = sentence.to_conllu().split("\n")
+    assert "5\tmar\tMar\tPROPN\tN\tGender=Masc|Number=Sing\t2\tobl\t1:obl:a\t" in lines[10]
+    assert lines[10].endswith("\tSpaceAfter=No|Gloss=sea")
+    assert lines[5].endswith("\t_")
+    assert lines[7].startswith("3-4\tAL\t")
+    assert lines[6].endswith("\t1:conj\tX")
+    for attribute, value in (("form", ""), ("form", " "), ("lemma", "a\tb"), ("head", 7)):
+        with pytest.raises(ValueError, match="cannot be"):
+            setattr(token, attribute, value)
+    with pytest.raises(ValueError, match="cannot stand"):
+        token.feats["A|B"] = "c"
+    with pytest.raises(KeyError):
+        del token.feats["Nothing"]
+
+
+def test_a_head_that_is_no_number_has_its_line() -> None:
+    (sentence,) = seqtool.read_conllu("# a\n1\ta\t_\t_\t_\t_\tx\t_\t_\t_\n", check="columns")
+    with pytest.raises(DataError, match=r"<text>:2: token 1 has head 'x'"):
+        sentence[0].head  # noqa: B018
+
+
+ITEM = st.from_regex(r"[A-Za-z]{1,3}(=[a-z0-9_]{0,2})?", fullmatch=True)
+
+
+@given(st.lists(ITEM, max_size=5), st.from_regex(r"[A-Za-z]{1,3}", fullmatch=True), st.booleans())
+def test_features_are_a_mapping_that_changes_one_item(
+    items: list[str], name: str, is_sorted: bool
+) -> None:
+    column = ["|".join(items) or "_"]
+    features = Features(lambda: column[0], lambda text: column.__setitem__(0, text))
+    expected = dict(item.partition("=")[::2] for item in items)
+    assert dict(features) == expected
+    assert len(features) == len(expected)
+    features[name] = "new"
+    assert dict(features) == expected | {name: "new"}
+    del features[name]
+    left = [item for item in items if item.partition("=")[0] != name]
+    assert column == ["|".join(left) or "_"]  # all others as they were, in their order
+
+
+@given(st.lists(sentence_texts(trees=False), min_size=1, max_size=3))
+def test_documents_are_whole_again_and_their_words_are_where_they_say(texts: list[str]) -> None:
+    doc = seqtool.Doc.from_conllu("\n".join(texts).encode())
+    assert doc.to_conllu() == "\n".join(texts) + "\n"
+    assert seqtool.write_conllu(doc) == doc.to_conllu()
+    for sentence in doc:
+        for _, _, row in sentence._surface_lines():
+            # what Hypothesis puts into MISC seldom speaks of spaces
+            assert row[FORM] in doc.text or "Space" in row[MISC]
+        for token in sentence:
+            if "Token" not in token.columns[MISC] and not sentence.extras:
+                assert doc.text[token.start : token.end] == token.form
+
+
+TRICKY = [LINES, OTHER, "1\ta\t_\tX\tx\tA=b|C\t0\troot\t0:root|1:a:b\tD=_|E\n"]
+
+
+@pytest.mark.parametrize("text", TRICKY)
+def test_token_lists_are_those_of_conllu(text: str) -> None:
+    doc = seqtool.Doc.from_conllu(text)
+    ours, theirs = doc.to_tokenlists(), conllu.parse(text)
+    assert [list(sentence) for sentence in ours] == [list(sentence) for sentence in theirs]
+    assert type(ours) is conllu.SentenceList
+    assert ours[0].metadata == theirs[0].metadata
+    assert seqtool.Doc.from_tokenlists(ours) == doc
+    assert seqtool.Doc.from_tokenlists(theirs) == doc
+
+
+def test_token_lists_of_real_trees(shared_data: Path) -> None:
+    for path in (shared_data / "ewt" / "en_ewt-ud-dev.conllu", *shared_data.glob("fr*/*dev*")):
+        text = "\n\n".join(path.read_text(encoding="utf-8").split("\n\n")[:150]) + "\n\n"
+        doc = seqtool.Doc.from_conllu(text)
+        assert [list(ours) for ours in doc.to_tokenlists()] == [*map(list, conllu.parse(text))]
+        assert seqtool.Doc.from_tokenlists(doc.to_tokenlists()) == doc
+
+
+def test_token_lists_of_other_makers() -> None:
+    tokens = [
+        {"form": "Hi", "upostag": "INTJ", "feats": {"A": "b"}, "head": 0, "PARSEME:MWE": "1:LVC"},
+        {"form": "you", "head": 1, "misc": {"X": None}, "PARSEME:MWE": "*"},
+    ]
+    doc = seqtool.Doc.from_tokenlists([conllu.TokenList([conllu.Token(t) for t in tokens])])
+    assert doc.to_conllu() == (
+        "1\tHi\t_\tINTJ\t_\tA=b\t0\t_\t_\tPARSEME:MWE=1:LVC\n2\tyou\t_\t_\t_\t_\t1\t_\t_\tX=_\n\n"
+    )
+    for bad, message in (
+        ([{"form": ""}], "empty form"),
+        ([{"form": "a\nb"}], "holds a tab or line end"),
+        ([{"id": 2, "form": "a"}], "ID '2' where 1 is expected"),
+        ([{"form": "a", "misc": {"A": [1]}}], "non-serializable"),
+        ([], "TokenList 1"),
+    ):
+        with pytest.raises(DataError, match=message):
+            seqtool.Doc.from_tokenlists([conllu.TokenList([conllu.Token(t) for t in bad])])
+
+
+def test_a_head_that_conllu_cannot_take() -> None:
+    doc = seqtool.Doc.from_conllu("1\ta\t_\t_\t_\t_\tx\t_\t_\t_\n")
+    with pytest.raises(DataError, match=r"<text>:1: token 1 cannot be a conllu.Token"):
+        doc.to_tokenlists()
+
+
+PLUS = """\
+# global.columns = ID UPOS FORM HEAD DEPREL PARSEME:MWE
+# text = She took part
+1	PRON	She	2	nsubj	*
+2	VERB	took	0	root	1:LVC.full
+
+1	NOUN	part	0	root	_
+2	X	odd
+
+"""
+
+
+def test_conllu_plus(tmp_path: Path) -> None:
+    (tmp_path / "x.conllup").write_text(PLUS.replace("2\tX\todd\n", ""))
+    first, second = seqtool.read_conllu(tmp_path)
+    assert [(token.form, token.upos, token.head, token.deprel) for token in first] == [
+        ("She", "PRON", 2, "nsubj"), ("took", "VERB", 0, "root"),
+    ]  # fmt: skip
+    assert [dict(token.misc) for token in first] == [{}, {"PARSEME:MWE": "1:LVC.full"}]
+    theirs = conllu.parse((tmp_path / "x.conllup").read_text())
+    assert [token["form"] for token in theirs[0]] == first.column(FORM)
+    assert second.text == "part"
+    assert (first.line, first.line_of(1), second.line) == (1, 3, 6)
+    batches = list(read_batches(tmp_path))
+    assert batches == [first, second]
+    with pytest.raises(DataError, match=r"<text>:7: 3 columns"):
+        list(seqtool.read_conllu(PLUS))
+    for header, message in (
+        ("ID HEAD", "without FORM"),
+        ("ID FORM FORM", "column FORM is named twice"),
+    ):
+        with pytest.raises(DataError, match=message):
+            list(seqtool.read_conllu(f"# global.columns = {header}\n1\ta\tb\n"))
+    # of ten columns in another order, which would pass for CoNLL-U
+    names = "ID LEMMA FORM UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+    text = f"# global.columns = {names}\n\n1\tl\tf\tX\t_\t_\t0\troot\t_\t_\n"
+    (only,) = read_batches(text)
+    assert only.column(FORM) == ["f"]
+    # a file after it has its own columns
+    (tmp_path / "y.conllu").write_text(OTHER)
+    assert len(list(seqtool.read_conllu(tmp_path))) == 3
+
+
+def test_conllu_is_read_from_anything(tmp_path: Path) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(LINES, encoding="utf-8")
+    expected = [s.to_conllu() for s in seqtool.read_conllu(path)]
+    with path.open(encoding="utf-8") as text, path.open("rb") as data:
+        for source in (
+            str(path), [path], LINES, LINES.replace("\n", "\r\n"), LINES.rstrip(), LINES.encode(),
+            "\ufeff" + LINES, io.StringIO(LINES), io.BytesIO(LINES.encode()), text, data,
+        ):  # fmt: skip
+            assert [s.to_conllu() for s in seqtool.read_conllu(source)] == expected
+    for source, message in (
+        ("1\ta\n", "<text>:1: 2 columns"),
+        (b"", "<text>: the file is empty"),
+        ("\n\n", "<text>: holds no sentences"),
+        (io.BytesIO(b"\xff\n"), "not UTF-8 at byte 0"),
+        ("\ud800\n", "not UTF-8"),
+    ):
+        with pytest.raises(DataError, match=re.escape(message)):
+            list(seqtool.read_conllu(source))
+
+
+def test_conllu_is_written_to_anything(tmp_path: Path, doc: seqtool.Doc) -> None:
+    text, data = io.StringIO(), io.BytesIO()
+    seqtool.write_conllu(doc, text)
+    seqtool.write_conllu(doc, data)
+    seqtool.write_conllu(doc, tmp_path / "x.conllu")
+    assert text.getvalue() == data.getvalue().decode() == seqtool.write_conllu(doc)
+    assert (tmp_path / "x.conllu").read_text(encoding="utf-8") == doc.to_conllu()
+    with pytest.raises(TypeError, match="but got str"):
+        seqtool.write_conllu(["x"], tmp_path / "y.conllu")  # type: ignore[list-item]
+    assert not (tmp_path / "y.conllu").exists()
+
+
+QUERIES = [
+    {"deprel": "obl"},
+    {"upos": "PRON", "feats__Case": "Acc"},
+    {"feats__Number": "Plur"},
+    {"feats__Number": None},
+    {"xpos": None},
+    {"head": 1, "deprel": lambda deprel: deprel.startswith("o")},
+    {"id": 3},
+    {"misc__Gloss": "us"},
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_are_those_of_conllu(query: dict[str, object], doc: seqtool.Doc) -> None:
+    expected = [
+        (number, token["id"])
+        for number, sentence in enumerate(doc.to_tokenlists())
+        for token in sentence.filter(**query)
+        if isinstance(token["id"], int)
+    ]
+    found = doc.filter(**query)
+    assert found == seqtool.filter(list(doc), **query)
+    numbers = {id(sentence): number for number, sentence in enumerate(doc)}
+    assert [(numbers[id(token.sentence)], token.id) for token in found] == expected
+    assert found or query == {"xpos": 1}
+
+
+def test_a_query_of_no_column_is_refused(doc: seqtool.Doc) -> None:
+    for name in ("deprl", "feats", "form__x"):
+        with pytest.raises(ConfigError, match="no column"):
+            doc.filter(**{name: "x"})
+    for texts, message in (
+        (["upos"], "asks for nothing"),
+        (["upos=A", "UPOS=B"], "twice"),
+        (["nothing=1"], "no column"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parse_query(texts)
+    assert parse_query(["UPOS=_", "head=3", "feats.Case=a=b"]) == {
+        "upos": None, "head": 3, "feats__Case": "a=b",
+    }  # fmt: skip
+
+
+def test_a_concordance(doc: seqtool.Doc) -> None:
+    found = [match for s in doc for match in matches(s, wants({"upos": "DET"}))]
+    assert [(m.before, m.written, m.after, m.place) for m in found] == [
+        ("vámonos ", "al", " mar.", "s1")
+    ]
+    (match,) = matches(doc[0], wants({"upos": "PUNCT"}))
+    assert match[1:] == ("vámonos al mar", ".", "")
+    assert match.to_json()["line"] == 12
+
+
+def test_rows_and_tables(doc: seqtool.Doc) -> None:
+    rows = doc.to_rows()
+    assert [row["form"] for row in rows] == ["vamos", "nos", "a", "el", "mar", ".", "_"]
+    assert rows[2]["multiword"] == "al"
+    assert (rows[4]["multiword"], rows[4]["head"], rows[4]["sent_id"]) == (None, 1, "s1")
+    assert (rows[6]["sentence"], rows[6]["lemma"], rows[6]["upos"]) == (2, "_", "SYM")
+    assert rows[6]["xpos"] is None
+    pandas = pytest.importorskip("pandas")
+    table = doc.to_df()
+    assert list(table.columns) == list(rows[0])
+    assert table["head"].tolist() == [row["head"] for row in rows]
+    assert table[table.upos == "DET"].form.tolist() == ["el"]
+    assert pandas.isna(table.multiword[4])
+    assert list(seqtool.Doc().to_df().columns) == list(rows[0])
+
+
+def test_tables_need_pandas(doc: seqtool.Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match="pandas is not installed") as refused:
+        doc.to_df()
+    assert "pip install pandas" in refused.value.hint
+
+
+def test_parts_of_a_document_are_copies(doc: seqtool.Doc) -> None:
+    part = doc[1:]
+    assert (len(part), part[0][0].start, doc[1][0].start) == (1, 0, 16)
+    part[0][0].lemma = "x"
+    assert doc[1][0].lemma == "_"
+    assert doc == seqtool.Doc.from_conllu(doc.to_conllu())
+    assert (doc == part, doc == 1) == (False, False)
+
+
+def test_pictures_keep_their_styles_to_themselves(doc: seqtool.Doc) -> None:
+    html = doc._repr_html_()
+    style = html[html.index("<style>") + 7 : html.index("</style>")].strip()
+    for rule in style.splitlines():
+        selectors = rule.partition(" {")[0].split(", ")
+        assert all(re.match(r"\.seqtool-tree\b", selector) for selector in selectors), rule
+    assert html.count('<svg xmlns="http://www.w3.org/2000/svg"') == 2
+    assert html.count('class="seqtool-tree"') == 2
+    assert "<html" not in html
+    assert doc[0]._repr_html_().count("<svg") == 1
+
+
+def test_pictures_of_many_sentences_and_of_none() -> None:
+    doc = seqtool.Doc.from_conllu((OTHER + "\n") * 30)
+    assert doc._repr_html_().count("<svg") == 8
+    assert "22 more sentences" in doc._repr_html_()
+    untagged = Sentence([], [[str(i), "<b>", *["_"] * 8] for i in range(1, 101)], [])
+    html = untagged._repr_html_()
+    assert html.count("<tr>") == 42  # the heading, 40 words, and ...
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "UPOS" not in html
+    assert "<svg" not in seqtool.Doc()._repr_html_()
+
+
+def test_tokens_are_cheap_views() -> None:
+    assert not hasattr(Token(Sentence([], [["1"]], []), 1), "__dict__")
