@@ -20,7 +20,7 @@ import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
 from seqtool.core.errors import SeqtoolError
-from seqtool.core.terminal import echo
+from seqtool.core.terminal import echo, short_path
 
 LANGUAGES = {"en": "English", "ko": "Korean"}
 LANES = 2  # commands that run side by side: one model of this size gains little from two cores
@@ -150,15 +150,10 @@ def _step(template: tuple[str, str], language: str, output: Path, **names: str) 
     title, command = template
     has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
     find = sample_treebank if has_trees else sample_text
-    names |= {split: _short(find(language, split)) for split in ("train", "valid", "test")}
+    names |= {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
     names |= {"out": str(output), "corpus": str(output / f"corpus-{language}")}
     words = tuple(word.format(**names) for word in shlex.split(command))
     return title.format(language=LANGUAGES[language], **names), words
-
-
-def _short(path: Path) -> str:
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
 
 
 def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:

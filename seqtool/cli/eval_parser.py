@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import JsonOption, SeedOption, emit, sample, show_table
+from seqtool.cli.options import (
+    JsonOption,
+    SeedOption,
+    emit,
+    show_table,
+    stdin_instead,
+    stdin_or_sample,
+)
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
@@ -70,6 +78,7 @@ def eval_parser(
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
     ] = False,
+    allow_missing: AllowMissingOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,14 +90,19 @@ def eval_parser(
     """
     from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
 
-    gold = gold or sample("GOLD", trees=True)
+    gold = gold or stdin_or_sample("GOLD", "trees")
     files = list(predicted or [])
     if [gold, *files].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
     models = list(model or [])
     if not files and not models:
-        models = [default_model("parser")]
-    gold_annotation, annotations = _annotations(gold, files, models, beam)
+        if gold != "-" and stdin_instead("PREDICTED"):
+            files = ["-"]
+        else:
+            models = [default_model("parser")]
+    gold_annotation, annotations = _annotations(
+        gold, files, models, beam=beam, allow_missing=allow_missing
+    )
     names = [*files, *map(str, models)]
     results = [
         compare(gold_annotation, annotation, punctuation=not no_punct) for annotation in annotations
@@ -110,7 +124,7 @@ def eval_parser(
 
 
 def _annotations(
-    gold: str, files: Sequence[str], models: Sequence[Path], beam: int
+    gold: str, files: Sequence[str], models: Sequence[Path], *, beam: int, allow_missing: bool
 ) -> tuple[Annotation, list[Annotation]]:
     """Read GOLD and the files, and let each model parse GOLD's words."""
     from seqtool.core.progress import progress_bar
@@ -129,7 +143,8 @@ def _annotations(
     annotations = [read_annotation(path) for path in files]
     # a parser overwrites trees only, so that the next one finds the same words
     for parser in parsers:
-        parsed = parser.parse_stream(sentences, beam=beam)
+        more = {} if hasattr(parser, "tag_stream") else {"allow_missing": allow_missing}
+        parsed = parser.parse_stream(sentences, beam=beam, **more)
         annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations
 

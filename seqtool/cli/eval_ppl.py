@@ -17,7 +17,7 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
-    sample,
+    stdin_instead,
     takes_options,
     typed,
 )
@@ -26,6 +26,7 @@ from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.lm.held_out import HeldOutText
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
@@ -163,7 +164,8 @@ def eval_ppl(
         typer.Argument(
             metavar="TEXT",
             help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
-            "stdin, or one prepared corpus. The shipped sample's English test text if not given.",
+            "stdin, or one prepared corpus. If not given: stdin where that is a pipe or a file, "
+            "else the held-out part of the model's own corpus.",
         ),
     ] = None,
     model: ModelsOption = None,
@@ -236,13 +238,20 @@ def eval_ppl(
         raise ConfigError(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
-    paths = [str(path) for path in text] if text else [sample("TEXT")]
+    paths = [str(path) for path in text or []]
+    if not paths and stdin_instead("TEXT"):
+        paths = ["-"]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     check_targets(per_token, per_sentence)
     parts = open_parts(models, device=device, threads=threads)
+    own = None
+    if not paths:
+        own = _held_out(models, split)
+        paths = [*map(str, own.paths)]
+        split = own.split if own.is_corpus else None
     dynamic_tunings: list[DynamicTuning] = []
     if adapting.dynamic:
         from seqtool.lm.neural.dynamic import make_dynamic
@@ -283,7 +292,8 @@ def eval_ppl(
     if save_mixture is not None and mixture is not None:
         _save(save_mixture, mixture, models, paths, tuning)
     if as_json:
-        content = result.to_json() if mixture is None else mixture.to_json()
+        content: dict[str, Any] = {"text": paths, "split": own.split if own else result.split}
+        content |= result.to_json() if mixture is None else mixture.to_json()
         if tuning is not None:
             content["tuning"] = tuning.to_json()
         if dynamic_tunings:
@@ -299,6 +309,17 @@ def eval_ppl(
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
     for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
+
+
+def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
+    """Return the text that models were not trained on, and say which it is."""
+    from seqtool.lm.held_out import held_out_text
+
+    text = held_out_text(models, split=split)
+    shown = " ".join(map(str, text.paths))
+    part = f"the {text.split} part of {shown}" if text.is_corpus else shown
+    note(f"no TEXT given: measuring {part}, which the model was not trained on")
+    return text
 
 
 def _check_mixing(

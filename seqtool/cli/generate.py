@@ -19,6 +19,7 @@ from seqtool.cli.options import (
     emit,
     note,
     offer,
+    stdin_instead,
     takes_options,
 )
 from seqtool.core.terminal import echo
@@ -55,11 +56,15 @@ if TYPE_CHECKING:
 )
 def generate(
     prompt: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "-p", "--prompt", metavar="TEXT", help="The beginning of the text; - reads stdin."
+            "-p",
+            "--prompt",
+            metavar="TEXT",
+            help="The beginning of the text; - reads stdin, as does a command at the end of a "
+            "pipe without it.",
         ),
-    ] = "",
+    ] = None,
     model: ModelsOption = None,
     weights: WeightsOption = None,
     allow_unknown: Annotated[
@@ -80,6 +85,8 @@ def generate(
     from seqtool.lm import sampling
     from seqtool.lm.mixture.model import open_mixture
 
+    if prompt is None:
+        prompt = "-" if stdin_instead("prompt") else ""
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded

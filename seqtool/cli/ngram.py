@@ -19,8 +19,10 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    note_next,
     offer,
     show_table,
+    stdin_or_sample,
     takes_options,
     typed,
 )
@@ -123,7 +125,7 @@ def train(
         )
     with stage_bars() as on_progress:
         trained = train_ngram(
-            text_or_sample(inputs, "training on"),
+            inputs or [stdin_or_sample("CORPUS", training="training on")],
             output,
             config,
             field=field,
@@ -184,7 +186,9 @@ def _show_training(trained: NgramTraining) -> None:
         note(f"{name.replace('_', ' ')} {value:.2f}")
     if trained.arpa is not None:
         note(f"ARPA file: {trained.arpa}")
-    note(f"next: seqtool eval-ppl TEXT -m {trained.path}  or  seqtool inspect {trained.path}")
+    # what was measured here has a text of its own, and TEXT can be left out
+    measuring = "eval-ppl" if trained.scores else "eval-ppl TEXT"
+    note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
     echo(trained.path)
 
 
@@ -321,7 +325,7 @@ def counts(
     config = from_dict(NgramConfig, {"order": 2, **settings})
     with stage_bars() as on_progress:
         counts_of_text, vocabulary = count_text(
-            text_or_sample(inputs, "counting"),
+            inputs or [stdin_or_sample("CORPUS", training="counting")],
             config,
             field=field,
             threads=threads,
@@ -369,16 +373,6 @@ def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: s
         assert table is not None
         table.write("\t".join(columns) + "\n")
         table.writelines("\t".join(row) + "\n" for row in rows)
-
-
-def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
-    """Return the inputs, or the shipped sample, and say so."""
-    if inputs:
-        return inputs
-    from seqtool.text.datasets import sample_text
-
-    note(f"no CORPUS given: {doing} the shipped English sample")
-    return [str(sample_text("en", "train").parent)]
 
 
 @contextmanager

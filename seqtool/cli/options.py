@@ -13,8 +13,10 @@ import dataclasses
 import inspect
 import json
 import math
+import os
 import re
 import shlex
+import stat
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -350,12 +352,54 @@ def note(text: str) -> None:
     echo(text, err=True)
 
 
-def sample(name: str, *, trees: bool = False) -> str:
-    """Return the English test text or trees of the shipped sample, and say that they are used."""
+def note_next(*commands: str, model: Path) -> None:
+    """Print a line on what to do with a model; in each command, {} stands for its path."""
+    path = shlex.quote(str(model))
+    note("next: " + "  or  ".join(f"seqtool {command.format(path)}" for command in commands))
+
+
+def is_stdin_given() -> bool:
+    """Whether stdin is a pipe or a file, so that an input that is not named may come from there.
+
+    A terminal is not, nor is any other device: cron and CI give /dev/null.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):  # it is closed, or no file of the system
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def stdin_instead(name: str) -> bool:
+    """Whether stdin is read, as the input of this name is not given; says so if it is."""
+    if is_given := is_stdin_given():
+        note(f"no {name} given: reading stdin")
+    return is_given
+
+
+def stdin_or_sample(
+    name: str, kind: Literal["text", "trees"] = "text", *, training: str = ""
+) -> str:
+    """Return what a command reads whose input is not named, and say which it is.
+
+    Stdin, if that is a pipe or a file; else the shipped English sample.
+
+    Args:
+        name: of the input, as the usage of the command has it.
+        kind: which of the sample is wanted.
+        training: what is done with its training part, as "training on"; without it, the test part
+            is used. Of a text it is the folder, which has the other parts too.
+    """
+    if stdin_instead(name):
+        return "-"
     from seqtool.text.datasets import sample_text, sample_treebank
 
-    path = sample_treebank("en", "test") if trees else sample_text("en", "test")
-    note(f"no {name} given: using the shipped sample, {path}")
+    find = sample_treebank if kind == "trees" else sample_text
+    path = find("en", "train" if training else "test")
+    if training:
+        note(f"no {name} given: {training} the shipped English sample")
+        return str(path if kind == "trees" else path.parent)
+    note(f"no {name} given: using the shipped sample, {terminal.short_path(path)}")
     return str(path)
 
 

@@ -19,6 +19,7 @@ from seqtool.cli.options import (
     emit,
     note,
     offer,
+    stdin_or_sample,
     takes_options,
 )
 from seqtool.core.errors import ConfigError, DataError, counted
@@ -102,13 +103,15 @@ def prepare(
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
-        from seqtool.text.datasets import sample_text
+        found = stdin_or_sample("INPUT", training="using")
+        sources = [found]
+        if found != "-":
+            from seqtool.text.datasets import sample_text
 
-        note("no INPUT given: using the shipped English sample")
-        sources = [sample_text("en", "train")]
-        if config.split is None:
-            valid = valid or sample_text("en", "valid")
-            test = test or sample_text("en", "test")
+            sources = [sample_text("en", "train")]
+            if config.split is None:
+                valid = valid or sample_text("en", "valid")
+                test = test or sample_text("en", "test")
     start = time.perf_counter()
     with progress_bar("prepare", is_bytes=True) as on_progress:
         corpus = prepared.prepare(

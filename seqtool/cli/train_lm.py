@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import OutputOption, note, offer, print_settings, takes_options
+from seqtool.cli.options import (
+    OutputOption,
+    note,
+    offer,
+    print_settings,
+    stdin_or_sample,
+    takes_options,
+)
 from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training
 from seqtool.core.errors import counted
 
@@ -82,10 +89,7 @@ def train_lm(
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
     if corpus is None and not options.resume:
-        from seqtool.text.datasets import sample_text
-
-        corpus = str(sample_text("en", "train").parent)
-        note("no corpus given: training on the shipped English sample")
+        corpus = stdin_or_sample("CORPUS", training="training on")
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
     from seqtool.training.run import TensorBoard
@@ -104,7 +108,7 @@ def train_lm(
         options.json,
         f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
         f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
+        next=("eval-ppl -m {}", "generate -m {}"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,8 +21,10 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    note_next,
     offer,
     print_settings,
+    stdin_or_sample,
     takes_options,
     typed,
 )
@@ -139,11 +141,12 @@ class TreebankOptions(TrainingOptions):
         """
         if treebank or self.resume:
             return treebank or None, dev
-        from seqtool.text.datasets import sample_treebank
+        train = stdin_or_sample("TRAIN", "trees", training="training on")
+        if train != "-":
+            from seqtool.text.datasets import sample_treebank
 
-        files = [sample_treebank("en", "train")], dev or sample_treebank("en", "valid")
-        note("no treebank given: training on the shipped English sample")
-        return files
+            dev = dev or sample_treebank("en", "valid")
+        return [Path(train)], dev
 
 
 def run_training(
@@ -196,8 +199,11 @@ def run_training(
         )
 
 
-def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
-    """Say what came of a training: lines for people, or an object with path, scores and more."""
+def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), **more: Any) -> None:
+    """Say what came of a training: lines for people, or an object with path, scores and more.
+
+    The commands of `next` are as `note_next` takes them.
+    """
     if as_json:
         content = {"model": trained.path, "seconds": trained.seconds}
         if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
@@ -205,6 +211,7 @@ def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
+    note_next(*next, model=trained.path)
     echo(trained.path)
 
 
@@ -259,7 +266,7 @@ def train_segmenter(
         options.json,
         f"dev words F1 {trained.scores['dev_words']:.2f}, "
         f"sentences F1 {trained.scores['dev_sentences']:.2f}; model in {trained.path}",
-        f"next: seqtool segment FILE.txt -m {trained.path}",
+        next=("segment FILE.txt -m {}",),
     )
 
 
@@ -309,7 +316,7 @@ def train_tagger(
         f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
         f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool tag FILE.conllu -m {trained.path}",
+        next=("tag FILE.conllu -m {}",),
     )
 
 
@@ -406,7 +413,7 @@ def train_parser(
             options.json,
             f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
             f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-            f"next: seqtool parse FILE.txt -m {trained.path}",
+            next=("parse FILE.txt -m {}",),
         )
         return
     from seqtool.parsing.parser.train import train_parser as train
@@ -419,7 +426,7 @@ def train_parser(
         options.json,
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool parse FILE.conllu -m {trained.path}",
+        next=("parse FILE.conllu -m {}",),
         system=trained.system,
     )
 

@@ -199,6 +199,8 @@ class BlockReader(Iterator[bytes]):
                 yield block.decode().lower().encode() if self.lowercase else block
         if nothing:
             what, path = "the file is empty", self._path
+            if files == [STDIN]:
+                what = "the text is empty"
             if len(files) > 1:
                 what, path = "all the files are empty", str(self.inputs[0])
             hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
