@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.core.errors import ModelError, counted
+from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ MemoryOption = Annotated[
     shows_defaults=True,
 )
 def train(
+    context: typer.Context,
     inputs: InputsArgument = None,
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
@@ -119,6 +121,7 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
+    _refuse_order_as_output(context, str(output), "DIR")
     if str(arpa) == "-":
         raise typer.BadParameter(
             "name a file; `seqtool ngram export MODEL -` writes to stdout", param_hint="--arpa"
@@ -157,6 +160,22 @@ def train(
             **trained.scores,
         }
     )
+
+
+def _refuse_order_as_output(context: typer.Context, output: str, metavar: str) -> None:
+    """Refuse `-o 5` without --order: with other programs, -o is the order.
+
+    Raises:
+        ConfigError: the output is a number, and no order is given.
+    """
+    source = context.get_parameter_source("order")
+    is_given = source is not None and source.name == "COMMANDLINE"
+    if re.fullmatch("[0-9]+", output) and not is_given:
+        raise ConfigError(
+            f"-o {output} would write to {output!r}, and no --order is given",
+            hint=f"for an order of {output}: --order {output} -o {metavar}; to write there: "
+            f"--order N -o {output}",
+        )
 
 
 def _show_training(trained: NgramTraining) -> None:
@@ -277,6 +296,7 @@ def import_(
     panel=None,
 )
 def counts(
+    context: typer.Context,
     inputs: InputsArgument = None,
     top: Annotated[
         int | None,
@@ -316,6 +336,7 @@ def counts(
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
+    _refuse_order_as_output(context, output or "", "FILE")
     from seqtool.core.config import from_dict
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig

@@ -424,12 +424,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_settings(config: type[Config]) -> None:
+def print_settings(config: Config) -> None:
     """Print every setting as a line of the YAML file that --config takes, with its meaning."""
-    from seqtool.core.config import leaves
+    from seqtool.core.config import leaves, to_dict
 
+    values = dict(flattened(to_dict(config)))
     sections: list[str] = []
-    for dotted, field in leaves(config):
+    for dotted, field in leaves(type(config)):
         *above, name = dotted.split(".")
         for depth, section in enumerate(above, 1):
             if sections[:depth] != above[:depth]:
@@ -437,8 +438,8 @@ def print_settings(config: type[Config]) -> None:
                 echo(f"{'  ' * (depth - 1)}{section}:")
         sections = above
         indent = "  " * len(above)
-        line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
-        echo(f"{line:<34}# {field.metadata['help']}")
+        line = f"{indent}{name}: {json.dumps(values[dotted])}"  # null and true, as YAML has them
+        echo(f"{line:<33} # {field.metadata['help']}")
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

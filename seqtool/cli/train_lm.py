@@ -81,13 +81,11 @@ def train_lm(
     options: TrainingOptions,
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
-    if options.list_settings:
-        from seqtool.lm.neural.config import NeuralLMConfig
-
-        return print_settings(NeuralLMConfig)
     from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     if corpus is None and not options.resume:
         corpus = stdin_or_sample("CORPUS", training="training on")
     from seqtool.core.progress import RunStarted

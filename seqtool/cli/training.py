@@ -89,7 +89,10 @@ class TrainingOptions:
     ] = None
     list_settings: Annotated[
         bool,
-        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
+        typer.Option(
+            "--list-settings",
+            help="Print every setting as it would be used, with its meaning, and exit.",
+        ),
     ] = False
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the output directory.")
@@ -181,6 +184,7 @@ def run_training(
             from seqtool.treebank.conllu import describe_held_out
 
             more["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
+            more["on_plan"] = display.plan
             more["on_held_out"] = lambda *numbers: display.note(describe_held_out(*numbers))
         if isinstance(options, TreebankOptions):
             more["skip_invalid"] = options.skip_invalid
@@ -242,11 +246,11 @@ def train_segmenter(
     The raw text is made from words, multiword tokens, SpaceAfter=No, newpar and newdoc. UPOS and
     DEPREL, where there are any, help to tell which tokens are split.
     """
-    from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
+    from seqtool.parsing.segmenter.config import resolve
 
-    if options.list_settings:
-        return print_settings(SegmenterConfig)
     chosen = options.resolve(resolve, None, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.segmenter.train import train_segmenter as train
 
@@ -289,11 +293,11 @@ def train_tagger(
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
-    from seqtool.parsing.tagger.config import TaggerConfig, resolve
+    from seqtool.parsing.tagger.config import resolve
 
-    if options.list_settings:
-        return print_settings(TaggerConfig)
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.tagger.train import train_tagger as train
 
@@ -387,8 +391,6 @@ def train_parser(
     from seqtool.parsing.parser import config as parsers
     from seqtool.parsing.pipeline import config as pipelines
 
-    if options.list_settings:
-        return print_settings(pipelines.PipelineConfig if raw else parsers.ParserConfig)
     if fast and preset not in (None, "fast"):
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
     if fields is not None:
@@ -396,6 +398,8 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
     if raw:
