@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Other = TypeVar("Other")
 
 FORMATS = ("conllu", "tree", "svg", "html", "json")
+TEXT_FORMATS = ("conllu", "text", "lines")
 
 FilesArgument = Annotated[
     list[str] | None,
@@ -113,23 +114,65 @@ def segment(
     ] = None,
     model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
     output: TargetOption = "-",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="|".join(TEXT_FORMATS),
+            help="conllu; text: a sentence a line, blanks between its tokens, as language models "
+            "read it; lines: a sentence a line, as it is written.",
+        ),
+    ] = "conllu",
     *,
     layout: LayoutOptions,
 ) -> None:
-    """Split raw text into sentences and words, as CoNLL-U.
+    """Split raw text into sentences and words, as CoNLL-U or as lines of text.
 
     Paragraphs end with an empty line. Words and the spaces in MISC (SpaceAfter, SpacesAfter)
     rebuild the text exactly. Memory does not grow with it, and the output comes in order.
     """
-    from seqtool.treebank.conllu import write_conllu
+    from seqtool.treebank.conllu import write_conllu, write_pieces
 
+    _check_format(format_, TEXT_FORMATS)
     segmenter = None
     if not (layout.rules or layout.pretokenized):
         segmenter = open_model(model or default_model("segmenter"), "segmenter")
     elif model is not None:
         option = "--rules" if layout.rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
-    write_conllu(layout.read(files or [stdin_or_sample("FILE")], segmenter, model), output)
+    sentences = layout.read(files or [stdin_or_sample("FILE")], segmenter, model)
+    if format_ == "conllu":
+        write_conllu(sentences, output)
+    else:
+        line_of = _tokens_line if format_ == "text" else _written_line
+        write_pieces((f"{line_of(sentence)}\n".encode() for sentence in sentences), output)
+
+
+def _check_format(name: str, known: Sequence[str]) -> None:
+    from seqtool.core.errors import did_you_mean
+
+    if name not in known:
+        raise ConfigError(f"no format is called {name!r}", hint=did_you_mean(name, known))
+
+
+def _tokens_line(sentence: Sentence) -> str:
+    """Return the tokens of a sentence, as they are written, with blanks between them."""
+    from seqtool.treebank.sentence import FORM
+
+    forms = dict(enumerate(sentence.column(FORM), start=1))
+    for first, last, columns in sentence.multiword_tokens():
+        forms[first] = columns[FORM]
+        for word in range(first + 1, last + 1):
+            del forms[word]
+    # a blank inside a token would make two of it
+    return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
+
+
+def _written_line(sentence: Sentence) -> str:
+    """Return a sentence as it is written, with single blanks where there is whitespace."""
+    comment = next(line for line in sentence.comments if line.startswith("# text = "))
+    return comment.removeprefix("# text = ")
 
 
 @takes_options()
@@ -215,11 +258,9 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.core.errors import did_you_mean
     from seqtool.treebank.conllu import read_batches, write_conllu
 
-    if format_ not in FORMATS:
-        raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
+    _check_format(format_, FORMATS)
     given = files or [stdin_or_sample("FILE", "trees")]
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
     path = model or default_model("parser")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LMEvaluation
+    from seqtool.text.tokenizers import Tokenizer
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -309,6 +310,8 @@ def eval_ppl(
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
     for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
+    if warning := _warning_of_unknown(result, language_model.tokenizer):
+        note(f"warning: {warning}")
 
 
 def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
@@ -476,6 +479,18 @@ def _adaptation_rows(
             )
         rows.append((f"  {found.kind}", f"{found.model}: {settings}{how}"))
     return rows
+
+
+def _warning_of_unknown(result: LMEvaluation, tokenizer: Tokenizer) -> str:
+    """Return what to say where so many words are unknown that the figures say little."""
+    from seqtool.lm.unknown import LEAST_WORDS, SUSPICIOUS_SHARE, reason_for
+
+    num_words = result.tokens - result.sentences
+    is_usual = result.oov_rate <= SUSPICIOUS_SHARE or num_words < LEAST_WORDS
+    if is_usual or result.unit != "word":
+        return ""
+    reason = reason_for(result.unknown_words, tokenizer)
+    return f"{result.oov_rate:.1%} of the words are unknown to the model; {reason}" * bool(reason)
 
 
 def _remarks(

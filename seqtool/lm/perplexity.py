@@ -18,7 +18,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -81,6 +81,8 @@ class LMEvaluation:
             one of the sample's; no model can be expected to do better.
         split: which split of a prepared corpus it is; None for a text.
         adaptations: how the model learned from this text, each token after it was scored.
+        unknown_words: the first unknown words with how often they occur; none of a prepared corpus,
+            or of other units.
     """
 
     unit: str
@@ -96,6 +98,7 @@ class LMEvaluation:
     true_log10_probability: float | None = None
     split: str | None = None
     adaptations: tuple[Adaptation, ...] = ()
+    unknown_words: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def nats(self) -> float:

@@ -34,6 +34,7 @@ from seqtool.lm.perplexity import (
     write_tokens,
 )
 from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
+from seqtool.lm.unknown import UnknownWords
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ def evaluate_lm(
             yield ids
 
     sums = _Sums()
+    unknown = UnknownWords(tokenizer)
     with ExitStack() as stack:
         token_table = stack.enter_context(open_table(per_token))
         sentence_table = stack.enter_context(open_table(per_sentence))
@@ -240,6 +242,7 @@ def evaluate_lm(
             log_probs = np.asarray(scores.log_probs, dtype=np.float64)
             first = sums.sentences + 1
             sums.add(ids, log_probs, text)
+            unknown.add(ids, text)
             if token_table is not None:
                 write_tokens(token_table, first, tokenizer, ids, text, log_probs, scores.columns)
             if sentence_table is not None:
@@ -260,6 +263,7 @@ def evaluate_lm(
         true_log10_probability=_true_log10_probability(digests.values()),
         split=None if corpus is None else split,
         adaptations=adaptations_of(model),
+        unknown_words=unknown.counts,
     )
 
 

@@ -271,20 +271,29 @@ def write_conllu(
     Raises:
         OSError: the file cannot be written.
     """
-    pieces: list[bytes] = []
+    write_pieces(
+        (
+            item.to_bytes(clear_deps=clear_deps)
+            if isinstance(item, SentenceBatch)
+            else item.to_conllu(clear_deps=clear_deps).encode()
+            for item in sentences
+        ),
+        target,
+    )
+
+
+def write_pieces(pieces: Iterable[bytes], target: str | Path | IO[bytes]) -> None:
+    """Write pieces one after another; the target and errors are those of `write_conllu`."""
+    waiting: list[bytes] = []
     num_bytes = 0
     with _opened(target) as output:
-        for item in sentences:
-            if isinstance(item, SentenceBatch):
-                piece = item.to_bytes(clear_deps=clear_deps)
-            else:
-                piece = item.to_conllu(clear_deps=clear_deps).encode()
-            pieces.append(piece)
+        for piece in pieces:
+            waiting.append(piece)
             num_bytes += len(piece)
             if num_bytes >= _WRITTEN_BYTES:
-                output.write(b"".join(pieces))
-                pieces, num_bytes = [], 0
-        output.write(b"".join(pieces))
+                output.write(b"".join(waiting))
+                waiting, num_bytes = [], 0
+        output.write(b"".join(waiting))
 
 
 @contextmanager
