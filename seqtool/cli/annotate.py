@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import MAX_SHOWN, note, stdin_or_sample, takes_options
+from seqtool.cli.options import MAX_SHOWN, UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.usage import examples
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 
@@ -33,8 +34,8 @@ FilesArgument = Annotated[
     typer.Argument(
         metavar="FILE",
         help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
-        "not given.",
+        f".gz, .zst), directories, or - for stdin. {UNNAMED} the shipped sample's English test "
+        "trees.",
     ),
 ]
 AllowMissingOption = Annotated[
@@ -103,13 +104,18 @@ class RawTextOptions(LayoutOptions):
 
 
 @takes_options()
+@examples(
+    "seqtool segment letter.txt -m runs/segmenter",
+    "seqtool segment letter.txt --rules --format text > sentences.txt",
+    "cat letter.txt | seqtool segment -m runs/mine -o letter.conllu",
+)
 def segment(
     files: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="FILE",
             help="Files of plain text (also .gz, .zst), directories, or - for stdin; each is a "
-            "document. The shipped sample's English test text if not given.",
+            f"document. {UNNAMED} the shipped sample's English test text.",
         ),
     ] = None,
     model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
@@ -176,6 +182,10 @@ def _written_line(sentence: Sentence) -> str:
 
 
 @takes_options()
+@examples(
+    "seqtool tag text.conllu -m runs/tagger -o tagged.conllu",
+    "seqtool tag letter.txt -m runs/mine",
+)
 def tag(
     files: FilesArgument = None,
     model: Annotated[
@@ -214,6 +224,12 @@ def tag(
 
 
 @takes_options()
+@examples(
+    "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
+    "seqtool parse letter.txt -m runs/mine --format tree",
+    'echo "I love it." | seqtool parse --raw -m runs/mine',
+    "seqtool parse dev.conllu --gold dev.conllu --format html -o errors.html",
+)
 def parse(
     files: FilesArgument = None,
     model: Annotated[Path | None, _model("A parser; runs/parser if not given.")] = None,

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
+from seqtool.cli.usage import examples
 from seqtool.core.errors import SeqtoolError
 from seqtool.core.terminal import echo, short_path
 
@@ -86,6 +87,10 @@ MIXING = (
 )
 
 
+@examples(
+    "seqtool demo",
+    "seqtool demo -o runs/demo --json",
+)
 def demo(
     output: Annotated[
         Path,

@@ -12,6 +12,7 @@ import typer
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import (
+    UNNAMED,
     JsonOption,
     SeedOption,
     emit,
@@ -19,6 +20,7 @@ from seqtool.cli.options import (
     stdin_instead,
     stdin_or_sample,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
@@ -30,21 +32,27 @@ if TYPE_CHECKING:
 COMMONEST = 20  # confusions that are shown
 
 
+@examples(
+    "seqtool eval-parser dev.conllu -m runs/parser --beam 4",
+    "seqtool eval-parser dev.conllu parsed.conllu --per-relation",
+    "seqtool eval-parser dev.conllu -m runs/parser -m runs/other",
+)
 def eval_parser(
     gold: Annotated[
         str | None,
         typer.Argument(
             metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. The shipped "
-            "sample's English test treebank if not given.",
+            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. "
+            f"{UNNAMED} the shipped sample's English test treebank.",
         ),
     ] = None,
     predicted: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PREDICTED",
-            help="Annotations of the same text; several are compared with the first. GOLD's words "
-            "parsed by -m, or by the default model, if not given.",
+            help="Annotations of the same text; several are compared with the first. Without one "
+            "and without -m: stdin where that is a pipe or a file, else GOLD's words parsed by the "
+            "default model.",
         ),
     ] = None,
     model: Annotated[

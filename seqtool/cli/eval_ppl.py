@@ -21,6 +21,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
@@ -159,6 +160,12 @@ class AdaptingOptions:
 
 @takes_options()
 @writes_to("save_mixture")
+@examples(
+    "seqtool eval-ppl -m runs/my",
+    "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
+    "seqtool eval-ppl test.txt -m runs/my -m runs/kn5 --tune dev.txt",
+    "seqtool segment raw.txt --rules --format text | seqtool eval-ppl -m runs/my",
+)
 def eval_ppl(
     text: Annotated[
         list[Path] | None,

@@ -22,6 +22,7 @@ from seqtool.cli.options import (
     stdin_instead,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
     },
     panel=None,
     shows_defaults=True,
+)
+@examples(
+    'seqtool generate --prompt "the old" -m runs/my',
+    "seqtool generate --num 5 --temperature 0.8 --top-k 40 --seed 1",
+    'seqtool generate --prompt "the old" --beam 4',
 )
 def generate(
     prompt: Annotated[

@@ -13,6 +13,7 @@ import typer
 
 from seqtool.cli.options import (
     FIELD_HELP,
+    UNNAMED,
     ForceOption,
     JsonOption,
     Offer,
@@ -27,6 +28,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo, stream
 
@@ -50,7 +52,7 @@ InputsArgument = Annotated[
     typer.Argument(
         metavar="CORPUS",
         help="A prepared corpus, or text: files (.gz, .zst and .jsonl too), directories, or - for "
-        "stdin; the shipped English sample if not given.",
+        f"stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
@@ -96,6 +98,11 @@ MemoryOption = Annotated[
     panel=None,
     shows_defaults=True,
 )
+@examples(
+    "seqtool ngram train my.txt --order 5 -o runs/kn5",
+    "seqtool ngram train my.txt --prune 0 0 1 --arpa my.arpa.gz",
+    "zcat big.gz | seqtool ngram train - --order 3 --vocab lexicon.txt",
+)
 def train(
     context: typer.Context,
     inputs: InputsArgument = None,
@@ -121,7 +128,9 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    _refuse_order_as_output(context, str(output), "DIR")
+    source = context.get_parameter_source("order")
+    if source is None or source.name != "COMMANDLINE":
+        _refuse_order_as_output(str(output), "DIR")
     if str(arpa) == "-":
         raise typer.BadParameter(
             "name a file; `seqtool ngram export MODEL -` writes to stdout", param_hint="--arpa"
@@ -162,15 +171,13 @@ def train(
     )
 
 
-def _refuse_order_as_output(context: typer.Context, output: str, metavar: str) -> None:
-    """Refuse `-o 5` without --order: with other programs, -o is the order.
+def _refuse_order_as_output(output: str, metavar: str) -> None:
+    """Refuse `-o 5` where no order is given: with other programs, -o is the order.
 
     Raises:
-        ConfigError: the output is a number, and no order is given.
+        ConfigError: the output is a number.
     """
-    source = context.get_parameter_source("order")
-    is_given = source is not None and source.name == "COMMANDLINE"
-    if re.fullmatch("[0-9]+", output) and not is_given:
+    if re.fullmatch("[0-9]+", output):
         raise ConfigError(
             f"-o {output} would write to {output!r}, and no --order is given",
             hint=f"for an order of {output}: --order {output} -o {metavar}; to write there: "
@@ -211,6 +218,10 @@ def _show_training(trained: NgramTraining) -> None:
     echo(trained.path)
 
 
+@examples(
+    "seqtool ngram export runs/kn5 my.arpa.gz",
+    "seqtool ngram export runs/kn5 - | head",
+)
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
     target: Annotated[
@@ -249,6 +260,9 @@ def export(
     echo(target)
 
 
+@examples(
+    "seqtool ngram import my.arpa.gz -o runs/imported",
+)
 def import_(
     source: Annotated[
         str,
@@ -295,8 +309,11 @@ def import_(
     {"--order": offer("order", help="Length of the n-grams; 2 if not given.")} | READING,
     panel=None,
 )
+@examples(
+    "seqtool ngram counts my.txt --top 20",
+    "seqtool ngram counts my.txt --order 3 --filter dog -o trigrams.tsv",
+)
 def counts(
-    context: typer.Context,
     inputs: InputsArgument = None,
     top: Annotated[
         int | None,
@@ -336,7 +353,8 @@ def counts(
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
-    _refuse_order_as_output(context, output or "", "FILE")
+    if "order" not in settings:
+        _refuse_order_as_output(output or "", "FILE")
     from seqtool.core.config import from_dict
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig

@@ -20,7 +20,6 @@ import stat
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +38,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from seqtool.cli.usage import Helpful
 from seqtool.core import runtime, terminal
 from seqtool.core.terminal import echo, json_text
 
@@ -71,6 +71,8 @@ StrictOption = Annotated[
     ),
 ]
 
+UNNAMED = "If not given: stdin where that is a pipe or a file, else"
+
 FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
 
 MAX_SHOWN = 5  # broken sentences named on stderr
@@ -85,6 +87,7 @@ class WithMaxLine:
     def __init__(self, function: Callable[..., None]) -> None:
         update_wrapper(self, function, updated=())  # not its signature
         self._function = function
+        self.examples: tuple[str, ...] = getattr(function, "examples", ())
 
     @cached_property  # as that of the function, not before it is asked for
     def __signature__(self) -> inspect.Signature:
@@ -106,28 +109,23 @@ class WithMaxLine:
             limit_lines(MAX_LINE)
 
 
+COMPLETION = "_SEQTOOL_COMPLETE"  # set by a shell that asks how a command may be completed
+
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
-class _Helpful:
-    """Its help is drawn past the guard of the terminal, as it holds no text of data."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Draw it."""
-        with redirect_stdout(terminal.drawn()):
-            super().format_help(ctx, formatter)  # type: ignore[misc]
-
-
-class Group(_Helpful, TyperGroup):
+class Group(Helpful, TyperGroup):
     """A group of commands, or all of them, that leaves every error to `cli.app.main`."""
 
     def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **__: Any) -> None:
-        """Run the command that was typed."""
+        """Run the command that was typed, or tell the shell how it may be completed."""
+        if COMPLETION in os.environ:
+            super().main(args, prog_name)
         with self.make_context(prog_name, list(args)) as context:
             self.invoke(context)
 
 
-class Command(_Helpful, TyperCommand):
+class Command(Helpful, TyperCommand):
     """A command whose options of several numbers may have them apart by spaces: --prune 0 0 1."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 
 from seqtool.cli.options import (
     FIELD_HELP,
+    UNNAMED,
     ForceOption,
     JsonOption,
     SeedOption,
@@ -21,6 +22,7 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.terminal import echo, stream
 
@@ -57,15 +59,21 @@ SHOWN_BROKEN = 10
     panel=None,
     shows_defaults=True,
 )
+@examples(
+    "seqtool prepare my.txt -o corpora/my",
+    "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
+    "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
+)
 def prepare(
     context: typer.Context,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
-            "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
-            "files gives the splits. Treebanks (.conllu) are checked and summarised.",
+            help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin. A directory "
+            "with train.*, valid.* (or dev.*) and test.* files gives the splits. Treebanks "
+            "(.conllu) are checked and summarised, or with --column read as text. "
+            f"{UNNAMED} the shipped English sample.",
         ),
     ] = None,
     output: Annotated[
@@ -256,6 +264,10 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
         )
 
 
+@examples(
+    "seqtool fetch --list",
+    "seqtool fetch wikitext-2 -o corpora/wikitext-2/text",
+)
 def fetch(
     name: Annotated[
         str | None,

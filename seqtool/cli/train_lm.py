@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import (
+    UNNAMED,
     OutputOption,
     note,
     offer,
@@ -17,6 +18,7 @@ from seqtool.cli.options import (
     takes_options,
 )
 from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training
+from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
@@ -54,13 +56,19 @@ if TYPE_CHECKING:
         "--precision": "training.precision",
     },
 )
+@examples(
+    "seqtool train-lm corpora/my --cell rhn -o runs/my",
+    "seqtool train-lm my.txt --cell lstm --hidden 200 --epochs 5",
+    "seqtool train-lm corpora/ptb/words --config ptb-lstm-cpu -o runs/ptb",
+    "seqtool train-lm --resume -o runs/my",
+)
 def train_lm(
     corpus: Annotated[
         str | None,
         typer.Argument(
             metavar="CORPUS",
-            help="A prepared corpus, a text file, or a folder with train, valid and test files; "
-            "without it, the shipped English sample.",
+            help="A prepared corpus, a text file, a folder with train, valid and test files, or - "
+            f"for stdin. {UNNAMED} the shipped English sample.",
         ),
     ] = None,
     output: OutputOption = Path("runs/lm"),

@@ -28,6 +28,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
@@ -229,6 +230,9 @@ def _note_data(summary: dict[str, Any], text: str) -> None:
 
 
 @takes_options("seqtool.parsing.segmenter.config:SegmenterConfig", SETTINGS)
+@examples(
+    "seqtool train-segmenter train.conllu --dev dev.conllu -o runs/segmenter",
+)
 def train_segmenter(
     treebank: Annotated[
         list[Path] | None,
@@ -275,6 +279,10 @@ def train_segmenter(
 
 
 @takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS)
+@examples(
+    "seqtool train-tagger train.conllu --dev dev.conllu -o runs/tagger",
+    "seqtool train-tagger train.conllu --preset fast --embeddings vectors.vec",
+)
 def train_tagger(
     treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
     dev: Annotated[Path | None, _dev("tags")] = None,
@@ -339,6 +347,12 @@ def train_tagger(
         "--hidden": "model.hidden_size",
         **SETTINGS,
     },
+)
+@examples(
+    "seqtool train-parser train.conllu --dev dev.conllu -o runs/parser",
+    "seqtool train-parser train.conllu --dev dev.conllu --raw -o runs/mine",
+    "seqtool train-parser train.conllu --preset accurate --fields form,upos",
+    "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
     treebank: Annotated[list[Path] | None, _train("with trees (also .gz, .zst)")] = None,
