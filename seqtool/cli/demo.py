@@ -21,7 +21,7 @@ import typer
 from seqtool.cli.options import JsonOption, emit, note, show_table
 from seqtool.cli.usage import examples
 from seqtool.core.errors import SeqtoolError
-from seqtool.core.terminal import echo, short_path
+from seqtool.core.terminal import echo
 
 LANGUAGES = {"en": "English", "ko": "Korean"}
 LANES = 2  # commands that run side by side: one model of this size gains little from two cores
@@ -155,10 +155,31 @@ def _step(template: tuple[str, str], language: str, output: Path, **names: str) 
     title, command = template
     has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
     find = sample_treebank if has_trees else sample_text
-    names |= {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
+    names |= {
+        split: _at_hand(find(language, split), output) for split in ("train", "valid", "test")
+    }
     names |= {"out": str(output), "corpus": str(output / f"corpus-{language}")}
     words = tuple(word.format(**names) for word in shlex.split(command))
     return title.format(language=LANGUAGES[language], **names), words
+
+
+def _at_hand(path: Path, output: Path) -> str:
+    """Return a file of the sample by a path that can be typed.
+
+    Where the sample lies in an installation, far from here, a copy in the demo's directory is used.
+    """
+    near = os.path.relpath(path)
+    if not near.startswith(os.pardir):
+        return near
+    copy = output / "sample" / path.parent.name / path.name
+    content = path.read_bytes()
+    if not copy.is_file() or copy.read_bytes() != content:
+        from seqtool.core.storage import atomic_file
+
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(copy) as file:
+            file.write(content)
+    return str(copy)
 
 
 def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:

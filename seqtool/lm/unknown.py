@@ -73,16 +73,16 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
     in_lower_case = share(lambda word: word.lower() in vocabulary)
     bare = share(lambda word: _bare(word) != word and _bare(word) in vocabulary)
     both = share(lambda word: _bare(word).lower() in vocabulary)
-    part = "part it with `seqtool segment --rules --format text`"
+    split = "split it off with `seqtool segment --rules --format text`"
     lower = "lower-case the text"
     if both >= _REASON_SHARE and both > 1.5 * max(in_lower_case, bare):
         return (
-            f"{both:.0%} of them are known in lower case without punctuation: {lower}, and {part}"
+            f"{both:.0%} of them are known in lower case without punctuation: {lower}, and {split}"
         )
     if in_lower_case >= max(_REASON_SHARE, bare):
         return f"{in_lower_case:.0%} of them are known in lower case: {lower}"
     if bare >= _REASON_SHARE:
-        return f"{bare:.0%} of them are known without the punctuation that is attached: {part}"
+        return f"{bare:.0%} of them are known without the punctuation that is attached: {split}"
     letters = {character for symbol in vocabulary.symbols for character in symbol.lower()}
     foreign = share(lambda word: any(c.isalpha() and c not in letters for c in word.lower()))
     if foreign >= _REASON_SHARE:
