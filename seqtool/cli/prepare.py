@@ -271,15 +271,21 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
 def fetch(
     name: Annotated[
         str | None,
-        typer.Argument(help="The data set: wikitext-2 or ptb; without it, all are listed."),
+        typer.Argument(
+            metavar="NAME", help="The data set: wikitext-2 or ptb; without it, all are listed."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The folder to make; NAME by default."),
+        typer.Option("-o", "--output", metavar="DIR", help="The folder to make; NAME by default."),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take the texts from this folder or zip file, no network."),
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Take the texts from this folder or zip file, no network.",
+        ),
     ] = None,
     force: ForceOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,
