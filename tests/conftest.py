@@ -78,14 +78,17 @@ def seqtool(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
 
 @pytest.fixture
 def seqtool_process() -> Callable[..., CommandResult]:
-    """Run `seqtool ARGS...` in a process of its own, with the given standard input."""
+    """Run `seqtool ARGS...` in a process of its own, with this on a pipe to its stdin.
+
+    Without it, stdin is /dev/null, and a command that names no input takes the sample.
+    """
 
     def run(
-        *args: object, input: bytes = b"", cwd: Path | None = None, **env: str
+        *args: object, input: bytes | None = None, cwd: Path | None = None, **env: str
     ) -> CommandResult:
         process = subprocess.run(
             [sys.executable, "-m", "seqtool", *map(str, args)],
-            input=input,
+            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT), **env},
             capture_output=True,

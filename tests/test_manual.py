@@ -336,6 +336,7 @@ def in_shell(command: str) -> CommandResult:
     run = subprocess.run(
         ["bash", "-ec", f'seqtool() {{ "{sys.executable}" -m seqtool "$@"; }}; {command}'],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import zip_longest
@@ -13,27 +13,36 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import MAX_SHOWN, note, sample, takes_options
+from seqtool.cli.options import MAX_SHOWN, UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.usage import examples
 from seqtool.core import terminal
-from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 
 if TYPE_CHECKING:
     from seqtool.treebank.conllu import Broken, Item
-    from seqtool.treebank.sentence import Check, Sentence
+    from seqtool.treebank.sentence import Sentence
 
     Items = Iterator[Item]
 
 Other = TypeVar("Other")
 
 FORMATS = ("conllu", "tree", "svg", "html", "json")
+TEXT_FORMATS = ("conllu", "text", "lines")
 
 FilesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE",
         help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        ".gz, .zst), directories, or - for stdin. The shipped sample's English test trees if "
-        "not given.",
+        f".gz, .zst), directories, or - for stdin. {UNNAMED} the shipped sample's English test "
+        "trees.",
+    ),
+]
+AllowMissingOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing",
+        help="Parse also sentences without tags or other columns that the parser reads.",
     ),
 ]
 TargetOption = Annotated[
@@ -95,37 +104,88 @@ class RawTextOptions(LayoutOptions):
 
 
 @takes_options()
+@examples(
+    "seqtool segment letter.txt -m runs/segmenter",
+    "seqtool segment letter.txt --rules --format text > sentences.txt",
+    "cat letter.txt | seqtool segment -m runs/mine -o letter.conllu",
+)
 def segment(
     files: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="FILE",
             help="Files of plain text (also .gz, .zst), directories, or - for stdin; each is a "
-            "document. The shipped sample's English test text if not given.",
+            f"document. {UNNAMED} the shipped sample's English test text.",
         ),
     ] = None,
     model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
     output: TargetOption = "-",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="|".join(TEXT_FORMATS),
+            help="conllu; text: a sentence a line, blanks between its tokens, as language models "
+            "read it; lines: a sentence a line, as it is written.",
+        ),
+    ] = "conllu",
     *,
     layout: LayoutOptions,
 ) -> None:
-    """Split raw text into sentences and words, as CoNLL-U.
+    """Split raw text into sentences and words, as CoNLL-U or as lines of text.
 
     Paragraphs end with an empty line. Words and the spaces in MISC (SpaceAfter, SpacesAfter)
     rebuild the text exactly. Memory does not grow with it, and the output comes in order.
     """
-    from seqtool.treebank.conllu import write_conllu
+    from seqtool.treebank.conllu import write_conllu, write_pieces
 
+    _check_format(format_, TEXT_FORMATS)
     segmenter = None
     if not (layout.rules or layout.pretokenized):
         segmenter = open_model(model or default_model("segmenter"), "segmenter")
     elif model is not None:
         option = "--rules" if layout.rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
-    write_conllu(layout.read(files or [sample("FILE")], segmenter, model), output)
+    sentences = layout.read(files or [stdin_or_sample("FILE")], segmenter, model)
+    if format_ == "conllu":
+        write_conllu(sentences, output)
+    else:
+        line_of = _tokens_line if format_ == "text" else _written_line
+        write_pieces((f"{line_of(sentence)}\n".encode() for sentence in sentences), output)
+
+
+def _check_format(name: str, known: Sequence[str]) -> None:
+    from seqtool.core.errors import did_you_mean
+
+    if name not in known:
+        raise ConfigError(f"no format is called {name!r}", hint=did_you_mean(name, known))
+
+
+def _tokens_line(sentence: Sentence) -> str:
+    """Return the tokens of a sentence, as they are written, with blanks between them."""
+    from seqtool.treebank.sentence import FORM
+
+    forms = dict(enumerate(sentence.column(FORM), start=1))
+    for first, last, columns in sentence.multiword_tokens():
+        forms[first] = columns[FORM]
+        for word in range(first + 1, last + 1):
+            del forms[word]
+    # a blank inside a token would make two of it
+    return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
+
+
+def _written_line(sentence: Sentence) -> str:
+    """Return a sentence as it is written, with single blanks where there is whitespace."""
+    comment = next(line for line in sentence.comments if line.startswith("# text = "))
+    return comment.removeprefix("# text = ")
 
 
 @takes_options()
+@examples(
+    "seqtool tag text.conllu -m runs/tagger -o tagged.conllu",
+    "seqtool tag letter.txt -m runs/mine",
+)
 def tag(
     files: FilesArgument = None,
     model: Annotated[
@@ -150,19 +210,26 @@ def tag(
     `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
     comments, multiword tokens and empty nodes come back as they were, in bounded memory.
     """
-    from seqtool.treebank.conllu import write_conllu
+    from seqtool.treebank.conllu import read_items, write_conllu
 
-    given = files or [sample("FILE", trees=True)]
+    given = files or [stdin_or_sample("FILE", "trees")]
     path = model or default_model("tagger", "parser")
     tagger = open_model(path, "tagger")
     if text.are_for(given):
         items: Items = text.read(given, tagger, path)
     else:
-        items = _noted(_read(given, "columns", skip_invalid=skip_invalid), "passed through")
+        items = read_items(given, check="columns")
+        items = _noted(items, "passed through") if skip_invalid else _refusing(items, tagger)
     write_conllu(tagger.tag_stream(items, retag=retag), output)
 
 
 @takes_options()
+@examples(
+    "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
+    "seqtool parse letter.txt -m runs/mine --format tree",
+    'echo "I love it." | seqtool parse --raw -m runs/mine',
+    "seqtool parse dev.conllu --gold dev.conllu --format html -o errors.html",
+)
 def parse(
     files: FilesArgument = None,
     model: Annotated[Path | None, _model("A parser; runs/parser if not given.")] = None,
@@ -193,6 +260,7 @@ def parse(
             "--skip-invalid", help="Write broken sentences as they are; leave them out of drawings."
         ),
     ] = False,
+    allow_missing: AllowMissingOption = False,
     clear_deps: Annotated[
         bool,
         typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
@@ -206,33 +274,41 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.core.errors import did_you_mean
     from seqtool.treebank.conllu import read_batches, write_conllu
 
-    if format_ not in FORMATS:
-        raise ConfigError(f"no format is called {format_!r}", hint=did_you_mean(format_, FORMATS))
-    given = files or [sample("FILE", trees=True)]
+    _check_format(format_, FORMATS)
+    given = files or [stdin_or_sample("FILE", "trees")]
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
     path = model or default_model("parser")
     parser = open_model(path, "parser")
     parse_all = partial(parser.parse_stream, beam=beam)
     if hasattr(parser, "tag_stream"):
         parse_all = partial(parse_all, retag=retag)
-    elif retag:
-        raise ModelError(
-            "has no tagger, so there is no --retag",
-            hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
-            path=path,
-        )
+        if allow_missing:
+            raise ModelError(
+                "tags words that have no tags, so there is nothing to allow",
+                hint="leave --allow-missing out",
+                path=path,
+            )
+    else:
+        parse_all = partial(parse_all, allow_missing=allow_missing)
+        if retag:
+            raise ModelError(
+                "has no tagger, so there is no --retag",
+                hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
+                path=path,
+            )
     gold_trees = None
     if text.are_for(given):
         items: Items = text.read(given, parser, path)
         if gold:
             raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
     elif gold:
-        items, gold_trees = _read_beside_gold(given, gold, skip_invalid=skip_invalid)
+        items, gold_trees = _read_beside_gold(given, gold)
     else:
-        items = read_batches(given, skip_invalid=skip_invalid)
+        items = read_batches(given, skip_invalid=True)
+    if not skip_invalid:
+        items = _refusing(items, parser)
     if format_ == "conllu":
         parsed = parse_all(_noted(items, "passed through"))
         write_conllu(parsed, output, clear_deps=clear_deps)
@@ -273,6 +349,33 @@ def _draw(parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] 
         stream.writelines(map(str.encode, pieces))
 
 
+def _refusing(items: Iterable[Other | Broken], model: Any) -> Iterator[Other]:
+    """Pass whole sentences on, and refuse a broken one; plain text gets a hint of its own.
+
+    Raises:
+        DataError: when iterated: a sentence is broken.
+    """
+    from seqtool.treebank.conllu import Broken, refused
+    from seqtool.treebank.sentence import NUM_COLUMNS
+
+    for item in items:
+        if not isinstance(item, Broken):
+            yield item
+            continue
+        lines = [line for line in item.text.split("\n") if not line.startswith("#")]
+        # of columns that are apart by spaces, the error says so
+        is_table = all("\t" in line or len(line.split()) == NUM_COLUMNS for line in lines)
+        if is_table or "\t" in item.text:
+            raise refused(item)
+        who = "" if hasattr(model, "segment") else ", by a model of `seqtool train-parser --raw`"
+        raise DataError(
+            "no CoNLL-U: the lines have no columns",
+            hint=f"if it is plain text, add --raw to read it{who}",
+            path=item.error.path,
+            line=item.error.line,
+        )
+
+
 def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broken]:
     """Pass items on, and say which sentences are broken and what becomes of them."""
     from seqtool.treebank.conllu import Broken
@@ -288,29 +391,22 @@ def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broke
         note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
 
 
-def _read(files: Sequence[str], check: Check, *, skip_invalid: bool) -> Iterator[Sentence | Broken]:
-    """Return the sentences of files; broken ones too, if they are not to be refused."""
-    from seqtool.treebank.conllu import read_conllu, read_items
-
-    return read_items(files, check=check) if skip_invalid else read_conllu(files, check=check)
-
-
 def _read_beside_gold(
-    files: Sequence[str], gold: Sequence[str], *, skip_invalid: bool
+    files: Sequence[str], gold: Sequence[str]
 ) -> tuple[Iterator[Sentence | Broken], Iterator[Sentence]]:
     """Return the sentences of files, and the gold trees of those that are whole.
 
     A gold tree can be taken once its sentence was; memory holds those in between. Where one of the
     two is broken, that one is among the sentences, and there is no gold tree.
     """
-    from seqtool.treebank.conllu import Broken
+    from seqtool.treebank.conllu import Broken, read_items
     from seqtool.treebank.sentence import Sentence
 
     waiting: deque[Sentence] = deque()
 
     def sentences() -> Iterator[Sentence | Broken]:
         if gold == files:  # which may be stdin, and cannot be read twice
-            for item in _read(files, "tree", skip_invalid=skip_invalid):
+            for item in read_items(files, check="tree"):
                 if not isinstance(item, Broken):
                     # a copy keeps its tree when that of the other is written anew
                     rows = [list(row) for row in item.rows]
@@ -318,8 +414,8 @@ def _read_beside_gold(
                 yield item
             return
         for item, tree in zip_longest(
-            _read(files, "columns", skip_invalid=skip_invalid),
-            _read(gold, "tree", skip_invalid=skip_invalid),
+            read_items(files, check="columns"),
+            read_items(gold, check="tree"),
         ):
             if isinstance(item, Broken) or isinstance(tree, Broken):
                 yield item if isinstance(item, Broken) else tree

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import Command, Group, UsageError, WithMaxLine, note
+from seqtool.cli.options import COMPLETION, Command, Group, UsageError, WithMaxLine, note
 from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -100,10 +100,13 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
         args: what was typed. The command that it names is built alone, without the modules of the
             others; where it names none, the others have help texts, but no options.
     """
+    named = [" ".join(args[:size]) for size in (1, 2)] if args is not None else []
+    used = set(named) & COMMANDS.keys()
     app = typer.Typer(
         name="seqtool",
         cls=Group,
-        add_completion=False,
+        # the options that install it belong to no command, and take their time to build
+        add_completion=not used or COMPLETION in os.environ,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -111,8 +114,6 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     )
     app.callback()(_seqtool)
     groups = {"": app}
-    named = [" ".join(args[:size]) for size in (1, 2)] if args is not None else []
-    used = set(named) & COMMANDS.keys()
     for name in COMMANDS:
         if args is None or name in used:
             function = load_command(name)
@@ -123,7 +124,8 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
         if group and group not in groups:
             groups[group] = typer.Typer(cls=Group, help=GROUPS[group], no_args_is_help=True)
             app.add_typer(groups[group], name=group)
-        groups[group].command(last, cls=Command)(function)
+        lines = "\n".join(getattr(function, "examples", ()))
+        groups[group].command(last, cls=Command, epilog=lines)(function)
     return app
 
 
@@ -246,6 +248,10 @@ def main(args: Sequence[str] | None = None) -> int:
     own = typed[: typed.index("--")] if "--" in typed else typed
     if debug := DEBUG in own:
         typed.remove(DEBUG)
+
+    if COMPLETION in os.environ:  # the words are those of the shell
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+        typed = line.split()[1:]
 
     def run() -> None:
         with runtime.quiet_unless_first():

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
+from seqtool.cli.usage import examples
 from seqtool.core.errors import SeqtoolError
 from seqtool.core.terminal import echo
 
@@ -86,6 +87,10 @@ MIXING = (
 )
 
 
+@examples(
+    "seqtool demo",
+    "seqtool demo -o runs/demo --json",
+)
 def demo(
     output: Annotated[
         Path,
@@ -150,15 +155,31 @@ def _step(template: tuple[str, str], language: str, output: Path, **names: str) 
     title, command = template
     has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
     find = sample_treebank if has_trees else sample_text
-    names |= {split: _short(find(language, split)) for split in ("train", "valid", "test")}
+    names |= {
+        split: _at_hand(find(language, split), output) for split in ("train", "valid", "test")
+    }
     names |= {"out": str(output), "corpus": str(output / f"corpus-{language}")}
     words = tuple(word.format(**names) for word in shlex.split(command))
     return title.format(language=LANGUAGES[language], **names), words
 
 
-def _short(path: Path) -> str:
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+def _at_hand(path: Path, output: Path) -> str:
+    """Return a file of the sample by a path that can be typed.
+
+    Where the sample lies in an installation, far from here, a copy in the demo's directory is used.
+    """
+    near = os.path.relpath(path)
+    if not near.startswith(os.pardir):
+        return near
+    copy = output / "sample" / path.parent.name / path.name
+    content = path.read_bytes()
+    if not copy.is_file() or copy.read_bytes() != content:
+        from seqtool.core.storage import atomic_file
+
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(copy) as file:
+            file.write(content)
+    return str(copy)
 
 
 def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:

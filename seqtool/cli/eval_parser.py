@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import JsonOption, SeedOption, emit, sample, show_table
+from seqtool.cli.options import (
+    UNNAMED,
+    JsonOption,
+    SeedOption,
+    emit,
+    show_table,
+    stdin_instead,
+    stdin_or_sample,
+)
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
@@ -22,21 +32,27 @@ if TYPE_CHECKING:
 COMMONEST = 20  # confusions that are shown
 
 
+@examples(
+    "seqtool eval-parser dev.conllu -m runs/parser --beam 4",
+    "seqtool eval-parser dev.conllu parsed.conllu --per-relation",
+    "seqtool eval-parser dev.conllu -m runs/parser -m runs/other",
+)
 def eval_parser(
     gold: Annotated[
         str | None,
         typer.Argument(
             metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. The shipped "
-            "sample's English test treebank if not given.",
+            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. "
+            f"{UNNAMED} the shipped sample's English test treebank.",
         ),
     ] = None,
     predicted: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="PREDICTED",
-            help="Annotations of the same text; several are compared with the first. GOLD's words "
-            "parsed by -m, or by the default model, if not given.",
+            help="Annotations of the same text; several are compared with the first. Without one "
+            "and without -m: stdin where that is a pipe or a file, else GOLD's words parsed by the "
+            "default model.",
         ),
     ] = None,
     model: Annotated[
@@ -70,6 +86,7 @@ def eval_parser(
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
     ] = False,
+    allow_missing: AllowMissingOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,14 +98,19 @@ def eval_parser(
     """
     from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
 
-    gold = gold or sample("GOLD", trees=True)
+    gold = gold or stdin_or_sample("GOLD", "trees")
     files = list(predicted or [])
     if [gold, *files].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
     models = list(model or [])
     if not files and not models:
-        models = [default_model("parser")]
-    gold_annotation, annotations = _annotations(gold, files, models, beam)
+        if gold != "-" and stdin_instead("PREDICTED"):
+            files = ["-"]
+        else:
+            models = [default_model("parser")]
+    gold_annotation, annotations = _annotations(
+        gold, files, models, beam=beam, allow_missing=allow_missing
+    )
     names = [*files, *map(str, models)]
     results = [
         compare(gold_annotation, annotation, punctuation=not no_punct) for annotation in annotations
@@ -110,7 +132,7 @@ def eval_parser(
 
 
 def _annotations(
-    gold: str, files: Sequence[str], models: Sequence[Path], beam: int
+    gold: str, files: Sequence[str], models: Sequence[Path], *, beam: int, allow_missing: bool
 ) -> tuple[Annotation, list[Annotation]]:
     """Read GOLD and the files, and let each model parse GOLD's words."""
     from seqtool.core.progress import progress_bar
@@ -129,7 +151,8 @@ def _annotations(
     annotations = [read_annotation(path) for path in files]
     # a parser overwrites trees only, so that the next one finds the same words
     for parser in parsers:
-        parsed = parser.parse_stream(sentences, beam=beam)
+        more = {} if hasattr(parser, "tag_stream") else {"allow_missing": allow_missing}
+        parsed = parser.parse_stream(sentences, beam=beam, **more)
         annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations
 

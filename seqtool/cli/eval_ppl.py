@@ -17,20 +17,23 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
-    sample,
+    stdin_instead,
     takes_options,
     typed,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.lm.held_out import HeldOutText
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LanguageModel, LMEvaluation
+    from seqtool.text.tokenizers import Tokenizer
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -158,13 +161,20 @@ class AdaptingOptions:
 
 @takes_options()
 @writes_to("save_mixture")
+@examples(
+    "seqtool eval-ppl -m runs/my",
+    "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
+    "seqtool eval-ppl test.txt -m runs/my -m runs/kn5 --tune dev.txt",
+    "seqtool segment raw.txt --rules --format text | seqtool eval-ppl -m runs/my",
+)
 def eval_ppl(
     text: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="TEXT",
             help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
-            "stdin, or one prepared corpus. The shipped sample's English test text if not given.",
+            "stdin, or one prepared corpus. If not given: stdin where that is a pipe or a file, "
+            "else the held-out part of the model's own corpus.",
         ),
     ] = None,
     model: ModelsOption = None,
@@ -251,13 +261,20 @@ def eval_ppl(
         )
     if reset_state and carry_state:
         raise ConfigError("--reset-state is not --carry-state", hint="drop one of the two")
-    paths = [str(path) for path in text] if text else [sample("TEXT")]
+    paths = [str(path) for path in text or []]
+    if not paths and stdin_instead("TEXT"):
+        paths = ["-"]
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     check_targets(per_token, per_sentence)
     parts = open_parts(models, device=device, threads=threads)
+    own = None
+    if not paths:
+        own = _held_out(models, split)
+        paths = [*map(str, own.paths)]
+        split = own.split if own.is_corpus else None
     dynamic_tunings: list[DynamicTuning] = []
     if adapting.dynamic:
         from seqtool.lm.neural.dynamic import make_dynamic
@@ -300,7 +317,8 @@ def eval_ppl(
     if save_mixture is not None and mixture is not None:
         _save(save_mixture, mixture, models, paths, tuning)
     if as_json:
-        content = result.to_json() if mixture is None else mixture.to_json()
+        content: dict[str, Any] = {"text": paths, "split": own.split if own else result.split}
+        content |= result.to_json() if mixture is None else mixture.to_json()
         if tuning is not None:
             content["tuning"] = tuning.to_json()
         if dynamic_tunings:
@@ -318,6 +336,19 @@ def eval_ppl(
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
     for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
+    if warning := _warning_of_unknown(result, language_model.tokenizer):
+        note(f"warning: {warning}")
+
+
+def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
+    """Return the text that models were not trained on, and say which it is."""
+    from seqtool.lm.held_out import held_out_text
+
+    text = held_out_text(models, split=split)
+    shown = " ".join(map(str, text.paths))
+    part = f"the {text.split} part of {shown}" if text.is_corpus else shown
+    note(f"no TEXT given: measuring {part}, which the model was not trained on")
+    return text
 
 
 def _resets_for_table(model: LanguageModel) -> bool:
@@ -489,6 +520,18 @@ def _adaptation_rows(
             )
         rows.append((f"  {found.kind}", f"{found.model}: {settings}{how}"))
     return rows
+
+
+def _warning_of_unknown(result: LMEvaluation, tokenizer: Tokenizer) -> str:
+    """Return what to say where so many words are unknown that the figures say little."""
+    from seqtool.lm.unknown import LEAST_WORDS, SUSPICIOUS_SHARE, reason_for
+
+    num_words = result.tokens - result.sentences
+    is_usual = result.oov_rate <= SUSPICIOUS_SHARE or num_words < LEAST_WORDS
+    if is_usual or result.unit != "word":
+        return ""
+    reason = reason_for(result.unknown_words, tokenizer)
+    return f"{result.oov_rate:.1%} of the words are unknown to the model; {reason}" * bool(reason)
 
 
 def _remarks(

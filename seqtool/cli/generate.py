@@ -19,8 +19,10 @@ from seqtool.cli.options import (
     emit,
     note,
     offer,
+    stdin_instead,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -53,13 +55,22 @@ if TYPE_CHECKING:
     panel=None,
     shows_defaults=True,
 )
+@examples(
+    'seqtool generate --prompt "the old" -m runs/my',
+    "seqtool generate --num 5 --temperature 0.8 --top-k 40 --seed 1",
+    'seqtool generate --prompt "the old" --beam 4',
+)
 def generate(
     prompt: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "-p", "--prompt", metavar="TEXT", help="The beginning of the text; - reads stdin."
+            "-p",
+            "--prompt",
+            metavar="TEXT",
+            help="The beginning of the text; - reads stdin, as does a command at the end of a "
+            "pipe without it.",
         ),
-    ] = "",
+    ] = None,
     model: ModelsOption = None,
     weights: WeightsOption = None,
     allow_unknown: Annotated[
@@ -80,6 +91,8 @@ def generate(
     from seqtool.lm import sampling
     from seqtool.lm.mixture.model import open_mixture
 
+    if prompt is None:
+        prompt = "-" if stdin_instead("prompt") else ""
     if prompt == "-":
         prompt = sys.stdin.read().rstrip("\r\n")
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded

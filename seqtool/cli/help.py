@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli.options import flattened, show_table
+from seqtool.cli.usage import argument_name, by_panel, default_of, examples
 from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo, stream
 
@@ -75,6 +76,10 @@ segmenters. Each of them has a section `training`, as in `--set training.epochs=
 `train-parser --raw`, each part has its own, as in `--set tagger.training.epochs=5`."""
 
 
+@examples(
+    "seqtool help parsing",
+    "seqtool help ngram train",
+)
 def show_manual(
     topic: Annotated[
         list[str] | None,
@@ -174,15 +179,13 @@ def commands_page() -> str:
 def _command_section(name: str, command: Any) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
-    usage = " ".join([f"seqtool {name}", *(_usage(argument) for argument in arguments)])
+    usage = " ".join([f"seqtool {name}", *map(argument_name, arguments)])
     lines = [f"## seqtool {name}", "", _plain(inspect.cleandoc(command.help)), ""]
     lines += [f"    {usage} [OPTIONS]", ""]
-    lines += [f"- `{_usage(argument)}`: {_plain(argument.help)}" for argument in arguments]
-    panels: dict[str, list[Any]] = {}
-    for option in options:
-        if not option.hidden:
-            panels.setdefault(option.rich_help_panel or "Options", []).append(option)
-    for panel, members in panels.items():
+    if command.epilog:
+        lines += ["For example:", "", *(f"    {line}" for line in command.epilog.splitlines()), ""]
+    lines += [f"- `{argument_name(each)}`: {_plain(each.help)}" for each in arguments]
+    for panel, members in by_panel(options).items():
         lines += ["", f"**{panel}**", ""] if lines[-1] else [f"**{panel}**", ""]
         lines += [_option_line(option) for option in members]
     return "\n".join(lines) + "\n"
@@ -196,18 +199,12 @@ def _plain(text: str) -> str:
     )
 
 
-def _usage(argument: Any) -> str:
-    name = (argument.metavar or argument.name.upper()).strip("[]")
-    shown = f"{name}..." if argument.nargs == -1 else name
-    return shown if argument.required else f"[{shown}]"
-
-
 def _option_line(option: Any) -> str:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" `{option.metavar or option.name.upper()}`"
-    default = option.default
-    shown = option.show_default and not option.is_flag and default not in (None, "", ())
-    return f"- {names}{value}: {_plain(option.help)}" + (f" Default: `{default}`." if shown else "")
+    default = default_of(option)
+    shown = f" Default: `{default}`." if default else ""
+    return f"- {names}{value}: {_plain(option.help)}{shown}"
 
 
 def settings_page() -> str:

@@ -11,6 +11,7 @@ import typer
 
 from seqtool.cli.models import default_model
 from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, note, show_table
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
@@ -23,6 +24,11 @@ CONTEXT = 36  # characters of a line on each side of a word
 SECTIONS = ("splits", "config")  # of the data of a header
 
 
+@examples(
+    "seqtool inspect runs/my",
+    "seqtool inspect runs/my --plot curve.png",
+    "seqtool inspect train.conllu --json",
+)
 def inspect(
     path: Annotated[
         Path | None,

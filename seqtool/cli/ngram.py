@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from seqtool.cli.options import (
     FIELD_HELP,
+    UNNAMED,
     ForceOption,
     JsonOption,
     Offer,
@@ -18,12 +20,15 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    note_next,
     offer,
     show_table,
+    stdin_or_sample,
     takes_options,
     typed,
 )
-from seqtool.core.errors import ModelError, counted
+from seqtool.cli.usage import examples
+from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ InputsArgument = Annotated[
     typer.Argument(
         metavar="CORPUS",
         help="A prepared corpus, or text: files (.gz, .zst and .jsonl too), directories, or - for "
-        "stdin; the shipped English sample if not given.",
+        f"stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
@@ -92,7 +97,13 @@ MemoryOption = Annotated[
     panel=None,
     shows_defaults=True,
 )
+@examples(
+    "seqtool ngram train my.txt --order 5 -o runs/kn5",
+    "seqtool ngram train my.txt --prune 0 0 1 --arpa my.arpa.gz",
+    "zcat big.gz | seqtool ngram train - --order 3 --vocab lexicon.txt",
+)
 def train(
+    context: typer.Context,
     inputs: InputsArgument = None,
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
@@ -117,13 +128,16 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
+    source = context.get_parameter_source("order")
+    if source is None or source.name != "COMMANDLINE":
+        _refuse_order_as_output(str(output), "DIR")
     if str(arpa) == "-":
         raise typer.BadParameter(
             "name a file; `seqtool ngram export MODEL -` writes to stdout", param_hint="--arpa"
         )
     with stage_bars() as on_progress:
         trained = train_ngram(
-            text_or_sample(inputs, "training on"),
+            inputs or [stdin_or_sample("CORPUS", training="training on")],
             output,
             config,
             field=field,
@@ -157,6 +171,20 @@ def train(
     )
 
 
+def _refuse_order_as_output(output: str, metavar: str) -> None:
+    """Refuse `-o 5` where no order is given: with other programs, -o is the order.
+
+    Raises:
+        ConfigError: the output is a number.
+    """
+    if re.fullmatch("[0-9]+", output):
+        raise ConfigError(
+            f"-o {output} would write to {output!r}, and no --order is given",
+            hint=f"for an order of {output}: --order {output} -o {metavar}; to write there: "
+            f"--order N -o {output}",
+        )
+
+
 def _show_training(trained: NgramTraining) -> None:
     columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     rows = [
@@ -184,10 +212,16 @@ def _show_training(trained: NgramTraining) -> None:
         note(f"{name.replace('_', ' ')} {value:.2f}")
     if trained.arpa is not None:
         note(f"ARPA file: {trained.arpa}")
-    note(f"next: seqtool eval-ppl TEXT -m {trained.path}  or  seqtool inspect {trained.path}")
+    # what was measured here has a text of its own, and TEXT can be left out
+    measuring = "eval-ppl" if trained.scores else "eval-ppl TEXT"
+    note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
     echo(trained.path)
 
 
+@examples(
+    "seqtool ngram export runs/kn5 my.arpa.gz",
+    "seqtool ngram export runs/kn5 - | head",
+)
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
     target: Annotated[
@@ -226,6 +260,9 @@ def export(
     echo(target)
 
 
+@examples(
+    "seqtool ngram import my.arpa.gz -o runs/imported",
+)
 def import_(
     source: Annotated[
         str,
@@ -272,6 +309,10 @@ def import_(
     {"--order": offer("order", help="Length of the n-grams; 2 if not given.")} | READING,
     panel=None,
 )
+@examples(
+    "seqtool ngram counts my.txt --top 20",
+    "seqtool ngram counts my.txt --order 3 --filter dog -o trigrams.tsv",
+)
 def counts(
     inputs: InputsArgument = None,
     top: Annotated[
@@ -315,6 +356,8 @@ def counts(
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
+    if "order" not in settings:
+        _refuse_order_as_output(output or "", "FILE")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
@@ -327,7 +370,7 @@ def counts(
     config = from_dict(NgramConfig, {"order": 2, **settings})
     with stage_bars() as on_progress:
         counts_of_text, vocabulary = count_text(
-            text_or_sample(inputs, "counting"),
+            inputs or [stdin_or_sample("CORPUS", training="counting")],
             config,
             field=field,
             threads=threads,
@@ -373,13 +416,3 @@ def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: s
         return
     table = ((count, count * rate, " ".join(words)) for words, count in ngrams)
     write_table(output or STDOUT, columns, table)
-
-
-def text_or_sample(inputs: list[str] | None, doing: str) -> list[str]:
-    """Return the inputs, or the shipped sample, and say so."""
-    if inputs:
-        return inputs
-    from seqtool.text.datasets import sample_text
-
-    note(f"no CORPUS given: {doing} the shipped English sample")
-    return [str(sample_text("en", "train").parent)]

@@ -13,12 +13,13 @@ import dataclasses
 import inspect
 import json
 import math
+import os
 import re
 import shlex
+import stat
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from seqtool.cli.usage import Helpful
 from seqtool.core import runtime, terminal
 from seqtool.core.terminal import echo, json_text
 
@@ -69,6 +71,8 @@ StrictOption = Annotated[
     ),
 ]
 
+UNNAMED = "If not given: stdin where that is a pipe or a file, else"
+
 FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
 
 MAX_SHOWN = 5  # broken sentences named on stderr
@@ -83,6 +87,7 @@ class WithMaxLine:
     def __init__(self, function: Callable[..., None]) -> None:
         update_wrapper(self, function, updated=())  # not its signature
         self._function = function
+        self.examples: tuple[str, ...] = getattr(function, "examples", ())
 
     @cached_property  # as that of the function, not before it is asked for
     def __signature__(self) -> inspect.Signature:
@@ -104,28 +109,23 @@ class WithMaxLine:
             limit_lines(MAX_LINE)
 
 
+COMPLETION = "_SEQTOOL_COMPLETE"  # set by a shell that asks how a command may be completed
+
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
-class _Helpful:
-    """Its help is drawn past the guard of the terminal, as it holds no text of data."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Draw it."""
-        with redirect_stdout(terminal.drawn()):
-            super().format_help(ctx, formatter)  # type: ignore[misc]
-
-
-class Group(_Helpful, TyperGroup):
+class Group(Helpful, TyperGroup):
     """A group of commands, or all of them, that leaves every error to `cli.app.main`."""
 
     def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **__: Any) -> None:
-        """Run the command that was typed."""
+        """Run the command that was typed, or tell the shell how it may be completed."""
+        if COMPLETION in os.environ:
+            super().main(args, prog_name)
         with self.make_context(prog_name, list(args)) as context:
             self.invoke(context)
 
 
-class Command(_Helpful, TyperCommand):
+class Command(Helpful, TyperCommand):
     """A command whose options of several numbers may have them apart by spaces: --prune 0 0 1."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -350,12 +350,54 @@ def note(text: str) -> None:
     echo(text, err=True)
 
 
-def sample(name: str, *, trees: bool = False) -> str:
-    """Return the English test text or trees of the shipped sample, and say that they are used."""
+def note_next(*commands: str, model: Path) -> None:
+    """Print a line on what to do with a model; in each command, {} stands for its path."""
+    path = shlex.quote(str(model))
+    note("next: " + "  or  ".join(f"seqtool {command.format(path)}" for command in commands))
+
+
+def is_stdin_given() -> bool:
+    """Whether stdin is a pipe or a file, so that an input that is not named may come from there.
+
+    A terminal is not, nor is any other device: cron and CI give /dev/null.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):  # it is closed, or no file of the system
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def stdin_instead(name: str) -> bool:
+    """Whether stdin is read, as the input of this name is not given; says so if it is."""
+    if is_given := is_stdin_given():
+        note(f"no {name} given: reading stdin")
+    return is_given
+
+
+def stdin_or_sample(
+    name: str, kind: Literal["text", "trees"] = "text", *, training: str = ""
+) -> str:
+    """Return what a command reads whose input is not named, and say which it is.
+
+    Stdin, if that is a pipe or a file; else the shipped English sample.
+
+    Args:
+        name: of the input, as the usage of the command has it.
+        kind: which of the sample is wanted.
+        training: what is done with its training part, as "training on"; without it, the test part
+            is used. Of a text it is the folder, which has the other parts too.
+    """
+    if stdin_instead(name):
+        return "-"
     from seqtool.text.datasets import sample_text, sample_treebank
 
-    path = sample_treebank("en", "test") if trees else sample_text("en", "test")
-    note(f"no {name} given: using the shipped sample, {path}")
+    find = sample_treebank if kind == "trees" else sample_text
+    path = find("en", "train" if training else "test")
+    if training:
+        note(f"no {name} given: {training} the shipped English sample")
+        return str(path if kind == "trees" else path.parent)
+    note(f"no {name} given: using the shipped sample, {terminal.short_path(path)}")
     return str(path)
 
 
@@ -380,12 +422,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_settings(config: type[Config]) -> None:
+def print_settings(config: Config) -> None:
     """Print every setting as a line of the YAML file that --config takes, with its meaning."""
-    from seqtool.core.config import leaves
+    from seqtool.core.config import leaves, to_dict
 
+    values = dict(flattened(to_dict(config)))
     sections: list[str] = []
-    for dotted, field in leaves(config):
+    for dotted, field in leaves(type(config)):
         *above, name = dotted.split(".")
         for depth, section in enumerate(above, 1):
             if sections[:depth] != above[:depth]:
@@ -393,8 +436,8 @@ def print_settings(config: type[Config]) -> None:
                 echo(f"{'  ' * (depth - 1)}{section}:")
         sections = above
         indent = "  " * len(above)
-        line = f"{indent}{name}: {json.dumps(field.default)}"  # null and true, as YAML has them
-        echo(f"{line:<34}# {field.metadata['help']}")
+        line = f"{indent}{name}: {json.dumps(values[dotted])}"  # null and true, as YAML has them
+        echo(f"{line:<33} # {field.metadata['help']}")
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,23 +11,25 @@ import typer
 
 from seqtool.cli.options import (
     FIELD_HELP,
+    UNNAMED,
     ForceOption,
     JsonOption,
-    OutputOption,
     SeedOption,
     StrictOption,
     emit,
     note,
     offer,
+    stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
-from seqtool.core.terminal import echo
+from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
-    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.text.prepared import PrepareConfig, PreparedCorpus
 
-DEFAULT_OUTPUT = Path("runs/corpus")
+DEFAULT_OUTPUT = "runs/corpus"
 SHOWN_BROKEN = 10
 
 
@@ -43,6 +45,11 @@ SHOWN_BROKEN = 10
         "--min-count": "min_count",
         "--vocab": offer("vocab", help="The vocabulary, one word a line.", metavar="FILE"),
         "--field": offer("field", help=FIELD_HELP),
+        "--column": offer(
+            "column",
+            help="Read treebanks, and take this column for the text: of form the tokens as they "
+            "are written, of the others those of words.",
+        ),
         "--lowercase": "lowercase",
         "--skip-empty-lines": "skip_empty_lines",
         "--special-tokens": "special_tokens",
@@ -52,18 +59,32 @@ SHOWN_BROKEN = 10
     panel=None,
     shows_defaults=True,
 )
+@examples(
+    "seqtool prepare my.txt -o corpora/my",
+    "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
+    "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
+)
 def prepare(
     context: typer.Context,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin; the shipped "
-            "English sample if not given. A directory with train.*, valid.* (or dev.*) and test.* "
-            "files gives the splits. Treebanks (.conllu) are checked and summarised.",
+            help="Text: files (.gz, .zst and .jsonl too), directories, or - for stdin. A directory "
+            "with train.*, valid.* (or dev.*) and test.* files gives the splits. Treebanks "
+            "(.conllu) are checked and summarised, or with --column read as text. "
+            f"{UNNAMED} the shipped English sample.",
         ),
     ] = None,
-    output: OutputOption = DEFAULT_OUTPUT,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Directory to write to. With --column, - writes the text itself to stdout.",
+        ),
+    ] = DEFAULT_OUTPUT,
     valid: Annotated[Path | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
@@ -84,10 +105,17 @@ def prepare(
 
     Memory does not grow with the text. The corpus's path is printed.
 
-    Of a treebank nothing is written: its sentences are checked, and what it holds is printed.
+    Of a treebank nothing is written without --column: its sentences are checked, and what it holds
+    is printed.
     """
-    if inputs and _are_treebanks(inputs):
-        _refuse_other_options(context)
+    column = settings.get("column")
+    if inputs and column is None and _are_treebanks(inputs):
+        _refuse_other_options(
+            context,
+            {"inputs", "as_json", "strict", "max_line"},
+            "means nothing for a treebank that is only checked",
+            ", or take a column of it with --column form",
+        )
         check_treebanks(inputs, as_json, strict=strict)
         return
     if strict:
@@ -102,13 +130,17 @@ def prepare(
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
     sources: list[str | Path] = [*(inputs or ())]
     if not sources:
-        from seqtool.text.datasets import sample_text
+        found = stdin_or_sample("INPUT", "trees" if column else "text", training="using")
+        sources = [found]
+        if found != "-":
+            from seqtool.text.datasets import sample_text, sample_treebank
 
-        note("no INPUT given: using the shipped English sample")
-        sources = [sample_text("en", "train")]
-        if config.split is None:
-            valid = valid or sample_text("en", "valid")
-            test = test or sample_text("en", "test")
+            find = sample_treebank if column else sample_text
+            sources = [find("en", "train")]
+            if config.split is None and output != "-":
+                valid, test = valid or find("en", "valid"), test or find("en", "test")
+    if output == "-":
+        return _write_text(context, sources, config)
     start = time.perf_counter()
     with progress_bar("prepare", is_bytes=True) as on_progress:
         corpus = prepared.prepare(
@@ -119,6 +151,24 @@ def prepare(
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus, seconds)
     echo(corpus.path)
+
+
+def _write_text(
+    context: typer.Context, sources: Sequence[str | Path], config: PrepareConfig
+) -> None:
+    """Write a column of treebanks to stdout, a sentence a line."""
+    if config.column is None:
+        raise ConfigError("a corpus is a directory", hint="name it with -o, or add --column form")
+    _refuse_other_options(
+        context,
+        {"inputs", "output", "column", "lowercase", "max_line"},
+        "means nothing for a text that is written to stdout",
+    )
+    from seqtool.core.reading import read_blocks
+
+    shown = stream()
+    shown.buffer.writelines(read_blocks(sources, column=config.column, lowercase=config.lowercase))
+    shown.flush()
 
 
 def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
@@ -166,16 +216,16 @@ def _are_treebanks(inputs: list[str]) -> bool:
     return bool(treebanks)
 
 
-def _refuse_other_options(context: typer.Context) -> None:
+def _refuse_other_options(
+    context: typer.Context, allowed: set[str], what: str, advice: str = ""
+) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("inputs", "as_json", "strict", "max_line"):
-            raise ConfigError(
-                f"{parameter.opts[0]} means nothing for a treebank, which is only checked",
-                hint=f"leave {parameter.opts[0]} out",
-            )
+        if given and name not in allowed:
+            option = max(parameter.opts, key=len)
+            raise ConfigError(f"{option} {what}", hint=f"leave {option} out{advice}")
 
 
 def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -> None:
@@ -214,18 +264,28 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
         )
 
 
+@examples(
+    "seqtool fetch --list",
+    "seqtool fetch wikitext-2 -o corpora/wikitext-2/text",
+)
 def fetch(
     name: Annotated[
         str | None,
-        typer.Argument(help="The data set: wikitext-2 or ptb; without it, all are listed."),
+        typer.Argument(
+            metavar="NAME", help="The data set: wikitext-2 or ptb; without it, all are listed."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The folder to make; NAME by default."),
+        typer.Option("-o", "--output", metavar="DIR", help="The folder to make; NAME by default."),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take the texts from this folder or zip file, no network."),
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Take the texts from this folder or zip file, no network.",
+        ),
     ] = None,
     force: ForceOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,

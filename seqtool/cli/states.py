@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, sample, takes_options
+from seqtool.cli.options import (
+    DeviceOption,
+    JsonOption,
+    ThreadsOption,
+    emit,
+    stdin_or_sample,
+    takes_options,
+)
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
@@ -109,7 +116,9 @@ def states(
         if is_lm
         else checkpoint.load(path)
     )
-    given = text or [sample("TEXT", trees=not isinstance(opened, LanguageModel))]
+    given = text or [
+        stdin_or_sample("TEXT", "text" if isinstance(opened, LanguageModel) else "trees")
+    ]
     try:
         with progress_bar("reading", is_bytes=True) as on_progress:
             found = write_states(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import chosen_models
-from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, sample
+from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, stdin_or_sample
 from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
@@ -132,8 +129,8 @@ def surprisal(
 
     Words are what blanks separate. For models of characters, bytes or subwords, the pieces of a
     word are summed, and that the word ends counts for it, not for the next one. The table is for R,
-    pandas or a spreadsheet: see `seqtool help word-surprisal`. With --json there is one object, of the
-    totals and, without -o, the rows.
+    pandas or a spreadsheet: see `seqtool help word-surprisal`. With --json there is one object, of
+    the totals and, without -o, the rows.
     """
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.protocol import carries_state
@@ -141,7 +138,7 @@ def surprisal(
     from seqtool.lm.words import score_blocks, word_columns
 
     check_target(output)
-    paths = [str(path) for path in text] if text else [_default_text()]
+    paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
     stimuli = _stimuli(paths, text_column, item_column)
     models = chosen_models(model)
     parts = open_parts(models, device=device, threads=threads)
@@ -190,17 +187,6 @@ def surprisal(
     if as_json:
         rows = {"rows": collected.rows} if is_shown else {"output": output}
         emit({"models": [vars(total) for total in totals], **rows})
-
-
-def _default_text() -> str:
-    """Return stdin, if it is a pipe or a file, else the shipped sample."""
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):  # it is closed, or no file of the system
-        mode = 0
-    if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
-        return "-"
-    return sample("TEXT")
 
 
 def _stimuli(

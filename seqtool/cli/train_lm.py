@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import OutputOption, note, offer, print_settings, takes_options
+from seqtool.cli.options import (
+    UNNAMED,
+    OutputOption,
+    note,
+    offer,
+    print_settings,
+    stdin_or_sample,
+    takes_options,
+)
 from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training
+from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
@@ -47,13 +56,19 @@ if TYPE_CHECKING:
         "--precision": "training.precision",
     },
 )
+@examples(
+    "seqtool train-lm corpora/my --cell rhn -o runs/my",
+    "seqtool train-lm my.txt --cell lstm --hidden 200 --epochs 5",
+    "seqtool train-lm corpora/ptb/words --config ptb-lstm-cpu -o runs/ptb",
+    "seqtool train-lm --resume -o runs/my",
+)
 def train_lm(
     corpus: Annotated[
         str | None,
         typer.Argument(
             metavar="CORPUS",
-            help="A prepared corpus, a text file, or a folder with train, valid and test files; "
-            "without it, the shipped English sample.",
+            help="A prepared corpus, a text file, a folder with train, valid and test files, or - "
+            f"for stdin. {UNNAMED} the shipped English sample.",
         ),
     ] = None,
     output: OutputOption = Path("runs/lm"),
@@ -74,18 +89,13 @@ def train_lm(
     options: TrainingOptions,
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
-    if options.list_settings:
-        from seqtool.lm.neural.config import NeuralLMConfig
-
-        return print_settings(NeuralLMConfig)
     from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     if corpus is None and not options.resume:
-        from seqtool.text.datasets import sample_text
-
-        corpus = str(sample_text("en", "train").parent)
-        note("no corpus given: training on the shipped English sample")
+        corpus = stdin_or_sample("CORPUS", training="training on")
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
     from seqtool.training.run import TensorBoard
@@ -104,7 +114,7 @@ def train_lm(
         options.json,
         f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
         f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool eval-ppl -m {trained.path}  or  seqtool generate -m {trained.path}",
+        next=("eval-ppl -m {}", "generate -m {}"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +21,14 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    note_next,
     offer,
     print_settings,
+    stdin_or_sample,
     takes_options,
     typed,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
@@ -87,7 +90,10 @@ class TrainingOptions:
     ] = None
     list_settings: Annotated[
         bool,
-        typer.Option("--list-settings", help="Print every setting with its meaning, and exit."),
+        typer.Option(
+            "--list-settings",
+            help="Print every setting as it would be used, with its meaning, and exit.",
+        ),
     ] = False
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the output directory.")
@@ -139,11 +145,12 @@ class TreebankOptions(TrainingOptions):
         """
         if treebank or self.resume:
             return treebank or None, dev
-        from seqtool.text.datasets import sample_treebank
+        train = stdin_or_sample("TRAIN", "trees", training="training on")
+        if train != "-":
+            from seqtool.text.datasets import sample_treebank
 
-        files = [sample_treebank("en", "train")], dev or sample_treebank("en", "valid")
-        note("no treebank given: training on the shipped English sample")
-        return files
+            dev = dev or sample_treebank("en", "valid")
+        return [Path(train)], dev
 
 
 def run_training(
@@ -178,6 +185,7 @@ def run_training(
             from seqtool.treebank.conllu import describe_held_out
 
             more["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
+            more["on_plan"] = display.plan
             more["on_held_out"] = lambda *numbers: display.note(describe_held_out(*numbers))
         if isinstance(options, TreebankOptions):
             more["skip_invalid"] = options.skip_invalid
@@ -196,8 +204,11 @@ def run_training(
         )
 
 
-def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
-    """Say what came of a training: lines for people, or an object with path, scores and more."""
+def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), **more: Any) -> None:
+    """Say what came of a training: lines for people, or an object with path, scores and more.
+
+    The commands of `next` are as `note_next` takes them.
+    """
     if as_json:
         content = {"model": trained.path, "seconds": trained.seconds}
         if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
@@ -205,6 +216,7 @@ def report(trained: Any, as_json: bool, *notes: str, **more: Any) -> None:
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
+    note_next(*next, model=trained.path)
     echo(trained.path)
 
 
@@ -218,6 +230,9 @@ def _note_data(summary: dict[str, Any], text: str) -> None:
 
 
 @takes_options("seqtool.parsing.segmenter.config:SegmenterConfig", SETTINGS)
+@examples(
+    "seqtool train-segmenter train.conllu --dev dev.conllu -o runs/segmenter",
+)
 def train_segmenter(
     treebank: Annotated[
         list[Path] | None,
@@ -235,11 +250,11 @@ def train_segmenter(
     The raw text is made from words, multiword tokens, SpaceAfter=No, newpar and newdoc. UPOS and
     DEPREL, where there are any, help to tell which tokens are split.
     """
-    from seqtool.parsing.segmenter.config import SegmenterConfig, resolve
+    from seqtool.parsing.segmenter.config import resolve
 
-    if options.list_settings:
-        return print_settings(SegmenterConfig)
     chosen = options.resolve(resolve, None, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.segmenter.train import train_segmenter as train
 
@@ -259,11 +274,15 @@ def train_segmenter(
         options.json,
         f"dev words F1 {trained.scores['dev_words']:.2f}, "
         f"sentences F1 {trained.scores['dev_sentences']:.2f}; model in {trained.path}",
-        f"next: seqtool segment FILE.txt -m {trained.path}",
+        next=("segment FILE.txt -m {}",),
     )
 
 
 @takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS)
+@examples(
+    "seqtool train-tagger train.conllu --dev dev.conllu -o runs/tagger",
+    "seqtool train-tagger train.conllu --preset fast --embeddings vectors.vec",
+)
 def train_tagger(
     treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
     dev: Annotated[Path | None, _dev("tags")] = None,
@@ -282,11 +301,11 @@ def train_tagger(
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
-    from seqtool.parsing.tagger.config import TaggerConfig, resolve
+    from seqtool.parsing.tagger.config import resolve
 
-    if options.list_settings:
-        return print_settings(TaggerConfig)
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     from seqtool.parsing.tagger.train import train_tagger as train
 
@@ -309,7 +328,7 @@ def train_tagger(
         f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
         f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool tag FILE.conllu -m {trained.path}",
+        next=("tag FILE.conllu -m {}",),
     )
 
 
@@ -328,6 +347,12 @@ def train_tagger(
         "--hidden": "model.hidden_size",
         **SETTINGS,
     },
+)
+@examples(
+    "seqtool train-parser train.conllu --dev dev.conllu -o runs/parser",
+    "seqtool train-parser train.conllu --dev dev.conllu --raw -o runs/mine",
+    "seqtool train-parser train.conllu --preset accurate --fields form,upos",
+    "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
     treebank: Annotated[list[Path] | None, _train("with trees (also .gz, .zst)")] = None,
@@ -380,8 +405,6 @@ def train_parser(
     from seqtool.parsing.parser import config as parsers
     from seqtool.parsing.pipeline import config as pipelines
 
-    if options.list_settings:
-        return print_settings(pipelines.PipelineConfig if raw else parsers.ParserConfig)
     if fast and preset not in (None, "fast"):
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
     if fields is not None:
@@ -389,6 +412,8 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
     sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
     if raw:
@@ -406,7 +431,7 @@ def train_parser(
             options.json,
             f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
             f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-            f"next: seqtool parse FILE.txt -m {trained.path}",
+            next=("parse FILE.txt -m {}",),
         )
         return
     from seqtool.parsing.parser.train import train_parser as train
@@ -419,7 +444,7 @@ def train_parser(
         options.json,
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        f"next: seqtool parse FILE.conllu -m {trained.path}",
+        next=("parse FILE.conllu -m {}",),
         system=trained.system,
     )
 

@@ -87,7 +87,14 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.return_type)(context, builder)
         shape, strides = [given.nitems], [given.itemsize]
         owner = {"meminfo": given.meminfo, "parent": given.parent}
-        populate_array(made, given.data, shape, strides, given.itemsize, **owner)
-        return impl_ret_borrowed(context, builder, signature.return_type, made._getvalue())
+        populate_array(  # type: ignore[no-untyped-call]
+            made, given.data, shape, strides, given.itemsize, **owner
+        )
+        value = made._getvalue()
+        result_type = signature.return_type
+        return impl_ret_borrowed(  # type: ignore[no-untyped-call]
+            context, builder, result_type, value
+        )
 
-    return types.Array(array.dtype, 1, "C", readonly=not array.mutable)(array), generate
+    kind: Any = types.Array
+    return kind(array.dtype, 1, "C", readonly=not array.mutable)(array), generate

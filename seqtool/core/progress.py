@@ -236,6 +236,66 @@ def _safe_console() -> type[Console]:
     return SafeConsole
 
 
+class TimeLeft:
+    """How long the parts of a run still take in all; they are trained stage by stage.
+
+    Of a part that runs, its own events tell. One that has not begun is taken to need as long, for
+    its cost, as those need that are known.
+
+    Args:
+        stages: the parts of each stage, name -> cost in any unit.
+        at_once: how many parts of a stage are trained at once.
+    """
+
+    def __init__(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
+        self._stages = [dict(stage) for stage in stages if stage]
+        self._at_once = at_once
+        self._costs = {name: cost for stage in self._stages for name, cost in stage.items()}
+        self._begins: dict[str, float] = {}  # of parts that began anew, on the clock
+        self._ends: dict[str, float] = {}  # of parts that run, as they foresee it, and of others
+        self._began = time.monotonic()
+        self.num_done = 0
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def show(self, event: Event, name: str) -> None:
+        """Take an event of a part."""
+        now = time.monotonic()
+        match event:
+            case RunStarted(step=0):
+                self._begins[name] = now
+            case StepDone():
+                self._ends[name] = now + event.seconds_left
+            case RunFinished():
+                self._ends[name] = now
+                self.num_done += 1
+
+    def seconds(self) -> float:
+        """Return the seconds that are left; infinite as long as nothing is known."""
+        now = time.monotonic()
+        known = self._ends.keys() & self._begins.keys() & self._costs.keys()
+        cost = sum(self._costs[name] for name in known)
+        rate = sum(self._ends[name] - self._begins[name] for name in known) / cost if cost else None
+        total = 0.0
+        for stage in self._stages:
+            left = [
+                max(0.0, self._ends[name] - now)
+                if name in self._ends
+                else math.inf
+                if rate is None
+                else rate * own
+                for name, own in stage.items()
+            ]
+            total += max(sum(left) / min(self._at_once, len(left)), *left)
+        return total
+
+    def share_done(self) -> float:
+        """Return how much of the time has passed, from 0 to 1."""
+        passed, left = time.monotonic() - self._began, self.seconds()
+        return passed / (passed + left) if math.isfinite(left) and passed + left else 0.0
+
+
 def open_console(*, err: bool = False, **settings: Any) -> Console:
     """Return what draws on stdout or stderr; nothing in the texts that it draws moves a terminal.
 
@@ -259,6 +319,8 @@ class Display(Listener):
         self._console = console or open_console(err=True, highlight=False)
         self._progress: Progress | None = None
         self._runs: dict[str, _ShownRun] = {}
+        self._all: TimeLeft | None = None  # of runs that are parts of one
+        self._all_task: TaskID | None = None
         self._is_narrow = self._console.width < 105
 
     def close(self) -> None:
@@ -266,8 +328,14 @@ class Display(Listener):
         if self._progress is not None:
             self._progress.stop()
 
+    def plan(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
+        """Show from now on how long all parts take together; see `TimeLeft`."""
+        self._all = TimeLeft(stages, at_once)
+
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
+        if self._all is not None:
+            self._all.show(event, name)
         run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
         match event:
             case RunStarted():
@@ -289,44 +357,67 @@ class Display(Listener):
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
-        self.note(run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs))
+        line = run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs)
+        if self._all is not None and isinstance(event, StepDone):
+            line += f", {format_seconds(self._all.seconds())} in all"
+        self.note(line)
         run.last_line = time.monotonic()
 
     def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         if self._progress is None:
             self._progress = Progress(
-                TextColumn("{task.description}epoch {task.fields[epoch]}", markup=False),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=6 if self._is_narrow else 20),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[amount]}"),
                 TextColumn("{task.fields[state]}"),
                 console=self._console,
                 transient=True,
             )
+            if self._all is not None:
+                self._all_task = self._progress.add_task("all parts", total=1, amount="", state="")
         run.task = self._progress.add_task(
-            run.prefix,
+            f"{run.prefix}epoch -/{event.epochs}",
             total=event.total_steps,
             completed=event.step,
-            epoch=f"-/{event.epochs}",
+            amount=f"{event.step}/{event.total_steps}",
             state="",
         )
+        self._update_all()
         self._progress.start()
+
+    def _update_all(self) -> None:
+        if self._progress is not None and self._all is not None and self._all_task is not None:
+            self._progress.update(
+                self._all_task,
+                completed=self._all.share_done(),
+                amount=f"{self._all.num_done}/{len(self._all)}",
+                state=f"{format_seconds(self._all.seconds())} left in all",
+            )
 
     def _stop_bar(self, run: _ShownRun) -> None:
         if self._progress is not None and run.task is not None:
             self._progress.remove_task(run.task)
             run.task = None
-            if not self._progress.task_ids:  # started again, it would erase what is above it
+            self._update_all()
+            # started again, it would erase what is above it
+            if all(other.task is None for other in self._runs.values()):
                 self._progress.stop()
-                self._progress = None
+                self._progress = self._all_task = None
 
     def _step(self, run: _ShownRun, event: StepDone) -> None:
         if self._progress is not None and run.task is not None:
             left = f"{format_seconds(event.seconds_left)} left"
             state = f"{_describe_step(event, short=self._is_narrow)}  {left}"
-            epoch = f"{event.epoch}/{run.epochs}"
-            self._progress.update(run.task, completed=event.step, epoch=epoch, state=state)
+            self._progress.update(
+                run.task,
+                description=f"{run.prefix}epoch {event.epoch}/{run.epochs}",
+                completed=event.step,
+                amount=f"{event.step}/{run.total_steps}",
+                state=state,
+            )
+            self._update_all()
         elif time.monotonic() - run.last_line >= PLAIN_LINE_SECONDS:
             self._line(run, event)
 
@@ -405,6 +496,8 @@ def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     if not terminal.stream(err=True).isatty():
         yield lambda stage, done, total: None
         return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),

@@ -1,6 +1,7 @@
 """Reading text: files, directories and stdin, packed or not, as blocks of whole UTF-8 lines.
 
-    bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines
+    bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines, or
+    of a column of CoNLL-U
 
 Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
 `MAX_LINE`, or what `limit_lines` has set, is refused before it is whole.
@@ -22,7 +23,7 @@ from typing import IO, Any
 
 import zstandard
 
-from seqtool.core.errors import DataError
+from seqtool.core.errors import DataError, counted
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 
@@ -36,6 +37,13 @@ Progress = Callable[[int, "int | None"], None]
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# the beginning of CoNLL-U: comments, then a first word, or a multiword token, with ten columns
+_TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
+# columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
+TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
+_NUM_COLUMNS = 10
+_AS_TEXT = "take its words: seqtool prepare {} --column form (with -o - as text on stdout)"
+
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
 _PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
 
@@ -109,9 +117,13 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
         if is_treebank(name) and not treebanks:
-            hint = "give a text file: a treebank is no text for a language model"
-            raise DataError("is a treebank, not text", hint=hint, path=name)
+            raise is_no_text(name)
     return files
+
+
+def is_no_text(path: str | Path) -> DataError:
+    """Return the error of a treebank where a text is wanted."""
+    return DataError("is a treebank, not text", hint=_AS_TEXT.format(path), path=path)
 
 
 def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int | None:
@@ -141,6 +153,7 @@ def read_blocks(
     on_progress: Progress | None = None,
     digests: dict[str, str] | None = None,
     as_written: bool = False,
+    column: str | None = None,
 ) -> BlockReader:
     """Read text as blocks of whole lines, each line ended by LF.
 
@@ -157,13 +170,19 @@ def read_blocks(
         on_progress: called with (bytes read from disk, their total or None).
         digests: filled with file name -> SHA-256 of each file as it is on disk.
         as_written: give lines of JSON as they are, not the text in them.
+        column: read treebanks as a text of this column, one of `TEXT_COLUMNS`: a sentence a line,
+            blanks between words, a no-break space for a blank in one. Of "form" a multiword token
+            is read as it is written, of other columns its words are.
 
     Raises:
         DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
-            offset), a damaged packed file, a line that is too long, or a bad line of JSON.
+            offset), a damaged packed file, a line that is too long, or a bad line of JSON; a
+            treebank where a text is wanted; a broken line of a treebank, or a sentence without the
+            column.
     """
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written)
+    treebanks = treebanks or column is not None
+    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written, column)
     return BlockReader(inputs, *options)
 
 
@@ -179,6 +198,7 @@ class BlockReader(Iterator[bytes]):
     on_progress: Progress | None
     digests: dict[str, str] | None
     as_written: bool = False
+    column: str | None = None
 
     def __post_init__(self) -> None:
         self._bytes_read = 0
@@ -213,6 +233,8 @@ class BlockReader(Iterator[bytes]):
                 yield block.decode().lower().encode() if self.lowercase else block
         if nothing:
             what, path = "the file is empty", self._path
+            if files == [STDIN]:
+                what = "the text is empty"
             if len(files) > 1:
                 what, path = "all the files are empty", str(self.inputs[0])
             hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
@@ -224,7 +246,13 @@ class BlockReader(Iterator[bytes]):
         try:
             with nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb", 0) as file:
                 lines = self._lines_of(file, name)
-                yield from self._json_texts(lines) if is_json else lines
+                if self.column is not None:
+                    lines = self._column_texts(lines, self.column)
+                elif is_json:
+                    lines = self._json_texts(lines)
+                elif not self.treebanks:
+                    lines = self._refuse_treebanks(lines)
+                yield from lines
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
             hint = "check the path and its permissions"
@@ -352,6 +380,57 @@ class BlockReader(Iterator[bytes]):
             hint = "convert it: iconv -f UTF-16 -t UTF-8"
         line = self._first_line + block.count(b"\n", 0, start)
         return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
+
+    def _refuse_treebanks(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Pass text on; what is not named as a treebank, as stdin is not, may still be one."""
+        for number, block in enumerate(blocks):
+            if not number and _TREEBANK.match(block):
+                error = is_no_text("-" if self._path == "<stdin>" else self._path)
+                raise DataError(error.message, hint=error.hint, path=self._path)
+            yield block
+
+    def _column_texts(self, blocks: Iterable[bytes], column: str) -> Iterator[bytes]:
+        words: list[bytes] = []  # of the sentence that is being read
+        begin = last = 0  # its first line, and the last word of a multiword token
+        place = TEXT_COLUMNS[column]
+
+        def sentence() -> bytes:
+            if place > 1 and {*words} == {b"_"}:
+                what = f"no word of the sentence has {column.upper()}"
+                raise DataError(what, hint="tag it first: seqtool tag", path=self._path, line=begin)
+            return b" ".join(words) + b"\n"
+
+        for block in blocks:
+            texts: list[bytes] = []
+            source_lines: list[int] = []
+            for number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
+                if line.startswith(b"#"):
+                    continue
+                if not line:
+                    if words:
+                        texts.append(sentence())
+                        source_lines.append(begin)
+                    words, last = [], 0
+                    continue
+                columns = line.split(b"\t")
+                if len(columns) != _NUM_COLUMNS:
+                    what = f"{counted(len(columns), 'column')}, where CoNLL-U has {_NUM_COLUMNS}"
+                    hint = "give CoNLL-U; `seqtool prepare FILE.conllu` checks all of it"
+                    raise DataError(what, hint=hint, path=self._path, line=number)
+                begin = begin if words else number
+                first, dash, end = columns[0].partition(b"-")
+                is_word = first.isdigit()
+                if dash and place == 1 and end.isdigit():
+                    last = int(end)
+                elif dash or not is_word or int(first) <= last:
+                    continue  # an empty node, or a word that was written already
+                words.append(columns[place].replace(b" ", "\u00a0".encode()))
+            if texts:
+                self._source_lines = source_lines
+                yield b"".join(texts)
+        if words:
+            self._source_lines = [begin]
+            yield sentence()
 
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         field = self.field or DEFAULT_FIELD

@@ -21,6 +21,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 READER_GONE = 141  # the exit code of a program that SIGPIPE ends, as a shell gives it
@@ -145,6 +146,12 @@ def stream(*, err: bool = False, ends: bool = False) -> TextIO:
             shown.flush()
     guard = _Guard(shown, "stderr" if err else "stdout", ends=ends)
     return guard.text(filters=guard.isatty())
+
+
+def short_path(path: Path) -> Path:
+    """Return a path as a user in this directory types it, if that is shorter."""
+    relative = os.path.relpath(path)
+    return Path(relative) if len(relative) < len(str(path)) else path
 
 
 def drawn(*, err: bool = False) -> TextIO:

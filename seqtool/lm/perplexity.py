@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,8 @@ class LMEvaluation:
         split: which split of a prepared corpus it is; None for a text.
         adaptations: how the model learned from this text, each token after it was scored.
         state: "carried" from sentence to sentence, or "reset" so that each begins anew.
+        unknown_words: the first unknown words with how often they occur; none of a prepared corpus,
+            or of other units.
     """
 
     unit: str
@@ -94,6 +96,7 @@ class LMEvaluation:
     split: str | None = None
     adaptations: tuple[Adaptation, ...] = ()
     state: str = "reset"
+    unknown_words: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def nats(self) -> float:

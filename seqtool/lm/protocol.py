@@ -34,6 +34,7 @@ from seqtool.lm.perplexity import (
 )
 from seqtool.lm.perplexity import LMEvaluation as LMEvaluation
 from seqtool.lm.tables import Target, open_table
+from seqtool.lm.unknown import UnknownWords
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -390,6 +391,7 @@ def evaluate_lm(
             yield ids
 
     sums = _Sums()
+    unknown = UnknownWords(tokenizer)
     with ExitStack() as stack:
         token_table, sentence_table = (
             None if target is None else stack.enter_context(open_table(target))
@@ -400,6 +402,7 @@ def evaluate_lm(
             log_probs = np.asarray(scores.log_probs, dtype=np.float64)
             first = sums.sentences + 1
             sums.add(ids, log_probs, block)
+            unknown.add(ids, block)
             if token_table is not None:
                 write_tokens(token_table, first, tokenizer, ids, block, log_probs, scores.columns)
             if sentence_table is not None:
@@ -421,6 +424,7 @@ def evaluate_lm(
         split=None if corpus is None else split,
         adaptations=adaptations_of(model),
         state="reset" if reset_state or not carries_state(model) else "carried",
+        unknown_words=unknown.counts,
     )
 
 

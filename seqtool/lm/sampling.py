@@ -233,6 +233,12 @@ def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     for word in unknown[:WORDS_SHOWN] if is_word else ():
         if names := tokenizer.vocabulary.nearest(word):
             near.append(f"for {word!r} perhaps {' or '.join(names)}")
+    if all(word.lower() in tokenizer.vocabulary for word in unknown):
+        return PromptError(
+            f"the prompt has {noun} outside the model's vocabulary: {shown}{more}",
+            hint="type the prompt in lower case, as the model's text was, or read them as <unk> "
+            "with --allow-unknown",
+        )
     hint = f"use known {noun}{' (' + '; '.join(near) + ')' if near else ''}"
     return PromptError(
         f"the prompt has {noun} outside the model's vocabulary: {shown}{more}",

@@ -370,6 +370,15 @@ def sample_pairs(language: str = "en") -> Path:
     return _file(language, _PAIRS, (".tsv",))
 
 
+def sample_language(sha256: str) -> str | None:
+    """Return the language of a training text of the sample, by its sum; None for any other text."""
+    try:
+        records = _record().items()
+    except DataError:
+        return None
+    return next((name for name, splits in records if splits["train"]["sha256"] == sha256), None)
+
+
 @cache
 def _known_texts() -> dict[str, TruePerplexity]:
     """Return SHA-256 -> the text's true perplexity."""

@@ -65,6 +65,9 @@ class PrepareConfig(Config):
     vocab: str | None = setting(None, "File with the vocabulary, one word or character a line.")
     lowercase: bool = setting(False, "Lower-case the text.")
     field: str | None = setting(None, "Field that holds the text of JSON Lines.")
+    column: Literal["form", "lemma", "upos", "xpos"] | None = setting(
+        None, "Column of CoNLL-U that is the text: of form the tokens as they are written."
+    )
     split: tuple[float, ...] | None = setting(
         None, "Percentages of train, valid and test to draw by line when no split is given."
     )
@@ -109,6 +112,9 @@ class PrepareConfig(Config):
             if is_set and not allowed:
                 what = f"{name} means nothing for the unit {self.unit}"
                 raise ConfigError(what, hint=f"leave --{name} out")
+        if self.column is not None and self.field is not None:
+            what = "column is for CoNLL-U, and field for JSON Lines"
+            raise ConfigError(what, hint="leave one of --column and --field out")
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
             what = "vocab gives all words, so vocab-size and min-count have nothing to choose"
             raise ConfigError(what, hint="leave --vocab-size and --min-count out")
@@ -148,11 +154,13 @@ def plan_splits(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     shares: tuple[float, ...] | None = None,
+    treebanks: bool = False,
 ) -> SplitPlan:
     """Return the files of each split, or the shares to draw.
 
-    The inputs are files, directories and `-`. Shares are percentages of train, valid and test;
-    when None, and no split is given, `DEFAULT_SHARES`. With a split that is given they are refused.
+    The inputs are files, directories and `-`, of text or of treebanks. Shares are percentages of
+    train, valid and test; when None, and no split is given, `DEFAULT_SHARES`. With a split that is
+    given they are refused.
     """
     parts = {"valid": valid, "test": test}
     given = {name: [str(path)] for name, path in parts.items() if path is not None}
@@ -160,10 +168,12 @@ def plan_splits(
         if given:
             what = f"--split would make splits, but --{next(iter(given))} gives one"
             raise ConfigError(what, hint="leave one of the two out")
-        return SplitPlan({"train": find_files(inputs)}, shares)
-    named = _named_splits(inputs)
+        return SplitPlan({"train": find_files(inputs, treebanks=treebanks)}, shares)
+    named = {} if treebanks else _named_splits(inputs)
     files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
-    files = {split: find_files(files[split]) for split in SPLITS if split in files}
+    files = {
+        split: find_files(files[split], treebanks=treebanks) for split in SPLITS if split in files
+    }
     return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
 
 

@@ -240,7 +240,8 @@ def prepare(
     config = config or PrepareConfig()
     output = Path(output)
     _check_output(output, force)
-    plan = plan_splits(inputs, valid=valid, test=test, shares=config.split)
+    treebanks = config.column is not None
+    plan = plan_splits(inputs, valid=valid, test=test, shares=config.split, treebanks=treebanks)
     try:
         with atomic_directory(output) as directory:
             Preparation(directory, config, plan, on_progress).run()
@@ -309,7 +310,8 @@ class Preparation:
         self._sources: list[dict[str, Any]] = []
         self._learnt_from: dict[str, int] | None = None
         self._bytes_read = 0
-        sizes = [total_size(files) for files in self.plan.files.values()]
+        treebanks = self.config.column is not None
+        sizes = [total_size(files, treebanks=treebanks) for files in self.plan.files.values()]
         self._total = None if None in sizes else sum(filter(None, sizes))
 
     def run(self) -> None:
@@ -377,8 +379,13 @@ class Preparation:
             if self.on_progress is not None:
                 self.on_progress(self._bytes_read, self._total)
 
-        files, field = self.plan.files[source], self.config.field
-        reader = read_blocks(files, field=field, on_progress=on_progress, digests=digests)
+        reader = read_blocks(
+            self.plan.files[source],
+            field=self.config.field,
+            column=self.config.column,
+            on_progress=on_progress,
+            digests=digests,
+        )
         pieces = draw_splits(
             reader,
             shares=self.plan.shares if source == "train" else None,

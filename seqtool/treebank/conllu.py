@@ -18,6 +18,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
@@ -333,23 +334,30 @@ def write_conllu(
         held = io.BytesIO()
         write_conllu(sentences, held, clear_deps=clear_deps)
         return held.getvalue().decode()
-    pieces: list[bytes] = []
+    write_pieces(map(partial(_piece, clear_deps=clear_deps), sentences), target)
+    return None
+
+
+def _piece(item: Item, *, clear_deps: bool) -> bytes:
+    if isinstance(item, SentenceBatch):
+        return item.to_bytes(clear_deps=clear_deps)
+    if isinstance(item, Sentence | Broken):
+        return item.to_conllu(clear_deps=clear_deps).encode()
+    raise no_item(item)
+
+
+def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
+    """Write pieces one after another; the target and errors are those of `write_conllu`."""
+    waiting: list[bytes] = []
     num_bytes = 0
     with _opened(target) as output:
-        for item in sentences:
-            if isinstance(item, SentenceBatch):
-                piece = item.to_bytes(clear_deps=clear_deps)
-            elif isinstance(item, Sentence | Broken):
-                piece = item.to_conllu(clear_deps=clear_deps).encode()
-            else:
-                raise no_item(item)
-            pieces.append(piece)
+        for piece in pieces:
+            waiting.append(piece)
             num_bytes += len(piece)
             if num_bytes >= _WRITTEN_BYTES:
-                output.write(b"".join(pieces))
-                pieces, num_bytes = [], 0
-        output.write(b"".join(pieces))
-    return None
+                output.write(b"".join(waiting))
+                waiting, num_bytes = [], 0
+        output.write(b"".join(waiting))
 
 
 class _Decoding:

@@ -99,3 +99,18 @@ def test_a_command_that_fails_ends_the_demo(
     error, hint = result.stderr.splitlines()[-2:]
     assert error.startswith("error: the command failed: seqtool train-lm")
     assert hint.startswith("hint: ")
+
+
+def test_the_sample_is_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    far = tmp_path / "far" / "en" / "test.txt"
+    far.parent.mkdir(parents=True)
+    far.write_text("the old dog\n")
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for _ in range(2):
+        assert demo._at_hand(far, Path("runs/demo")) == "runs/demo/sample/en/test.txt"
+        assert Path("runs/demo/sample/en/test.txt").read_text() == "the old dog\n"
+        far.write_text("the old cat\n" if _ else "the old dog\n")
+    monkeypatch.chdir(tmp_path)
+    assert demo._at_hand(far, Path("runs/demo")) == "far/en/test.txt"

@@ -45,8 +45,10 @@ def in_a_folder_with_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 class Guesser:
     """A parser that lets every word depend on the one before it, and calls it dep."""
 
-    def parse_stream(self, items: Sequence[Sentence], *, beam: int) -> Iterator[Sentence]:
-        assert beam == 2
+    def parse_stream(
+        self, items: Sequence[Sentence], *, beam: int, allow_missing: bool
+    ) -> Iterator[Sentence]:
+        assert (beam, allow_missing) == (2, False)
         for sentence in items:
             num_words = len(sentence)
             sentence.set_tree(list(range(num_words)), ["root", *["dep"] * (num_words - 1)])

@@ -130,3 +130,13 @@ def test_unknown_words_on_demand(seqtool: Run) -> None:
     result = seqtool("generate", "-m", "toy", "--prompt", "qqqq", "--allow-unknown", "--seed", 0)
     assert result.code == 0
     assert result.stdout.startswith("qqqq")
+
+
+def test_a_prompt_with_capitals(seqtool: Run, certain: None) -> None:
+    result = seqtool("generate", "--prompt", "The Old", "-m", "toy")
+    assert result.code == 1
+    error, hint = result.stderr.splitlines()
+    assert error.endswith("vocabulary: 'The', 'Old'")
+    assert hint.startswith("hint: type the prompt in lower case")
+    # of a word that lower case would not make known, it would be no help
+    assert "lower case" not in seqtool("generate", "--prompt", "The Elm", "-m", "toy").stderr

@@ -339,3 +339,14 @@ def test_without_a_command_the_group_shows_its_help(seqtool: Run) -> None:
     result = seqtool("ngram")
     assert result.code == 2
     assert "export" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "counts"])
+def test_an_order_is_no_output(seqtool: Run, command: str) -> None:
+    error, hint = two_lines(seqtool("ngram", command, "text.txt", "-o", "5"))
+    assert error == "error: -o 5 would write to '5', and no --order is given"
+    assert "--order 5 -o" in hint
+    assert not Path("5").exists()
+    # who says both means it
+    assert seqtool("ngram", command, "text.txt", "--order", 2, "-o", "5").code == 0
+    assert Path("5").exists()

@@ -146,7 +146,11 @@ def test_bad_input(
         (["--unit", "byte", "--vocab-size", "300"], "means nothing", "leave --vocab-size out"),
         (["--vocab", "none.txt"], "none.txt: no such file", "check the path"),
         (["--valid", "none.txt"], "none.txt: no such file", "check the path"),
-        (["--valid", "x.conllu"], "x.conllu: is a treebank, not text", "give a text file"),
+        (
+            ["--valid", "x.conllu"],
+            "x.conllu: is a treebank, not text",
+            "seqtool prepare x.conllu --column form",
+        ),
         (["x.conllu"], "x.conllu: is a treebank, but text.txt is not", "prepare them apart"),
     ],
 )
@@ -253,5 +257,41 @@ def test_a_treebank_takes_no_options_of_text(seqtool: Run, options: list[str]) -
     Path("a.conllu").write_text(GOOD_TREE)
     error, hint = two_lines(seqtool("prepare", "a.conllu", *options))
     name = options[0].replace("-o", "--output")
-    assert error == f"error: {name} means nothing for a treebank, which is only checked"
-    assert hint == f"hint: leave {name} out"
+    assert error == f"error: {name} means nothing for a treebank that is only checked"
+    assert hint == f"hint: leave {name} out, or take a column of it with --column form"
+
+
+def test_a_column_is_a_text(seqtool: Run) -> None:
+    Path("a.conllu").write_text(GOOD_TREE * 30 + "# text = a\n" + GOOD_TREE)
+    result = seqtool("prepare", "a.conllu", "--column", "upos", "-o", "out", "--json")
+    assert result.code == 0, result.stderr
+    info = json.loads(result.stdout)
+    assert sum(split["sentences"] for split in info["splits"].values()) == 31
+    assert sum(split["tokens"] for split in info["splits"].values()) == 31 * 3
+    assert (info["vocabulary_size"], info["config"]["column"]) == (3, "upos")
+    for options, expected in (
+        (["--column", "form"], "A b\n"),
+        (["--column", "form", "--lowercase"], "a b\n"),
+        (["--column", "lemma"], "a b\n"),
+        (["--column", "upos"], "X X\n"),
+    ):
+        result = seqtool("prepare", "a.conllu", *options, "-o", "-")
+        assert (result.code, result.stdout, result.stderr) == (0, expected * 31, "")
+    error, hint = two_lines(seqtool("prepare", "a.conllu", "--column", "xpos", "-o", "-"))
+    assert error == "error: a.conllu:1: no word of the sentence has XPOS"
+    assert "seqtool tag" in hint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["text.txt", "-o", "-"], "a corpus is a directory"),
+        (["a.conllu", "--column", "form", "-o", "-", "--unit", "char"], "--unit means nothing"),
+        (["a.conllu", "--column", "form", "--field", "text"], "column is for CoNLL-U"),
+        (["a.conllu", "--column", "head"], "column"),
+    ],
+)
+def test_columns_of_nothing(seqtool: Run, options: list[str], message: str) -> None:
+    Path("a.conllu").write_text(GOOD_TREE)
+    error, _ = two_lines(seqtool("prepare", *options))
+    assert message in error

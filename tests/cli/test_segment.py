@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from parsing.segmenter.tiny_segmenter import write_treebank
 
+from seqtool.cli import annotate
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.document import rebuild
-from seqtool.treebank.sentence import FORM
+from seqtool.treebank.sentence import FORM, parse_sentence
 
 Run = Callable[..., Any]
 
@@ -103,3 +105,29 @@ def test_an_empty_text_and_a_nul_are_errors_and_nothing_is_written(
         assert result.code == 1
         assert message in result.stderr
         assert not (tmp_path / "o.conllu").exists()
+
+
+def test_sentences_as_lines(seqtool: Run, letter: Path, tmp_path: Path) -> None:
+    for name, expected in (
+        ("text", ["Dear all ,", "yes we can't .", "No ."]),
+        ("lines", ["Dear all,", "yes we can't.", "No."]),
+    ):
+        result = seqtool("segment", letter, "--rules", "--format", name)
+        assert (result.code, result.stdout.splitlines()) == (0, expected)
+        packed = tmp_path / "out.gz"
+        assert seqtool("segment", letter, "--rules", "-f", name, "-o", packed).code == 0
+        assert gzip.decompress(packed.read_bytes()).decode() == result.stdout
+    result = seqtool("segment", letter, "--rules", "--format", "line")
+    assert result.stderr == "error: no format is called 'line'\nhint: did you mean lines?\n"
+
+
+def test_tokens_are_as_they_are_written() -> None:
+    text = "".join(
+        f"{identity}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n"
+        for identity, form in (
+            *(("1-2", "du"), ("1", "de"), ("2", "le"), ("3", "10 000"), ("4-5", "al")),
+            *(("4", "a"), ("5", "el"), ("5.1", "ghost"), ("6", ".")),
+        )
+    )
+    sentence = parse_sentence(text.removesuffix("\n"), "", 1, "columns")
+    assert annotate._tokens_line(sentence) == "du 10\N{NO-BREAK SPACE}000 al ."

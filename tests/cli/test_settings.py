@@ -96,10 +96,10 @@ def test_defaults_of_the_fields_are_those_of_the_command() -> None:
 def test_help_comes_from_the_fields() -> None:
     code, output, _ = run("--help", shows_defaults=True)
     assert code == 0
-    text = " ".join(output.replace("│", " ").split())
+    text = " ".join(output.split())
     for words in (
         "--size N Units per layer. [default: 8]",
-        "--cell-name -c lstm|rhn The cell. [default: lstm]",
+        "-c, --cell-name lstm|rhn The cell. [default: lstm]",
         "rhn: tied weights.",
         "--keep N N ... Numbers to keep.",
         "--rate R How fast.",

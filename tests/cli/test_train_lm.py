@@ -135,7 +135,7 @@ def test_without_a_corpus_the_sample_is_used(
     monkeypatch.setattr("seqtool.lm.neural.train.train_lm", train)
     result = seqtool("train-lm", "--cell", "rhn")
     assert result.code == 130
-    assert "no corpus given: training on the shipped English sample" in result.stderr
+    assert "no CORPUS given: training on the shipped English sample" in result.stderr
     ((corpus, output, config),) = seen
     assert (Path(corpus) / "train.txt").is_file()
     assert output == Path("runs/lm")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from parsing.parser.tiny import write_treebank
 
+from seqtool.cli.options import flattened
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
 
@@ -191,5 +193,28 @@ def test_the_sample_is_there_for_nothing(
     monkeypatch.chdir(tmp_path)
     result = seqtool("train-parser", "--epochs", "1", "--max-minutes", "0")
     assert result.code == 130
-    assert "no treebank given: training on the shipped English sample" in result.stderr
+    assert "no TRAIN given: training on the shipped English sample" in result.stderr
     assert (tmp_path / "runs" / "parser" / "last").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("options", "preset"),
+    [
+        (
+            ["--fast"],
+            {"tagger.training.epochs": 15, "multiwords": 0, "parser.model.encoder": "none"},
+        ),
+        ([], {"tagger.training.epochs": 18, "taggers": 2, "parser.model.encoder": "bilstm"}),
+        (["--epochs", "3", "--set", "folds=4"], {"parser.training.epochs": 3, "folds": 4}),
+    ],
+)
+def test_listed_settings_are_those_that_run(
+    seqtool: Run, tmp_path: Path, options: list[str], preset: dict[str, Any]
+) -> None:
+    result = seqtool("train-parser", "--raw", *options, "--list-settings")
+    listed = dict(flattened(yaml.safe_load(result.stdout)))
+    assert {name: listed[name] for name in preset} == preset
+    # what is listed is a file that --config takes, and it changes nothing
+    (tmp_path / "a.yaml").write_text(result.stdout)
+    again = seqtool("train-parser", "--raw", "--config", tmp_path / "a.yaml", "--list-settings")
+    assert again.stdout == result.stdout

@@ -21,6 +21,7 @@ from seqtool.core.progress import (
     RunFinished,
     RunStarted,
     StepDone,
+    TimeLeft,
     describe,
     format_seconds,
     progress_bar,
@@ -200,6 +201,59 @@ def test_lines_of_several_runs_begin_with_their_names(monkeypatch: pytest.Monkey
         "tagger: epoch 1/9",
         "parser: epoch 1/2",
     ]
+
+
+def test_the_time_left_of_parts_that_are_trained_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
+    left = TimeLeft([{"a": 10, "b": 10, "c": 20}, {"last": 40}], at_once=2)
+    assert (left.seconds(), left.share_done()) == (math.inf, 0.0)
+    for name in ("a", "b"):
+        left.show(STARTED, name)
+    now = 105.0
+    left.show(dataclasses.replace(STEP, seconds_left=15), "a")
+    # a takes 20 seconds for a cost of 10: of the first stage 15 + 20 + 40 seconds are left, which
+    # two processes share, but c alone needs more; then 80
+    assert left.seconds() == 40 + 80
+    assert left.share_done() == pytest.approx(5 / 125)
+    now = 120.0
+    left.show(FINISHED, "a")
+    left.show(FINISHED, "b")
+    left.show(dataclasses.replace(STARTED, step=500, resumed=True), "c")
+    left.show(dataclasses.replace(STEP, seconds_left=3), "c")
+    # what was trained before tells nothing of how fast the others are
+    assert left.seconds() == 3 + 80
+    assert (left.num_done, len(left)) == (2, 4)
+    now = 200.0
+    left.show(FINISHED, "c")
+    left.show(FINISHED, "last")
+    assert (left.seconds(), left.share_done()) == (0.0, 1.0)
+
+
+def test_one_bar_over_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
+    shown = {"terminal": io.StringIO(), "file": io.StringIO()}
+    for kind, output in shown.items():
+        console = Console(
+            file=output, force_terminal=kind == "terminal", width=140, color_system=None
+        )
+        now = 100.0
+        with Display(console) as display:
+            display.plan([{"tagger": 2}, {"parser": 3}], 1)
+            display.show(STARTED, "tagger")
+            now = 125.0
+            display.show(STEP, "tagger")  # 75 of 100 seconds left, and then 150
+            if kind == "terminal":
+                assert display._progress is not None
+                display._progress.refresh()
+                bars = screen(output.getvalue()).splitlines()[-2:]
+                assert bars[0].startswith("all parts ")
+                assert bars[0].rstrip().endswith("0/2     3:45 left in all")
+                assert bars[1].startswith("tagger: epoch 1/2 ")
+            display.show(FINISHED, "tagger")
+            assert display._progress is None
+    assert ", 3:45 in all\n" in shown["file"].getvalue()
 
 
 def test_a_narrow_terminal_shows_everything_too() -> None:

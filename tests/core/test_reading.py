@@ -311,3 +311,55 @@ def test_a_line_beyond_the_limit_is_refused(
         list(read_blocks(path, block_size=block_size))
     assert caught.value.line == 4
     assert "--max-line" in caught.value.hint
+
+
+def test_columns_are_those_of_another_reader(tmp_path: Path) -> None:
+    conllu = pytest.importorskip("conllu")
+    folder = Path(__file__).parents[1] / "treebank" / "golden"
+    for path in sorted(folder.glob("*.conllu")):
+        sentences = conllu.parse(path.read_text(encoding="utf-8"))
+        for column, name in (("form", "form"), ("upos", "upos"), ("xpos", "xpos")):
+            expected = []
+            for sentence in sentences:
+                words = [token for token in sentence if isinstance(token["id"], int)]
+                tokens = [token for token in sentence if isinstance(token["id"], tuple)]
+                ranges = {token["id"][0]: token for token in tokens if token["id"][1] == "-"}
+                ranges = ranges if name == "form" else {}
+                texts, last = [], 0
+                for word in words:
+                    if token := ranges.get(word["id"]):
+                        texts.append(token["form"])
+                        last = token["id"][2]
+                    elif word["id"] > last:
+                        texts.append(word[name] or "_")
+                expected.append(" ".join(text.replace(" ", "\N{NO-BREAK SPACE}") for text in texts))
+            if any(set(line.split(" ")) == {"_"} for line in expected if column != "form"):
+                with pytest.raises(DataError, match=f"has {column.upper()}"):
+                    list(read_blocks(path, column=column))
+                continue
+            for block_size in (1, 7, 1 << 20):
+                blocks = list(read_blocks(path, column=column, block_size=block_size))
+                assert b"".join(blocks).decode().splitlines() == expected, path
+
+
+def test_lines_of_a_column_are_located(tmp_path: Path) -> None:
+    word = "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"
+    path = tmp_path / "x.conllu"
+    path.write_text(f"# one\n{word}\n\n# two\n# comments\n{word}")  # sentences of lines 2, 7
+    for block_size in (1, 30, 1000):
+        reader = read_blocks(path, column="form", block_size=block_size)
+        lines = []
+        for block in reader:
+            lines += [reader.locate(n + 1)[1] for n in range(block.count(b"\n"))]
+        assert lines == [2, 7]
+    path.write_text(word + "1\ta\n")
+    with pytest.raises(DataError, match="2 columns, where CoNLL-U has 10") as caught:
+        list(read_blocks(path, column="form"))
+    assert caught.value.line == 2
+
+
+def test_tables_that_are_no_treebanks_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    for text in ("1\ta b\n2\tc d\n", "2\t" * 9 + "x\n", "1 a b c d e f g h i\n"):
+        path.write_text(text)
+        assert b"".join(read_blocks(path)) == text.encode()

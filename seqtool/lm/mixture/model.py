@@ -32,6 +32,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Bools, Doubles, Ids, Reals
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
+from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
@@ -403,7 +404,7 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     try:
         recorded = list(header.config["parts"].values())
         references = [
-            (_shown((directory / part["path"]).resolve()), part["sha256"])
+            (short_path((directory / part["path"]).resolve()), part["sha256"])
             for part in recorded
             if part["kind"] != "cache"
         ]
@@ -469,12 +470,6 @@ def _reference(part: Path, output: Path) -> str:
         return Path(os.path.relpath(part, output)).as_posix()
     except ValueError:  # on another drive
         return part.as_posix()
-
-
-def _shown(path: Path) -> Path:
-    """Return a path as a user of the current directory would write it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _shown_part(part: dict[str, Any]) -> str:

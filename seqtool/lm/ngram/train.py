@@ -17,6 +17,7 @@ from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import Vocabulary
+from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import Reading, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
@@ -140,7 +141,7 @@ def train_ngram(
     texts, valid = _splits(paths)
     stages = _Stages(on_progress)
     reading, counts = _count(texts, config, field, threads, memory, stages)
-    tokenizer, data = reading.tokenizer, reading.description
+    tokenizer, data = reading.tokenizer, {**reading.description, **_held_out(paths, output)}
     sizes = {
         "num_tokens": counts.num_tokens,
         "num_sentences": counts.num_sentences,
@@ -296,6 +297,13 @@ def _check_output(
             )
     if arpa is not None and not Path(arpa).parent.is_dir():
         raise OutputError("the directory to write to is not there", hint="make it first", path=arpa)
+
+
+def _held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
+    """Return what the model records of the corpus or the files that it was not trained on."""
+    if is_corpus(paths[0]):
+        return describe_held_out(output, corpus=paths[0])
+    return describe_held_out(output, files=plan_splits(paths).files)
 
 
 def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:

@@ -12,7 +12,7 @@ are, a word is one row of a table, and what is computed for a type is computed o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -79,6 +79,8 @@ FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
     },
 }
 GROUPS = {name: row for groups in FIELDS.values() for name, row in groups.items()}
+# column -> the group whose symbols are its values
+WHOLE = {FORM: "form", LEMMA: "lemma", UPOS: "upos", XPOS: "xpos", FEATS: "feats"}
 # fields whose rare symbols are unknown; tags are few, and known by the guidelines of a treebank
 OPEN_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
 
@@ -161,6 +163,12 @@ class SymbolTable:
         """The places, in a type, of the columns that symbols are made of."""
         return tuple(sorted({place for place, _, _, _ in self._numbered}))
 
+    def whole_values(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """Give the place, in a type, of each column whose values are symbols, and these."""
+        for place, name in enumerate(WHOLE.get(column, "") for column in self.columns):
+            if name in self.groups:
+                yield place, self.groups[name]
+
     def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
         """Return how often each symbol occurs in types, and the unknown symbol of its group.
 
@@ -215,13 +223,22 @@ class Types:
 
     Args:
         lexical, tags: the symbols, of the same columns.
+        empty_shares: of each column, the share of words of the treebank that have `_` there; None
+            where it is not known.
 
     Attributes:
         num_cleared: how often all were forgotten, so that the numbers began anew.
+        empty: of each type the columns that are `_`, a bit for each place; all bits of NONE and
+            ROOT are set.
     """
 
-    def __init__(self, lexical: SymbolTable, tags: SymbolTable) -> None:
-        self.lexical, self.tags = lexical, tags
+    def __init__(
+        self,
+        lexical: SymbolTable,
+        tags: SymbolTable,
+        empty_shares: Sequence[float] | None = None,
+    ) -> None:
+        self.lexical, self.tags, self.empty_shares = lexical, tags, empty_shares
         self.num_cleared = -1
         columns = lexical.columns
         # of one column alone, itemgetter would not make a tuple
@@ -238,6 +255,7 @@ class Types:
             [[symbol] + [PAD] * (table.width - 1) for symbol in (NONE, ROOT)]
             for table in (self.lexical, self.tags)
         ]
+        self.empty = bytearray(b"\xff" * len(self._rows[0]))
         # the tags of a type are mostly those of another one
         self._tag_rows: dict[tuple[str, ...], list[int]] = {}
 
@@ -256,6 +274,7 @@ class Types:
             tags = tuple([key[place] for place in self.tags.places])
             if tags not in self._tag_rows:
                 self._tag_rows[tags] = self.tags.row(key)
+            self.empty.append(sum(1 << i for i, value in enumerate(key) if value == "_"))
             self._rows[0].append(self.lexical.row(key))
             self._rows[1].append(self._tag_rows[tags])
         return self._ids[key]

@@ -121,6 +121,14 @@ class _Reader:
         self.ids: dict[tuple[str, ...], int] = {}
         self.digest = hashlib.sha256()
 
+    def empty_shares(self) -> list[float]:
+        """Return the share of the words counted that have `_`, of each column."""
+        num = max(1, self.counts.total())
+        return [
+            sum(count for key, count in self.counts.items() if key[place] == "_") / num
+            for place in range(len(self.columns))
+        ]
+
     def read(
         self, sentence: Sentence, into: Part, *, count: bool, gold: Sentence | None = None
     ) -> None:
@@ -216,7 +224,7 @@ def prepare_data(
     )
     if vectors is not None:
         lexical = vectors.add_words(lexical)
-    types = Types(lexical, tags)
+    types = Types(lexical, tags, reader.empty_shares())
     for key in reader.ids:
         types.add(key)
     num_non_projective = sum(not is_projective(heads) for heads, _ in gold.trees)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
+from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.search import search
 from seqtool.parsing.parser.transitions import Labels
@@ -74,6 +76,8 @@ class Parser(TreebankModel[ParserConfig]):
     def vocabulary(self) -> Vocabulary:
         """What it knows beside its weights."""
         lexical, tags = self.types.lexical, self.types.tags
+        shares = self.types.empty_shares
+        empty = {} if shares is None else {"empty_shares": list(shares)}
         return Vocabulary(
             tables={
                 **lexical.to_tables("lexical"),
@@ -81,7 +85,7 @@ class Parser(TreebankModel[ParserConfig]):
                 "arc_labels": self.labels.arcs,
                 "root_labels": self.labels.roots,
             },
-            extra={"columns": list(lexical.columns)},
+            extra={"columns": list(lexical.columns), **empty},
         )
 
     @property
@@ -111,7 +115,8 @@ class Parser(TreebankModel[ParserConfig]):
             labels,
             word_states.size if word_states else 0,
         )
-        return cls(config, Types(lexical, tags), labels, read_weights(shapes), word_states)
+        types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
+        return cls(config, types, labels, read_weights(shapes), word_states)
 
     @staticmethod
     def card(header: Header) -> str:
@@ -147,7 +152,7 @@ class Parser(TreebankModel[ParserConfig]):
 
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
-        types = Types(self.types.lexical, self.types.tags)
+        types = Types(self.types.lexical, self.types.tags, self.types.empty_shares)
         return Parser(self.config, types, self.labels, self.weights, self.word_states)
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
@@ -240,9 +245,20 @@ class Parser(TreebankModel[ParserConfig]):
         places = np.unique(np.searchsorted(arrays.tokens, marked, side="right") - 1)
         return list(places.tolist())
 
-    def parse(self, sentences: Sequence[Sentence], *, beam: int = 1) -> None:
-        """Give every sentence a tree."""
+    def parse(
+        self, sentences: Sequence[Sentence], *, beam: int = 1, allow_missing: bool = False
+    ) -> None:
+        """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
+        check = None if allow_missing else ColumnCheck(self.types)
+        self._parse(sentences, beam, check, is_all=True)
+
+    def _parse(
+        self, sentences: Sequence[Sentence], beam: int, check: ColumnCheck | None, *, is_all: bool
+    ) -> None:
         arrays = self.encode(sentences)
+        if check is not None and (lacking := check.find(arrays, is_all=is_all)) is not None:
+            sentence = sentences[lacking.sentence]
+            raise lacking.error(sentence.path, sentence.line_of(1))
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(
             sentences, self.trees(arrays, beam=beam), strict=True
@@ -252,7 +268,7 @@ class Parser(TreebankModel[ParserConfig]):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
 
-    def __call__(self, given: Given, *, beam: int = 1) -> Doc:
+    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees.
 
         Args:
@@ -260,34 +276,41 @@ class Parser(TreebankModel[ParserConfig]):
                 document of spaCy; for a parser that reads no tags, also sentences as lists of
                 words. See `seqtool.parsing.inputs`.
             beam: hypotheses per sentence.
+            allow_missing: parse also sentences without columns that the parser reads.
 
         Raises:
             TypeError: something else is given.
             ModelError: a text, which a parser does not split.
             DataError: a file that cannot be read, or what no sentence can be made of.
         """
-        work = partial(self.parse_stream, beam=beam)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
         return annotate(given, work, None, what=self.kind)
 
-    def pipe(self, inputs: Iterable[Given], *, beam: int = 1) -> Iterator[Doc]:
+    def pipe(
+        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
         return annotate_each(inputs, work, None, what=self.kind)
 
-    def parse_stream(self, items: Iterable[Item], *, beam: int = 1) -> Iterator[Item]:
+    def parse_stream(
+        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Item]:
         """Give the items with new trees, in order; broken sentences as they are.
 
         Args:
             items: what `read_conllu`, `read_items` or `read_batches` gives. With a language model,
                 which reads the words themselves, each batch comes back as its sentences.
             beam: hypotheses per sentence.
+            allow_missing: parse also sentences without columns that the parser reads.
 
         Raises:
+            DataError: when iterated: there are such sentences, and they are not allowed.
             TypeError: when iterated: an item is something else.
         """
         if self.word_states is not None:
             items = sentences_of(items)
-        parsing = _StreamParser(self, beam)
+        parsing = _StreamParser(self, beam, None if allow_missing else ColumnCheck(self.types))
         chunk: list[Item] = []
         num_words = num_bytes = 0
         stretch = b""
@@ -309,15 +332,15 @@ class Parser(TreebankModel[ParserConfig]):
                 parsing.parse(chunk)
                 yield from chunk
                 chunk, num_words, num_bytes, stretch = [], 0, 0, b""
-        parsing.parse(chunk)
+        parsing.parse(chunk, is_last=True)
         yield from chunk
 
 
 class _StreamParser:
     """A parser, and the types of the texts that batches number."""
 
-    def __init__(self, parser: Parser, beam: int) -> None:
-        self._parser, self._beam = parser, beam
+    def __init__(self, parser: Parser, beam: int, check: ColumnCheck | None) -> None:
+        self._parser, self._beam, self._check = parser, beam, check
         names = parser.labels.names
         # those that lifted arcs get when they are put back may be no label of the parser
         every = dict.fromkeys([*names, *(name.partition(LIFTED)[0] for name in names)])
@@ -326,16 +349,26 @@ class _StreamParser:
         self._texts: TextTable | None = None
         self._types: Ints = np.empty(0, np.int32)  # of its texts, by number; -1: not asked for yet
         self._num_cleared = -1
+        self._is_first = True
 
-    def parse(self, items: Sequence[Item]) -> None:
-        """Give every sentence of some items a tree."""
-        if sentences := [item for item in items if isinstance(item, Sentence)]:
-            self._parser.parse(sentences, beam=self._beam)
-        if batches := [item for item in items if isinstance(item, SentenceBatch)]:
-            self._parse_batches(batches)
+    def parse(self, items: Sequence[Item], *, is_last: bool = False) -> None:
+        """Give every sentence of the next items a tree."""
+        sentences = [item for item in items if isinstance(item, Sentence)]
+        batches = [item for item in items if isinstance(item, SentenceBatch)]
+        is_all = is_last and self._is_first and not (sentences and batches)
+        self._is_first = False
+        if sentences:
+            self._parser._parse(sentences, self._beam, self._check, is_all=is_all)
+        if batches:
+            self._parse_batches(batches, is_all=is_all)
 
-    def _parse_batches(self, batches: Sequence[SentenceBatch]) -> None:
+    def _parse_batches(self, batches: Sequence[SentenceBatch], *, is_all: bool) -> None:
         arrays, rows = self._encode(batches)
+        check = self._check
+        if check is not None and (lacking := check.find(arrays, is_all=is_all)) is not None:
+            every = (sentence for batch in batches for sentence in batch.to_sentences())
+            sentence = next(islice(every, lacking.sentence, None))
+            raise lacking.error(sentence.path, sentence.line_of(1))
         heads, label_ids = self._parser.heads_and_labels(arrays, beam=self._beam)
         names = self._label_texts.names
         for place in self._parser.with_lifted_arcs(arrays, label_ids):
@@ -382,6 +415,21 @@ class _StreamParser:
             columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
             self._types[unknown] = types.numbers(columns)
         return self._types[numbers]
+
+
+def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:
+    """Return the shares of empty columns that a vocabulary holds; those of older models hold none.
+
+    Raises:
+        ValueError: they are no such shares.
+    """
+    shares = vocabulary.extra.get("empty_shares")
+    if shares is None:
+        return None
+    is_list = isinstance(shares, list) and len(shares) == num_columns
+    if not is_list or not all(isinstance(x, int | float) and 0 <= x <= 1 for x in shares):
+        raise ValueError(f"shares of empty columns are {shares}")
+    return [float(share) for share in shares]
 
 
 load_model = Parser.load

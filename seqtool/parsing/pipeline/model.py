@@ -193,7 +193,8 @@ class Pipeline:
         tags and lemmas are predicted.
         """
         tagged = self.tag_stream(sentences_of(items), retag=retag)
-        return self.parser.parse_stream(tagged, beam=beam)
+        # what its tagger leaves empty, a word has not
+        return self.parser.parse_stream(tagged, beam=beam, allow_missing=True)
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipeline:

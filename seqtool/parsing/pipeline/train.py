@@ -70,6 +70,13 @@ from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
+
+Plan = Sequence[Mapping[str, float]]
+# seconds of an epoch over 1,500 sentences of the shipped sample on one core; only how they compare
+# with one another matters
+EPOCH_SECONDS = {"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0, "parser": 20.0}
+ENCODER_SECONDS = 60.0  # of a parser with an encoder
+FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
 
@@ -103,6 +110,7 @@ def train_pipeline(
     on_event: Callable[[Event, str], None] = lambda event, part: None,
     on_part: Callable[[str], None] = lambda part: None,
     on_held_out: Callable[[int, int], None] = lambda num_train, num_dev: None,
+    on_plan: Callable[[Plan, int], None] = lambda stages, at_once: None,
     should_stop: Callable[[int], bool] | None = None,
     **options: Unpack[WordRecordOptions],
 ) -> TrainedPipeline:
@@ -120,6 +128,8 @@ def train_pipeline(
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
             given; see `seqtool.treebank.conllu.describe_held_out`.
+        on_plan: called once with the stages of the run, each part of them -> about what it costs,
+            and how many parts are trained at once; see `seqtool.core.progress.TimeLeft`.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         options: see `WordRecordOptions`. With several threads, as many parts are trained at once,
@@ -146,7 +156,7 @@ def train_pipeline(
             record.write(output)
     try:
         with team:
-            return stage.run()
+            return stage.run(on_plan)
     except Interrupted as stopped:
         raise Interrupted(
             stopped.message, hint=f"continue with: seqtool train-parser --resume -o {output}"
@@ -189,7 +199,7 @@ class _Stages:
         """Return the sentences of a treebank."""
         return list(read_conllu(files, skip_invalid=self.record.skip_invalid))
 
-    def run(self) -> TrainedPipeline:
+    def run(self, on_plan: Callable[[Plan, int], None]) -> TrainedPipeline:
         """Go through all stages; those that are done already take little time."""
         record, config = self.record, self.config
         treebank = self.output / TREEBANK
@@ -198,7 +208,11 @@ class _Stages:
         taggers = self.parts("tagger", train_tagger, record.train, record.dev)
         segmenters = self.parts("segmenter", train_segmenter, record.train, record.dev)
         multiwords = self.multiwords()
-        trained = self.train([*taggers, *segmenters, *multiwords, *folds])
+        jobs = [*taggers, *segmenters, *multiwords, *folds]
+        stages = [job.name for job in jobs], folders("parser", config.parsers)
+        plan = [{name: self.cost(name) for name in names} for names in stages]
+        on_plan(plan, self.num_processes(len(jobs)))
+        trained = self.train(jobs)
         if folds:
             treebank.mkdir(exist_ok=True)
             write_conllu(in_order([trained[fold.name] for fold in folds]), train)
@@ -233,10 +247,24 @@ class _Stages:
         seconds = sum(part.seconds for part in parts.values())
         return TrainedPipeline(self.output, scores, seconds, header.num_parameters)
 
+    def num_processes(self, num_jobs: int) -> int:
+        """Return how many of so many parts are trained at once."""
+        is_alone = self.device != "cpu" or runtime.place().size > 1
+        return 1 if is_alone else min(self.threads, num_jobs)
+
+    def cost(self, name: str) -> float:
+        """Return about what it costs to train a part: its folder, or `fold 1 of 5`."""
+        part = name.partition("-")[0]
+        if part not in EPOCH_SECONDS:
+            return FOLD_SECONDS * (1 - 1 / self.config.folds)
+        seconds = EPOCH_SECONDS[part]
+        if part == "parser" and self.config.parser.model.encoder != "none":
+            seconds = ENCODER_SECONDS
+        return seconds * float(getattr(self.config, part).training.epochs)
+
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
-        is_alone = self.device != "cpu" or runtime.place().size > 1
-        num_processes = 1 if is_alone else min(self.threads, len(jobs))
+        num_processes = self.num_processes(len(jobs))
         each = self.threads // num_processes
         results = self.team.run(jobs, num_processes=num_processes, threads=each)
         hardware.set_threads(each)  # tags of several threads might differ in a last bit

@@ -1,0 +1,230 @@
+"""The text that a language model knows as held out: the test or validation part of its own corpus.
+
+A run of `train-lm` records its prepared corpus in `run.json`. An n-gram model records in its header
+the corpus, or the validation and test files beside its training text, relative to its directory.
+What a model of either kind was trained on is known by SHA-256, so that text which has changed since
+is never taken for its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.core import checkpoint, storage
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.reading import is_corpus
+from seqtool.core.terminal import short_path
+
+HELD_OUT_SPLITS = ("test", "valid")  # the first that is there is measured
+CORPUS, FILES = "corpus", "held_out"  # what the header of an n-gram model calls them
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """A text that models were not trained on.
+
+    Attributes:
+        paths: a prepared corpus, or files of text.
+        split: which part it is.
+        is_corpus: whether it is a prepared corpus, of which `split` is to be read.
+        identity: equal for equal texts, wherever they are.
+    """
+
+    paths: tuple[Path, ...]
+    split: str
+    is_corpus: bool
+    identity: Hashable
+
+
+def describe_held_out(
+    output: str | Path, *, corpus: str | Path | None = None, files: Mapping[str, Sequence[str]] = {}
+) -> dict[str, Any]:
+    """Return what the header of a model in `output` records of its held-out text.
+
+    Args:
+        output: the directory of the model.
+        corpus: the prepared corpus that it was trained on.
+        files: split -> its files, where it was trained on text with other splits beside it.
+    """
+    base = Path(output).resolve()
+
+    def reference(path: str | Path) -> str:
+        return os.path.relpath(Path(path).resolve(), base)
+
+    if corpus is not None:
+        return {CORPUS: reference(corpus)}
+    found = {split: [*map(reference, files[split])] for split in HELD_OUT_SPLITS if split in files}
+    return {FILES: found} if found else {}
+
+
+def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOutText:
+    """Return the held-out text of models, the same for all of them.
+
+    Args:
+        models: model directories; of a mixture, its parts count.
+        split: which part of the corpus; test, else valid, when not given.
+
+    Raises:
+        ModelError: a model does not say what it was trained on, or has no held-out part.
+        DataError: the corpus is no longer there, or has changed.
+        ConfigError: the models were trained on different texts.
+    """
+    parts = [part for model in models for part in _parts(model)]
+    first, *others = [_of_model(part, split) for part in parts]
+    for part, other in zip(parts[1:], others, strict=True):
+        if other.identity != first.identity:
+            raise ConfigError(
+                f"{parts[0]} and {part} were not trained on the same corpus, so they have no "
+                "held-out text together",
+                hint="name a text to measure them on: seqtool eval-ppl TEXT",
+            )
+    return first
+
+
+def _hint(model: Path) -> str:
+    return f"name a text to measure it on: seqtool eval-ppl TEXT -m {model}"
+
+
+def _parts(model: Path) -> list[Path]:
+    """Return the models that a mixture refers to, those in its parts too; of others, itself."""
+    if model.is_file():
+        return [model]
+    header = checkpoint.read_header(model)
+    if header.kind != "mixture":
+        return [model]
+    # the mixture was opened before, so that its header is sound
+    references = [part["path"] for part in header.config["parts"].values() if "path" in part]
+    directory = checkpoint.find(model)
+    paths = [short_path((directory / name).resolve()) for name in references]
+    return [part for path in paths for part in _parts(path)]
+
+
+def _of_model(model: Path, split: str | None) -> HeldOutText:
+    if model.is_file():
+        raise ModelError(
+            "an ARPA file does not say what it was trained on", hint=_hint(model), path=model
+        )
+    data = checkpoint.read_header(model).data
+    try:
+        text = _of_corpus(model, data, split) or _of_files(model, data, split)
+        text = text or _of_sources(data, split)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise ModelError("damaged model header", hint=_hint(model), path=model) from error
+    except DataError:
+        text = _of_sample(data, split)
+        if text is None:
+            raise
+    text = text or _of_sample(data, split)
+    if text is None:
+        part = "held-out" if split is None else split
+        what = f"no text was given, and the model has no {part} part of its own corpus"
+        raise ModelError(what, hint=_hint(model), path=model)
+    return text
+
+
+def _chosen(there: Sequence[str], split: str | None) -> str | None:
+    wanted = HELD_OUT_SPLITS if split is None else (split,)
+    return next((name for name in wanted if name in there), None)
+
+
+def _of_corpus(model: Path, data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
+    """Return the part of the prepared corpus that a model was trained on, if it was on one."""
+    recorded = data.get(CORPUS)
+    record = checkpoint.run_record(model)
+    if recorded is None and record.is_file():
+        recorded = storage.read_object(record).get("corpus")
+    if recorded is None:
+        return None
+    path = Path(os.path.normpath(model.resolve() / str(recorded)))
+    shown = short_path(path)
+    if not is_corpus(path):
+        raise DataError(
+            "the corpus that the model was trained on is no longer there",
+            hint=_hint(model),
+            path=shown,
+        )
+    from seqtool.text.prepared import PreparedCorpus
+
+    info = PreparedCorpus.open(path).info
+    chosen = _chosen(info["splits"], split)
+    if any(info.get(name) != data.get(name) for name in ("splits", "shares")) or (
+        _sums(info) != _sums(data)
+    ):
+        raise DataError(
+            "has changed since the model was trained on it", hint=_hint(model), path=shown
+        )
+    return HeldOutText((shown,), chosen, True, _identity(info, chosen)) if chosen else None
+
+
+def _of_files(model: Path, data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
+    """Return the files beside the training text, of a model that was trained on text."""
+    files = data.get(FILES, {})
+    chosen = _chosen(files, split)
+    if chosen is None:
+        return None
+    base = model.resolve()
+    paths = [short_path(Path(os.path.normpath(base / name))) for name in files[chosen]]
+    for path in paths:
+        if not path.is_file():
+            raise DataError(
+                "the held-out text of the model is no longer there", hint=_hint(model), path=path
+            )
+    return _text(paths, chosen)
+
+
+def _of_sources(data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
+    """Return the files that a corpus was prepared from, where they are as they were.
+
+    Older models do not say where their corpus is.
+    """
+    if data.get("shares") is not None:
+        return None
+    sources = data.get("sources", [])
+    chosen = _chosen([source["split"] for source in sources], split)
+    parts = [source for source in sources if source["split"] == chosen]
+    paths = [Path(source["path"]) for source in parts]
+    if not paths or not all(path.is_file() for path in paths):
+        return None
+    if [storage.sum_of(path) for path in paths] != [source["sha256"] for source in parts]:
+        return None
+    return _text(paths, str(chosen))
+
+
+def _of_sample(data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
+    """Return a text of the shipped sample, for a model that was trained on that."""
+    from seqtool.text.datasets import sample_language, sample_text
+
+    trained = [source for source in data.get("sources", []) if source.get("split") == "train"]
+    language = sample_language(trained[0].get("sha256", "")) if len(trained) == 1 else None
+    if language is None:
+        return None
+    chosen = _chosen(HELD_OUT_SPLITS, split)
+    if chosen is None:
+        return None
+    return _text(
+        [short_path(sample_text(language, "valid" if chosen == "valid" else "test"))], chosen
+    )
+
+
+def _text(paths: Sequence[Path], split: str) -> HeldOutText:
+    sums = tuple(storage.sum_of(path) for path in paths)
+    return HeldOutText(tuple(paths), split, False, ("files", sums))
+
+
+def _sums(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the split and the SHA-256 of each source of a corpus."""
+    return [(source["split"], source["sha256"]) for source in info.get("sources", [])]
+
+
+def _identity(info: Mapping[str, Any], split: str) -> Hashable:
+    """Return what tells a part of a prepared corpus from other texts."""
+    if info.get("shares") is None:
+        return "files", tuple(sha256 for name, sha256 in _sums(info) if name == split)
+    # a line is drawn by its number and the seed
+    config = info.get("config", {})
+    draw = (tuple(info["shares"]), config.get("seed"), config.get("skip_empty_lines"))
+    return "drawn", split, tuple(_sums(info)), draw

@@ -1,0 +1,108 @@
+"""Unknown words: which they are, and the likely reason that there are many.
+
+A text that is cased, tokenised or written in another way than the text of a model gives figures
+that say little of the model. What the unknown words would be in lower case, or without punctuation,
+tells which of these it is.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seqtool.core.arrays import Ids
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
+from seqtool.text.tokenizers import Tokenizer
+
+MOST_COLLECTED = 5_000  # unknown words that are looked at
+SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
+LEAST_WORDS = 20  # of a text, below which a share says nothing
+SMALL_VOCABULARY = 20_000
+_REASON_SHARE = 0.4  # of the unknown words, that a reason has to explain
+
+
+@dataclass
+class UnknownWords:
+    """The first unknown words of a text, with how often they occur.
+
+    Attributes:
+        tokenizer: reads the text.
+        counts: word, as it is written -> how often it was met.
+    """
+
+    tokenizer: Tokenizer
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, ids: Ids, block: bytes | None) -> None:
+        """Look through a block of whole lines with its ids; one without its text tells nothing."""
+        room = MOST_COLLECTED - self.counts.total()
+        places = np.flatnonzero(ids == UNK_ID)
+        if block is None or room <= 0 or not len(places) or self.tokenizer.unit != "word":
+            return
+        ends = np.flatnonzero(ids == EOS_ID)
+        lines = block.decode().split("\n")
+        for line in dict.fromkeys(np.searchsorted(ends, places[:room]).tolist()):
+            begin = int(ends[line - 1]) + 1 if line else 0
+            tokens = self.tokenizer.tokens(lines[line])
+            found = zip(tokens, ids[begin : ends[line]].tolist(), strict=True)
+            self.counts.update(token for token, number in found if number == UNK_ID)
+
+
+def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
+    """Return the likely reason that words are unknown, with what to do; empty if there is none.
+
+    Args:
+        unknown: words with how often they occur, as `UnknownWords` collects them.
+        tokenizer: that of the model.
+    """
+    vocabulary = tokenizer.vocabulary
+    words = {word: count for word, count in unknown.items() if word != UNK}
+    total = sum(words.values())
+    if not unknown:  # of a prepared corpus they are not known
+        return f"the vocabulary of {len(vocabulary):,} words is small for this text"
+    if total <= _REASON_SHARE * sum(unknown.values()):
+        return ""  # the text itself says <unk>
+
+    def share(known: Callable[[str], bool]) -> float:
+        return sum(count for word, count in words.items() if known(word)) / total
+
+    in_lower_case = share(lambda word: word.lower() in vocabulary)
+    bare = share(lambda word: _bare(word) != word and _bare(word) in vocabulary)
+    both = share(lambda word: _bare(word).lower() in vocabulary)
+    split = "split it off with `seqtool segment --rules --format text`"
+    lower = "lower-case the text"
+    if both >= _REASON_SHARE and both > 1.5 * max(in_lower_case, bare):
+        return (
+            f"{both:.0%} of them are known in lower case without punctuation: {lower}, and {split}"
+        )
+    if in_lower_case >= max(_REASON_SHARE, bare):
+        return f"{in_lower_case:.0%} of them are known in lower case: {lower}"
+    if bare >= _REASON_SHARE:
+        return f"{bare:.0%} of them are known without the punctuation that is attached: {split}"
+    letters = {character for symbol in vocabulary.symbols for character in symbol.lower()}
+    foreign = share(lambda word: any(c.isalpha() and c not in letters for c in word.lower()))
+    if foreign >= _REASON_SHARE:
+        return (
+            f"{foreign:.0%} of them have letters that no word of the model has: the text is in "
+            "another language or script"
+        )
+    if len(vocabulary) < SMALL_VOCABULARY:
+        return (
+            f"the model knows only {len(vocabulary):,} words: train it on more text, or of units "
+            "such as bpe, which know all words"
+        )
+    return "the text is of another kind or language than the model's"
+
+
+def _bare(word: str) -> str:
+    """Return a word without punctuation and symbols at its ends; itself if it is nothing else."""
+    begin, end = 0, len(word)
+    while begin < end and unicodedata.category(word[begin])[0] in "PS":
+        begin += 1
+    while end > begin and unicodedata.category(word[end - 1])[0] in "PS":
+        end -= 1
+    return word[begin:end] or word
