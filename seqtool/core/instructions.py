@@ -87,7 +87,8 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.return_type)(context, builder)
         shape, strides = [given.nitems], [given.itemsize]
         owner = {"meminfo": given.meminfo, "parent": given.parent}
-        populate_array(made, given.data, shape, strides, given.itemsize, **owner)
-        return impl_ret_borrowed(context, builder, signature.return_type, made._getvalue())
+        populate_array(made, given.data, shape, strides, given.itemsize, **owner)  # type: ignore[no-untyped-call]
+        value = made._getvalue()
+        return impl_ret_borrowed(context, builder, signature.return_type, value)  # type: ignore[no-untyped-call]
 
-    return types.Array(array.dtype, 1, "C", readonly=not array.mutable)(array), generate
+    return array.copy(ndim=1)(array), generate
