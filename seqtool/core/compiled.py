@@ -232,10 +232,14 @@ def _origins(made: CompiledFunction) -> list[str]:
         if function in seen:
             continue
         seen.add(function)
-        path = function.__code__.co_filename
-        found.add(f"{function.__module__} {_sum_of(path) if os.path.exists(path) else ''}")
+        code = function.__code__
+        if os.path.exists(code.co_filename):
+            found.add(f"{function.__module__} {_sum_of(code.co_filename)}")
+        else:  # typed in an interpreter
+            found.add(f"{code.co_name} {code.co_code.hex()} {code.co_consts}")
         for name, used in _globals_of(function):
-            if isinstance(used, _NUMBERS):
+            numbers = used if isinstance(used, tuple) else (used,)
+            if all(isinstance(number, _NUMBERS) for number in numbers):
                 found.add(f"{name} {used!r}")
             elif isinstance(used, CompiledFunction | Instruction | FunctionType):
                 pending.append(used)
