@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
 from parsing.parser import tiny
 from parsing.segmenter import tiny_segmenter
 from parsing.tagger import toy
@@ -138,3 +141,12 @@ def test_numba_is_imported_to_compile_only(folder: Path) -> None:
     run(folder, LIGHT.values())  # compiles what was not yet
     for command, result in zip(LIGHT, run(folder, LIGHT.values()), strict=True):
         assert (result.code, result.imported) == (0, []), command
+
+
+def test_the_manual_installs_all_but_torch() -> None:
+    page = (ROOT / "seqtool" / "manual" / "install.md").read_text(encoding="utf-8")
+    command = re.search(r"^pip install -c .constraints.txt (numpy .*)$", page, flags=re.MULTILINE)
+    assert command is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {Requirement(text).name for text in project["dependencies"]}
+    assert {*command[1].split(), "torch"} == needed

@@ -26,6 +26,7 @@ REFERENCE = "reference"
 
 # page of the manual -> what it is about, in the order of `seqtool help`
 TOPICS = {
+    "install": "with PyTorch, with its build for the CPU, without it",
     "prepare-text": "turn text into a prepared corpus; check a treebank",
     "ngrams": "n-gram models: smoothing, pruning, ARPA files for a speech recogniser",
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",

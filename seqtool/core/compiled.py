@@ -42,6 +42,8 @@ _NUMBERS = (bool, int, float, np.generic)
 
 _lock = threading.RLock()  # over linking, and over compiling
 _turn = itertools.count()
+# what Python and compiled code point to; never taken down, as nobody knows the last of its users
+_kept: list[Any] = []
 
 
 class _Method(ctypes.Structure):
@@ -76,7 +78,6 @@ class CompiledFunction:
         functools.update_wrapper(self, function)
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self._entry: Callable[..., Any] = self._first_call
-        self._kept: tuple[Any, ...] = ()  # what must live as long as the entry
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it.
@@ -108,7 +109,7 @@ class CompiledFunction:
         builder.add_jit_library(_ALLOCATION).add_current_process().export_symbol(name)
         library = builder.link(linker, f"{name} {next(_turn)}")
         method = _Method(self.__name__.encode(), library[name], _METH_FASTCALL, None)
-        self._kept = library, method
+        _kept.append((library, method))
         make = ctypes.pythonapi["PyCFunction_NewEx"]
         make.restype = ctypes.py_object
         make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -231,10 +232,14 @@ def _origins(made: CompiledFunction) -> list[str]:
         if function in seen:
             continue
         seen.add(function)
-        path = function.__code__.co_filename
-        found.add(f"{function.__module__} {_sum_of(path) if os.path.exists(path) else ''}")
+        code = function.__code__
+        if os.path.exists(code.co_filename):
+            found.add(f"{function.__module__} {_sum_of(code.co_filename)}")
+        else:  # typed in an interpreter
+            found.add(f"{code.co_name} {code.co_code.hex()} {code.co_consts}")
         for name, used in _globals_of(function):
-            if isinstance(used, _NUMBERS):
+            numbers = used if isinstance(used, tuple) else (used,)
+            if all(isinstance(number, _NUMBERS) for number in numbers):
                 found.add(f"{name} {used!r}")
             elif isinstance(used, CompiledFunction | Instruction | FunctionType):
                 pending.append(used)
@@ -315,9 +320,6 @@ def _say_once(text: str) -> None:
     """Say on a terminal why it takes long."""
     if terminal.stream(err=True).isatty():
         terminal.echo(text, err=True)
-
-
-_kept: list[Any] = []  # what must live as long as the linker
 
 
 @functools.cache

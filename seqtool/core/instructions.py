@@ -87,14 +87,8 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.return_type)(context, builder)
         shape, strides = [given.nitems], [given.itemsize]
         owner = {"meminfo": given.meminfo, "parent": given.parent}
-        populate_array(  # type: ignore[no-untyped-call]
-            made, given.data, shape, strides, given.itemsize, **owner
-        )
+        populate_array(made, given.data, shape, strides, given.itemsize, **owner)  # type: ignore[no-untyped-call]
         value = made._getvalue()
-        result_type = signature.return_type
-        return impl_ret_borrowed(  # type: ignore[no-untyped-call]
-            context, builder, result_type, value
-        )
+        return impl_ret_borrowed(context, builder, signature.return_type, value)  # type: ignore[no-untyped-call]
 
-    kind: Any = types.Array
-    return kind(array.dtype, 1, "C", readonly=not array.mutable)(array), generate
+    return array.copy(ndim=1)(array), generate

@@ -8,8 +8,7 @@ Compiled code notes these three places of each word and writes all other bytes a
 only sentences that `sentence.parse_sentence` accepts by its check "columns". It stops at any other
 one, which is *odd*, and leaves it to that function, which says what is wrong.
 
-`conllu.read_batches` is the one that calls it. This module imports Numba (0.3 s), so it is imported
-on use only.
+`conllu.read_batches` is the one that calls it.
 """
 
 from __future__ import annotations

@@ -482,6 +482,17 @@ def test_functions_and_numbers_of_other_files_are_seen_to_change(
         sys.modules.pop(name)
 
 
+def test_functions_without_a_file_are_told_apart() -> None:
+    keys = set()
+    for body, pair in (("x", (1, 2)), ("-x", (1, 2)), ("x + 1", (1, 2)), ("x + 2", (1, 2))):
+        names: dict[str, Any] = {"PAIR": pair}
+        exec(f"def given(x): return PAIR[0] * ({body})", names)
+        keys.add(compiled(types.int64(types.int64))(names["given"]).key)
+        names["PAIR"] = (1, 3)
+        keys.add(compiled(types.int64(types.int64))(names["given"]).key)
+    assert len(keys) == 8
+
+
 def test_settings_of_numba_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     function = compiled(SIGNATURE)(element)
     key = function.key

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -118,15 +116,3 @@ def test_word_table_refuses_blanks_within_words() -> None:
     for symbols in (["a b"], ["a\n"], [""], ["x\r", "y"]):
         with pytest.raises(ModelError, match="blanks"):
             WordTable([UNK, EOS, *symbols])
-
-
-def test_numba_without_a_cache() -> None:
-    program = """
-import numba.core.caching as caching
-def no_place(*args):
-    raise RuntimeError("cannot cache: no locator available")
-caching.FunctionCache.__init__ = no_place
-from seqtool.text.words import WordTable
-assert WordTable(["<unk>", "</s>", "a"]).encode(b"b a\\n").tolist() == [0, 2, 1]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)

@@ -12,8 +12,7 @@ r"""ARPA files: written from a table of probabilities and backoffs, and read int
     \end\
 
 Words are separated by space, tab, LF and CR only. A file is read section by section, and each is
-sorted into trie order when it is whole. This module imports Numba (0.3 s), so it is imported on use
-only.
+sorted into trie order when it is whole.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ n_c is the number of n-grams of one order that occur c times (or, for Kneser-Ney
 different words before them); D_c is what each of them gives away to n-grams never seen.
 
 The compiled loops take the contexts from `first` to `last - 1`, each with its children, so that
-threads can share them. Rows are those of `counts.CountLevel`. This module imports Numba (0.3 s), so
-it is imported on use only.
+threads can share them. Rows are those of `counts.CountLevel`.
 """
 
 from __future__ import annotations
