@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
+    from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
     from seqtool.parsing.parser.train import train_parser as train_parser
     from seqtool.parsing.tagger.config import TaggerConfig as TaggerConfig
@@ -53,6 +54,7 @@ _MODULES = {
     "lm.ngram.train": "train_ngram",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
+    "lm.words": "score_words",
     "parsing.parser.config": "ParserConfig",
     "parsing.parser.train": "train_parser",
     "parsing.tagger.config": "TaggerConfig",
