@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
+    from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
     from seqtool.parsing.parser.model import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
@@ -71,6 +72,7 @@ _MODULES = {
     "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
+    "lm.words": "score_words",
     "parsing.parser.config": "ParserConfig",
     "parsing.parser.model": "Parser",
     "parsing.parser.train": "train_parser",

@@ -254,19 +254,20 @@ def _take(
     """Note what a distribution for each of some tokens says."""
     doubles_HV = log_probs_HV.astype(np.float64, copy=False)
     found.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
-    if found.class_log_probs is not None:
+    if found.class_log_probs is not None and summary.class_V is not None:
         found.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
     if found.entropies is not None:
         found.entropies[places] = entropies(doubles_HV)
 
 
-def class_log_probs(log_probs_HV: Doubles, class_V: Bools | None) -> Doubles:
+def class_log_probs(log_probs_HV: Doubles, class_V: Bools) -> Doubles:
     """Return the log-probability (nats) of a class of symbols in each distribution, [H]."""
-    logs_HC = log_probs_HV[:, class_V]
-    best_H = logs_HC.max(axis=1)
-    shift_H = np.where(np.isneginf(best_H), 0.0, best_H)
+    logs_HC = np.take(log_probs_HV, np.flatnonzero(class_V), axis=1)  # faster than by the mask
+    probs_H = np.exp(logs_HC).sum(axis=1)
     with np.errstate(divide="ignore"):
-        found: Doubles = shift_H + np.log(np.exp(logs_HC - shift_H[:, None]).sum(axis=1))
+        found: Doubles = np.log(probs_H)
+    if (lost_H := probs_H < np.finfo(np.float64).tiny).any():  # rounds to zero, or nearly
+        found[lost_H] = np.logaddexp.reduce(logs_HC[lost_H], axis=1)
     return found
 
 

@@ -15,15 +15,15 @@ E(text) the probability that the next piece is one of these,
 
     p(old | the) = p(_o ld | the) E(the old) / E(the)
 
-and likewise for the end of the line, p(</s> | the old dog) = p(</s>) / E(the old dog). The first
-word of a line is not divided. A word has the blanks before it, however many, and the end of the
+and likewise for the end of the line: the probability of `</s>` after all pieces, divided by E(the
+old dog). The first word of a line is not divided. A word has the blanks before it, however many, and the end of the
 line those before it. So
 
 - the probabilities of all words, and of the end of the line, sum to one in any context;
 - those of the words of a line and of its end multiply to what the model gives the line.
 
-A word is scored as the tokenizer cuts it. What a model gives to other pieces of the same letters
-counts for none, so that the words sum to a little less than one, as the sum goes over all pieces.
+A word is scored as the tokenizer cuts it, and the sum is one over all ways to cut all words: what a
+model gives to other pieces of the same letters counts for no word.
 
 Two cases have no place for the correction, which is then left out on both sides: a blank that is
 unknown to the model, and a piece with a blank inside (subwords hold tabs so). Such a piece counts

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -133,16 +135,21 @@ def test_json(seqtool: Run) -> None:
     assert len(Path("x.tsv").read_text().splitlines()) == 7
 
 
-def test_stdin(seqtool_process: Run, tmp_path: Path) -> None:
+def test_a_pipe_is_read_where_no_text_is_named(seqtool_process: Run, tmp_path: Path) -> None:
     (tmp_path / "x.arpa").write_text(UNIGRAM_ARPA)
-    models = ("-m", "x.arpa", "-m", "x.arpa")
-    for named in ((), ("-",)):
-        result = seqtool_process("surprisal", *named, *models, input=b"a b\nb\n", cwd=tmp_path)
-        assert result.code == 0
-        rows = table(result.stdout)
-        assert [(row["sentence"], row["word"]) for row in rows] == [
-            *(("1", "a"), ("1", "b"), ("2", "b"))
-        ] * 2
+    result = seqtool_process("surprisal", "-m", "x.arpa", input=b"a b\nb\n", cwd=tmp_path)
+    assert result.code == 0
+    assert [(row["sentence"], row["word"]) for row in table(result.stdout)] == [
+        *(("1", "a"), ("1", "b"), ("2", "b"))
+    ]
+
+
+def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\n\nb")))
+    rows = table(seqtool("surprisal", "-", "-m", "words", "-m", "letters").stdout)
+    assert [(row["model"], row["sentence"], row["word"]) for row in rows] == [
+        (model, *row) for model in ("words", "letters") for row in (("1", "a"), ("3", "b"))
+    ]
 
 
 @pytest.mark.parametrize(

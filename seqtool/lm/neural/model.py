@@ -123,8 +123,8 @@ class NeuralLanguageModel(LanguageModel):
                 None if class_V is None else torch.from_numpy(class_V).to(self.device),
                 entropy=summary.entropy,
             )
-        figures_FN = torch.stack([each.double() for each in figures])
-        return figures_FN.view(-1, *targets_TB.shape).cpu().numpy(), after
+        figures_FN = torch.stack([each.cpu().double() for each in figures])
+        return figures_FN.view(-1, *targets_TB.shape).numpy(), after
 
     def _score_sentences(self, block: Ids, summary: Summary | None) -> Doubles:
         """Score each sentence from the zero state, many of similar length at once; [F, N]."""

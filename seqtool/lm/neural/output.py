@@ -276,7 +276,7 @@ def target_log_probs(
     return torch.cat(parts)
 
 
-ROWS_READ = 64  # at a time, of whole distributions in float64
+ROWS_READ = 256  # at a time, of whole distributions in float64
 
 
 def read_summaries(
