@@ -203,9 +203,8 @@ def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bo
 def test_every_library_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    requirements = map(
-        Requirement, project["dependencies"] + extras["plot"] + extras["tensorboard"]
-    )
+    optional = [line for name in ("plot", "tensorboard", "parquet") for line in extras[name]]
+    requirements = map(Requirement, project["dependencies"] + optional)
     declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
     imported = {found.target.partition(".")[0] for found in IMPORTS}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()

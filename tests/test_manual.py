@@ -67,6 +67,10 @@ BROUGHT = {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
     },
+    "seqtool/manual/word-surprisal.md": {
+        "runs/lm": "seqtool train-lm train.txt",
+        "runs/ngram": "seqtool ngram train train.txt",
+    },
     "seqtool/manual/python.md": {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
@@ -254,6 +258,7 @@ def make_files(folder: Path, sample: Path) -> None:
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     for name in ("dev", "test", "other", "stimuli"):
         (folder / f"{name}.txt").write_text(short, encoding="utf-8")
+    (folder / "stimuli.csv").write_text('item,condition,text\n1,a,"the old dog , it"\n1,b,it ran\n')
     (folder / "lexicon.txt").write_text("\n".join(sorted(set(text.split()))), encoding="utf-8")
     (folder / "letter.txt").write_text("The old dog sleeps. A cat saw it.\n\nIt ran.\n")
     for name, split in (("train", "train"), ("dev", "valid"), ("text", "test")):

@@ -386,7 +386,7 @@ def _word_places(block: bytes) -> tuple[Longs, Longs]:
 def _last_tokens(block: bytes, ids: Ids, tokenizer: Tokenizer) -> tuple[Longs, Bools]:
     """Return the token in which each word ends, and whether the next one tells so, [W] each."""
     text = tokenizer.as_read(block)
-    token_ends = np.cumsum(tokenizer.token_sizes(text, ids))
+    token_ends = np.cumsum(tokenizer.token_sizes(block, ids))
     if token_ends[-1] != len(text):
         raise ValueError(f"tokens of {token_ends[-1]} bytes, but a text of {len(text)}")
     _, ends_W = _word_places(text)

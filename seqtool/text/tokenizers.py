@@ -79,12 +79,12 @@ class Tokenizer(ABC):
         return np.array([first != "" and first in BLANKS for first in firsts])
 
     def token_sizes(self, block: bytes, ids: Ids) -> Longs:
-        """Return how many bytes each token stands for, [N], 1 for a line's end.
+        """Return how many bytes of `as_read` each token stands for, [N], 1 for a line's end.
 
         Blanks between words belong to no word. All other units leave no byte out.
 
         Args:
-            block: whole lines, as `as_read` gives them.
+            block: whole lines.
             ids: what `encode_block` gives for them, [N].
         """
         sizes = self._symbol_sizes[ids]

@@ -380,7 +380,8 @@ class AfterContexts:
 
         additions = None if torch.is_grad_enabled() else self._additions()
         if additions is None:
-            return read_summaries(log_probs_of, targets_N, class_V, entropy=entropy)
+            found = read_summaries(log_probs_of, len(targets_N), class_V, entropy=entropy)
+            return [self.target_log_probs(hidden_NH, targets_N), *found]
         softmax = self.softmax
         return fused_summaries(
             *(hidden_NH, softmax.weight, softmax.bias, targets_N, class_V),

@@ -281,19 +281,19 @@ ROWS_READ = 64  # at a time, of whole distributions in float64
 
 def read_summaries(
     log_probs_of: Callable[[slice], Tensor],
-    targets_N: Tensor,
+    num_rows: int,
     class_V: Tensor | None,
     *,
     entropy: bool,
 ) -> list[Tensor]:
-    """Return what `OutputLayer.summarise` does, from the log-probabilities (R, V) of some rows."""
+    """Return the nats of a class and the entropies, (N,) each, where they are asked for.
+
+    They are found from the log-probabilities (R, V) that `log_probs_of` gives of some rows.
+    """
     parts: list[list[Tensor]] = []
-    for start in range(0, len(targets_N), ROWS_READ):
-        rows = slice(start, start + ROWS_READ)
-        log_probs_RV = log_probs_of(rows)
-        found = [log_probs_RV.gather(1, targets_N[rows, None])[:, 0]]
-        if class_V is not None:
-            found.append(log_probs_RV[:, class_V].logsumexp(dim=1))
+    for start in range(0, num_rows, ROWS_READ):
+        log_probs_RV = log_probs_of(slice(start, start + ROWS_READ))
+        found = [] if class_V is None else [log_probs_RV[:, class_V].logsumexp(dim=1)]
         if entropy:
             found.append(torch.special.entr(log_probs_RV.exp()).sum(dim=1))
         parts.append(found)
@@ -541,9 +541,10 @@ class OutputLayer(nn.Module):
             class_V: bool, the class; None, and there is no second tensor.
             entropy: whether there is the last one.
         """
-        return read_summaries(
-            lambda rows: self.log_probs(hidden_NH[rows]), targets_N, class_V, entropy=entropy
+        found = read_summaries(
+            lambda rows: self.log_probs(hidden_NH[rows]), len(targets_N), class_V, entropy=entropy
         )
+        return [self.target_log_probs(hidden_NH, targets_N), *found]
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield linear maps of its own, to initialise them."""

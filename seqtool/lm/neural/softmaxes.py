@@ -411,6 +411,12 @@ class MixtureOfSoftmaxes(FullSoftmax):
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
         return self._mixed(*self.mix(hidden_NH), targets_N)
 
+    def summarise(
+        self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
+    ) -> list[Tensor]:
+        """Return nats of the targets, of a class of symbols, and the entropies, (N,) each."""
+        return OutputLayer.summarise(self, hidden_NH, targets_N, class_V, entropy=entropy)
+
     def _mixed(self, latent_ME: Tensor, log_prior_NK: Tensor, targets_N: Tensor) -> Tensor:
         log_probs_M = target_log_probs(
             latent_ME, self.weight, self.bias, targets_N.repeat_interleave(self.num_mixtures)

@@ -1,0 +1,190 @@
+"""Tables are what R, pandas and polars read, whatever stands in a cell."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtool.core.errors import ConfigError, OutputError
+from seqtool.lm.tables import check_target, open_table, write_table
+
+TOKENS = [
+    *('"', "'", '""', 'a"b', '"a"', "NA", "null", "NULL", "NaN", "nan", "None", "#", "# x", "a\tb"),
+    *("a,b", "l\nm", "a\r", "\\", "\\t", "\\n", "=1+1", "-1", "007", "1e5", "TRUE", "T", "\xa0"),
+    *(
+        " ",
+        " a ",
+        "\u3000",
+        "🐶",
+        "e\u0301",
+        "é",
+        "\u200b",
+        "\x0b",
+        "\x85",
+        "\u2028",
+        "</s>",
+        "inf",
+    ),
+]
+BITS = [index / 8 for index in range(len(TOKENS))]
+BITS[3] = math.inf
+ENCODABLE = st.characters(exclude_categories=["Cs"])
+
+
+def make(path: Path) -> Path:
+    """Write the tokens in two parts, with a column that has no value at first."""
+    half = len(TOKENS) // 2
+    with open_table(path) as table:
+        for part in (slice(0, half), slice(half, None)):
+            num = len(TOKENS[part])
+            more = [None] * num if part.start == 0 else [0.5] * num
+            table.write({"token": TOKENS[part], "surprisal": BITS[part], "entropy": more})
+    return path
+
+
+@pytest.mark.parametrize("name", ["x.tsv", "x.csv", "x.TSV"])
+def test_python_reads_them(tmp_path: Path, name: str) -> None:
+    path = make(tmp_path / name)
+    separator = "," if name == "x.csv" else "\t"
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=separator, strict=True)
+    assert header == ["token", "surprisal", "entropy"]
+    assert [row[0] for row in rows] == TOKENS
+    assert [float(row[1]) for row in rows] == BITS
+    assert {row[2] for row in rows} == {"", "0.500000"}
+
+
+@pytest.mark.parametrize(("name", "separator"), [("x.tsv", "\t"), ("x.csv", ",")])
+def test_pandas_reads_them(tmp_path: Path, name: str, separator: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv(
+        make(tmp_path / name),
+        sep=separator,
+        dtype={"token": str},
+        keep_default_na=False,
+        na_values=[""],
+    )
+    assert frame["token"].tolist() == TOKENS
+    assert frame["surprisal"].tolist() == BITS
+    assert frame["entropy"].isna().sum() == len(TOKENS) // 2
+    assert frame["entropy"].dtype == float
+
+
+@pytest.mark.parametrize(("name", "separator"), [("x.tsv", "\t"), ("x.csv", ",")])
+def test_polars_reads_them(tmp_path: Path, name: str, separator: str) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.read_csv(
+        make(tmp_path / name),
+        separator=separator,
+        schema_overrides={"token": polars.String},
+        infer_schema_length=None,
+    )
+    assert frame["token"].to_list() == TOKENS
+    assert frame["surprisal"].to_list() == BITS
+    assert frame["entropy"].null_count() == len(TOKENS) // 2
+
+
+@pytest.mark.parametrize(("name", "read"), [("x.tsv", "read.delim"), ("x.csv", "read.csv")])
+def test_r_reads_them(tmp_path: Path, name: str, read: str) -> None:
+    program = shutil.which("Rscript")
+    if program is None:
+        pytest.skip("there is no R")
+    make(tmp_path / name)
+    script = tmp_path / "read.R"
+    script.write_text(
+        f'd <- {read}("{name}", quote = "\\"", na.strings = "", encoding = "UTF-8",\n'
+        '  colClasses = c(token = "character"))\n'
+        'for (i in seq_len(nrow(d))) cat(paste(charToRaw(d$token[i]), collapse = ""),\n'
+        '  d$surprisal[i], d$entropy[i], "\\n")\n'
+    )
+    run = subprocess.run(
+        [program, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [line.split() for line in run.stdout.splitlines()]
+    # R has no carriage returns: it reads each as a line feed
+    expected = [token.replace("\r", "\n") for token in TOKENS]
+    assert [bytes.fromhex(row[0]).decode() for row in rows] == expected
+    assert [float(row[1]) for row in rows] == BITS
+    assert [row[2] for row in rows].count("NA") == len(TOKENS) // 2
+
+
+def test_parquet_keeps_types_and_digits(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "x.parquet"
+    write_table(path, ["n", "token", "bits"], [(1, '"', 1 / 3), (2, "a\tb", None)])
+    read = parquet.read_table(path)
+    assert read.to_pydict() == {"n": [1, 2], "token": ['"', "a\tb"], "bits": [1 / 3, None]}
+    assert list(map(str, read.schema.types)) == ["int64", "string", "double"]
+    table = parquet.read_table(make(tmp_path / "y.parquet"))  # whose first part has no entropies
+    assert table["token"].to_pylist() == TOKENS
+    assert str(table.schema.field("entropy").type) == "double"
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers())
+    )
+)
+def test_every_text_comes_back(rows: list[tuple[str, int]]) -> None:
+    stream = io.StringIO(newline="")
+    write_table(stream, ["text", "number"], rows)
+    header, *read = csv.reader(
+        io.StringIO(stream.getvalue(), newline=""), delimiter="\t", strict=True
+    )
+    assert header == ["text", "number"]
+    assert read == [[text, str(number)] for text, number in rows]
+
+
+def test_only_what_needs_quotes_has_them() -> None:
+    stream = io.StringIO()
+    write_table(stream, ["a", "b"], [("it's", 1.0), ('"', 2), ("a\tb", None), ("a,b", True)])
+    assert stream.getvalue() == 'a\tb\nit\'s\t1.000000\n""""\t2\n"a\tb"\t\na,b\t1\n'
+
+
+def test_a_table_without_rows_has_a_header(tmp_path: Path) -> None:
+    write_table(tmp_path / "x.csv", ["a", "b"], [])
+    assert (tmp_path / "x.csv").read_text() == "a,b\n"
+
+
+@pytest.mark.parametrize("name", ["x", "x.txt", "x.xlsx"])
+def test_a_suffix_that_says_nothing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="no suffix of a table") as caught:
+        check_target(tmp_path / name)
+    assert ".parquet" in caught.value.hint
+    with pytest.raises(OutputError, match="not there"):
+        check_target(tmp_path / "none" / "x.csv")
+
+
+def test_a_device_gets_tsv() -> None:
+    check_target("/dev/null")
+    write_table("/dev/null", ["a"], [(1,)])
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="needs pyarrow") as caught:
+        check_target(tmp_path / "x.parquet")
+    assert "seqtool[parquet]" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_table_that_is_not_finished_is_not_there(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(ValueError, match=r"longer|length"), open_table(path) as table:
+        table.write({"a": [1], "b": [1, 2]})
+    assert list(tmp_path.iterdir()) == []
