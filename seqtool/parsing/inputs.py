@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -111,16 +112,11 @@ def _parts(given: Given) -> Iterable[Any]:
         return [given]
     if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
         parts = iter(given)
-        first = next(parts, None)
-        if isinstance(first, Mapping):  # a list of tokens is one TokenList
-            return [given if isinstance(given, list | tuple) else [first, *parts]]
-        return [] if first is None else _chained(first, parts)
+        begin = list(islice(parts, 1))
+        if begin and isinstance(begin[0], Mapping):  # a list of tokens is one TokenList
+            return [given if isinstance(given, list | tuple) else [*begin, *parts]]
+        return chain(begin, parts)
     raise _refused(given)
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _is_one(given: Any) -> bool:

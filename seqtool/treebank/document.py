@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+# the columns of `Doc.to_df`
+ROW = (
+    *("sentence", "sent_id"),
+    *(name.lower() for name in COLUMNS),
+    *("multiword", "start", "end"),
+)
+
+
 def rebuild(sentences: Iterable[Sentence]) -> str:
     """Return the text that sentences were split from."""
     return "".join(sentence.written() for sentence in sentences)
@@ -143,14 +151,14 @@ class Doc(Sequence[Sentence]):
                 for word in range(first, last + 1)
             }
             name = sentence.sent_id or None
-            for token, (start, end) in zip(sentence, sentence.spans(), strict=True):
-                row: dict[str, Any] = {"sentence": number, "sent_id": name}
-                for index, (column, text) in enumerate(zip(COLUMNS, token.columns, strict=True)):
-                    is_there = text != "_" or (index in (FORM, LEMMA) and token.form == "_")
-                    row[column.lower()] = text if is_there else None
-                row[COLUMNS[ID].lower()], row[COLUMNS[HEAD].lower()] = token.id, token.head
-                row |= {"multiword": multiword.get(token.number), "start": start, "end": end}
-                rows.append(row)
+            for token, columns, span in zip(sentence, sentence.rows, sentence.spans(), strict=True):
+                values: list[Any] = [None if text == "_" else text for text in columns]
+                if columns[FORM] == "_":  # the word itself, and then its lemma
+                    values[FORM], values[LEMMA] = "_", columns[LEMMA]
+                values[ID], values[HEAD] = token.number, token.head
+                whole = multiword.get(token.number)
+                row = (number, name, *values, whole, *span)
+                rows.append(dict(zip(ROW, row, strict=True)))
         return rows
 
     def to_df(self) -> DataFrame:
@@ -168,9 +176,7 @@ class Doc(Sequence[Sentence]):
             hint = "pip install pandas, or take doc.to_rows()"
             raise ConfigError("pandas is not installed", hint=hint) from error
         numbers = ("sentence", "id", "head", "start", "end")
-        rows = self.to_rows()
-        columns = [*_ROW] if not rows else [*rows[0]]
-        table = pandas.DataFrame(rows, columns=columns)
+        table = pandas.DataFrame(self.to_rows(), columns=list(ROW))
         return table.astype(dict.fromkeys(numbers, "Int64"))
 
     def filter(self, **wanted: Any) -> list[Token]:
@@ -180,10 +186,3 @@ class Doc(Sequence[Sentence]):
     def _repr_html_(self) -> str:
         """Return pictures of the first trees, for a notebook."""
         return inline_html(self.sentences)
-
-
-_ROW = (
-    *("sentence", "sent_id"),
-    *(name.lower() for name in COLUMNS),
-    *("multiword", "start", "end"),
-)

@@ -140,6 +140,7 @@ def test_a_segmenter_reads_texts(nlp: Pipeline, tmp_path: Path) -> None:
         (b"text", "not bytes; decode"),
         (3, "not int"),
         (None, "not NoneType"),
+        ([None], "not NoneType"),
         ([3], "not int"),
         ({"a": 1}, "not dict"),
         ([["a", 3]], "not list with int in it"),
