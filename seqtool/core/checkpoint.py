@@ -26,10 +26,11 @@ from typing import Any
 from seqtool.core import storage
 from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
+from seqtool.core.reading import MODEL
 from seqtool.core.version import __version__
 
 FORMAT_VERSION = 1
-HEADER = "model.json"
+HEADER = MODEL
 WEIGHTS = "weights.safetensors"
 CARD = "README.md"
 RUN = "run.json"
