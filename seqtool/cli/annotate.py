@@ -241,8 +241,14 @@ def parse(
         ),
     ] = 1,
     format_: Annotated[
-        str, typer.Option("--format", "-f", metavar="|".join(FORMATS), help="What to write.")
-    ] = "conllu",
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="|".join(FORMATS),
+            help="What to write; if not given, what the name after -o ends in, else conllu.",
+        ),
+    ] = None,
     gold: Annotated[
         list[str] | None,
         typer.Option(
@@ -276,6 +282,9 @@ def parse(
     """
     from seqtool.treebank.conllu import read_batches, write_conllu
 
+    if format_ is None:
+        suffix = Path(output).suffix.lstrip(".").lower()
+        format_ = suffix if suffix in FORMATS else "conllu"
     _check_format(format_, FORMATS)
     given = files or [stdin_or_sample("FILE", "trees")]
     _check_options(format_, given, gold or [], clear_deps=clear_deps)

@@ -21,7 +21,6 @@ import inspect
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stdout
 from typing import Any, TypeVar
 
 from seqtool.core import terminal
@@ -106,10 +105,10 @@ class Helpful:
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Draw it past the guard of the terminal, as it holds no text of data."""
         width = min(WIDEST, shutil.get_terminal_size().columns)
-        is_bold = terminal.stream().isatty()
-        with redirect_stdout(terminal.drawn()):
-            for line, is_heading in help_lines(self, ctx, width):
-                print(f"\x1b[1m{line}\x1b[0m" if is_heading and is_bold else line)
+        shown, is_bold = terminal.drawn(), terminal.stream().isatty()
+        for line, is_heading in help_lines(self, ctx, width):
+            shown.write(f"\x1b[1m{line}\x1b[0m\n" if is_heading and is_bold else f"{line}\n")
+        shown.flush()
 
 
 def help_lines(command: Any, ctx: Any, width: int) -> Iterator[tuple[str, bool]]:

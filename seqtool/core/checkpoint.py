@@ -26,12 +26,13 @@ from typing import Any, TypeVar, overload
 from seqtool.core import storage
 from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
+from seqtool.core.reading import MODEL
 from seqtool.core.version import __version__
 
 M = TypeVar("M")
 
 FORMAT_VERSION = 1
-HEADER = "model.json"
+HEADER = MODEL
 WEIGHTS = "weights.safetensors"
 CARD = "README.md"
 RUN = "run.json"

@@ -26,6 +26,7 @@ import zstandard
 from seqtool.core.errors import DataError, counted
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
+MODEL = "model.json"  # and a model
 
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
@@ -99,6 +100,11 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 what = f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}"
                 hint = "name it where a CORPUS is asked for, or give its source text"
                 raise DataError(what, hint=hint, path=path)
+            if (path / MODEL).is_file():
+                what = f"is a model, not {'a treebank' if treebanks else 'a text'}"
+                raise DataError(
+                    what, hint="name a model with -m, and here what it reads", path=path
+                )
             inside = sorted(
                 str(entry)
                 for entry in path.rglob("*")

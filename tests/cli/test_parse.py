@@ -261,3 +261,21 @@ def test_torch_is_not_imported(model: Path, text: Path) -> None:
         "sys.exit(code or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_name_of_the_output_tells_the_format(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    for name, begin in (
+        ("x.html", "<!DOCTYPE html>"),
+        ("x.SVG", "<svg"),
+        ("x.json", "{"),
+        ("x.conllu", "1\t"),
+        ("x.txt", "1\t"),
+    ):
+        assert seqtool("parse", text, "-m", model, "-o", tmp_path / name).code == 0
+        assert (tmp_path / name).read_text().startswith(begin), name
+    # what is said counts
+    options = ("--format", "conllu", "-o", tmp_path / "x.html", "--clear-deps")
+    assert seqtool("parse", text, "-m", model, *options).code == 0
+    assert (tmp_path / "x.html").read_text().startswith("1\t")

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -70,8 +71,15 @@ def test_training_on_raw_text(seqtool: Run, text: Path, tmp_path: Path) -> None:
     assert lines[3].startswith("finished after ")
     assert lines[4].startswith("valid perplexity ")
     assert lines[4].endswith(f"model in {output}")
-    assert lines[5] == f"next: seqtool eval-ppl -m {output}  or  seqtool generate -m {output}"
+    typed = shlex.quote(str(output))  # its name has a blank
+    assert lines[5] == f"next: seqtool eval-ppl -m {typed}  or  seqtool generate -m {typed}"
     assert len(lines) == 6
+    # and that measures what the training held out, not another text
+    measured = json.loads(seqtool("eval-ppl", "-m", output, "--json").stdout)
+    assert (measured["text"], measured["split"]) == ([str(output / "corpus")], "valid")
+    header = json.loads((output / "model.json").read_text())
+    assert measured["perplexity"] == header["scores"]["valid_perplexity"]
+    assert seqtool("generate", "-m", output, "--max-tokens", 2).code == 0
     assert (output / "corpus" / "corpus.json").is_file()
     for line in (output / "log.jsonl").read_text().splitlines():
         json.loads(line)

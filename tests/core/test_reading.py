@@ -363,3 +363,11 @@ def test_tables_that_are_no_treebanks_are_text(tmp_path: Path) -> None:
     for text in ("1\ta b\n2\tc d\n", "2\t" * 9 + "x\n", "1 a b c d e f g h i\n"):
         path.write_text(text)
         assert b"".join(read_blocks(path)) == text.encode()
+
+
+@pytest.mark.parametrize("treebanks", [False, True])
+def test_a_model_is_nothing_to_read(tmp_path: Path, treebanks: bool) -> None:
+    (tmp_path / "model.json").write_text("{}")
+    with pytest.raises(DataError, match="is a model, not a t") as caught:
+        find_files([tmp_path], treebanks=treebanks)
+    assert "-m" in caught.value.hint
