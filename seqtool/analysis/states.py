@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -59,6 +60,7 @@ def write_states(
     pool: Pool = "last",
     part: Part | None = None,
     raw: bool = False,
+    allow_missing: bool = False,
     on_progress: Progress | None = None,
 ) -> Written:
     """Write the states of the words of a text, and a table of these words beside them.
@@ -74,6 +76,7 @@ def write_states(
         pool: of a language model, see `lm.states`.
         part: of a pipeline; its parser when not given.
         raw: the inputs are plain text for a pipeline, as files named .txt are anyway.
+        allow_missing: let a parser read also sentences without columns that it reads, as tags.
         on_progress: called with bytes read and in all.
 
     Raises:
@@ -116,7 +119,7 @@ def write_states(
         items: Iterable[Sentence | Broken] = sentences
         if isinstance(model, Pipeline) and reader is model.parser:
             items = model.tag_stream(sentences)
-        found = _encoder_states(reader, items, layer)
+        found = _encoder_states(reader, items, layer, allow_missing=allow_missing)
     return _write(found, path, inputs)
 
 
@@ -140,11 +143,18 @@ def _lines(inputs: Sequence[str], on_progress: Progress | None) -> Iterator[str]
 
 
 def _encoder_states(
-    reader: Tagger | Parser, items: Iterable[Sentence | Broken], layer: int | None
+    reader: Tagger | Parser,
+    items: Iterable[Sentence | Broken],
+    layer: int | None,
+    *,
+    allow_missing: bool,
 ) -> Iterator[SentenceStates]:
+    read = reader.sentence_states
+    if isinstance(reader, Parser):
+        read = partial(reader.sentence_states, allow_missing=allow_missing)
     sentences = (item for item in items if isinstance(item, Sentence))
     while chunk := list(islice(sentences, SENTENCES)):
-        for sentence, vectors in zip(chunk, reader.sentence_states(chunk, layer), strict=True):
+        for sentence, vectors in zip(chunk, read(chunk, layer), strict=True):
             yield SentenceStates(spans_of(sentence), vectors)
 
 

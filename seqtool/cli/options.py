@@ -376,7 +376,7 @@ def stdin_instead(name: str) -> bool:
 
 
 def stdin_or_sample(
-    name: str, kind: Literal["text", "trees"] = "text", *, training: str = ""
+    name: str, kind: Literal["text", "trees", "pairs"] = "text", *, training: str = ""
 ) -> str:
     """Return what a command reads whose input is not named, and say which it is.
 
@@ -390,10 +390,10 @@ def stdin_or_sample(
     """
     if stdin_instead(name):
         return "-"
-    from seqtool.text.datasets import sample_text, sample_treebank
+    from seqtool.text.datasets import sample_pairs, sample_text, sample_treebank
 
     find = sample_treebank if kind == "trees" else sample_text
-    path = find("en", "train" if training else "test")
+    path = sample_pairs("en") if kind == "pairs" else find("en", "train" if training else "test")
     if training:
         note(f"no {name} given: {training} the shipped English sample")
         return str(path if kind == "trees" else path.parent)

@@ -16,8 +16,10 @@ from seqtool.cli.options import (
     emit,
     note,
     show_table,
+    stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 
 @takes_options()
+@examples(
+    "seqtool pairs -m runs/ngram -m runs/lm",
+    "seqtool pairs blimp.jsonl -m runs/lm --score region -o pairs.tsv",
+)
 def pairs(
     files: Annotated[
         list[str] | None,
@@ -86,7 +92,7 @@ def pairs(
     if output is not None:
         check_target(output)
     chosen = chosen_models(model)
-    names = files or [_sample()]
+    names = files or [stdin_or_sample("FILE", "pairs")]
     given = read_pairs(names)
     results: list[tuple[str, str, PairsEvaluation]] = []
     for path in chosen:
@@ -124,14 +130,6 @@ def pairs(
         if found.num_unknown_elsewhere:
             more = counted(found.num_unknown_elsewhere, "pair")
             note(f"note: {more} of {len(given):,} have a word elsewhere that {name} does not know")
-
-
-def _sample() -> str:
-    from seqtool.text.datasets import sample_pairs
-
-    path = sample_pairs("en")
-    note(f"no FILE given: using the shipped sample, {path}")
-    return str(path)
 
 
 def _summary(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import default_model
 from seqtool.cli.options import (
     DeviceOption,
@@ -17,6 +18,7 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
@@ -29,6 +31,10 @@ TREEBANK_KINDS = ("parser", "pipeline", "segmenter", "tagger")
 
 
 @takes_options()
+@examples(
+    "seqtool states text.txt -m runs/lm -o states.npy",
+    "seqtool states dev.conllu -m runs/tagger --layer 1 -o states.npy",
+)
 def states(
     text: Annotated[
         list[str] | None,
@@ -90,6 +96,7 @@ def states(
             "without this option.",
         ),
     ] = False,
+    allow_missing: AllowMissingOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -129,6 +136,7 @@ def states(
                 pool=cast("Pool", pool),
                 part=cast("Part | None", part),
                 raw=raw,
+                allow_missing=allow_missing,
                 on_progress=on_progress,
             )
     except ModelError as error:  # which does not know where the model is

@@ -13,6 +13,7 @@ import typer
 
 from seqtool.cli.models import chosen_models
 from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, stdin_or_sample
+from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ STIMULI_PANEL = "Stimuli: a text in each row of a CSV or TSV"
 COLUMNS_PANEL = "Columns"
 
 
+@examples(
+    "seqtool surprisal text.txt -m runs/lm -o surprisal.csv",
+    "seqtool surprisal stimuli.csv --text-column sentence --item-column item -m runs/ngram",
+)
 def surprisal(
     text: Annotated[
         list[Path] | None,

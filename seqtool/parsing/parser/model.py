@@ -185,7 +185,11 @@ class Parser(TreebankModel[ParserConfig]):
         return self.classifier.num_layers
 
     def sentence_states(
-        self, sentences: Sequence[Sentence], layer: int | None = None
+        self,
+        sentences: Sequence[Sentence],
+        layer: int | None = None,
+        *,
+        allow_missing: bool = False,
     ) -> list[Floats]:
         """Return the encoder's states of the words of sentences, [words, 2H] each.
 
@@ -194,8 +198,14 @@ class Parser(TreebankModel[ParserConfig]):
         Args:
             sentences: one or more, which are not changed.
             layer: of the encoder, from 1; the last one when not given.
+            allow_missing: read also sentences without columns that the parser reads.
+
+        Raises:
+            DataError: there are such sentences, and they are not allowed.
         """
         arrays = self.encode(sentences)
+        if not allow_missing:
+            _refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
         with self._threads.limit(limits=1, user_api="blas"):
             self.prepare()
             states = self.classifier.states(arrays, layer)
@@ -256,9 +266,8 @@ class Parser(TreebankModel[ParserConfig]):
         self, sentences: Sequence[Sentence], beam: int, check: ColumnCheck | None, *, is_all: bool
     ) -> None:
         arrays = self.encode(sentences)
-        if check is not None and (lacking := check.find(arrays, is_all=is_all)) is not None:
-            sentence = sentences[lacking.sentence]
-            raise lacking.error(sentence.path, sentence.line_of(1))
+        if check is not None:
+            _refuse_lacking(sentences, arrays, check, is_all=is_all)
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(
             sentences, self.trees(arrays, beam=beam), strict=True
@@ -334,6 +343,14 @@ class Parser(TreebankModel[ParserConfig]):
                 chunk, num_words, num_bytes, stretch = [], 0, 0, b""
         parsing.parse(chunk, is_last=True)
         yield from chunk
+
+
+def _refuse_lacking(
+    sentences: Sequence[Sentence], arrays: TokenArrays, check: ColumnCheck, *, is_all: bool
+) -> None:
+    if (lacking := check.find(arrays, is_all=is_all)) is not None:
+        sentence = sentences[lacking.sentence]
+        raise lacking.error(sentence.path, sentence.line_of(1))
 
 
 class _StreamParser:
