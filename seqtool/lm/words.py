@@ -15,9 +15,9 @@ E(text) the probability that the next piece is one of these,
 
     p(old | the) = p(_o ld | the) E(the old) / E(the)
 
-and likewise for the end of the line: the probability of `</s>` after all pieces, divided by E(the
-old dog). The first word of a line is not divided. A word has the blanks before it, however many, and
-the end of the line those before it. So
+and likewise for the end of the line: the probability of `</s>` after all pieces is divided by
+E(the old dog). The first word of a line is not divided. A word has the blanks before it, however
+many, and the end of the line those before it. So
 
 - the probabilities of all words, and of the end of the line, sum to one in any context;
 - those of the words of a line and of its end multiply to what the model gives the line.

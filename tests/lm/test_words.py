@@ -26,6 +26,7 @@ from seqtool.core.vocabulary import BLANKS, EOS, EOS_ID, UNK_ID, Vocabulary
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig, OutputConfig
+from seqtool.lm.neural.dynamic import DynamicConfig, DynamicLanguageModel, GradientStatistics
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.model import NgramModel
@@ -355,6 +356,13 @@ def test_a_cache_is_read_step_by_step() -> None:
     with pytest.raises(ConfigError, match="learns from the text") as caught:
         list(score_words(mixed, ["ab"]))
     assert "--carry-state" in caught.value.hint
+
+
+def test_a_network_that_learns_has_no_summaries() -> None:
+    statistics = GradientStatistics((), "text.txt", 0)
+    model = DynamicLanguageModel(network(ALL["char"]), statistics, DynamicConfig())
+    with pytest.raises(ConfigError, match="probabilities of tokens alone"):
+        list(score_words(model, ["ab"], carry_state=True))
 
 
 # ---- what surrounds them
