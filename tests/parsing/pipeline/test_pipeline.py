@@ -23,7 +23,7 @@ from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.pipeline.config import PipelineConfig, folders, resolve
+from seqtool.parsing.pipeline.config import PRESETS, PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.model import Tagger
@@ -328,9 +328,9 @@ def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqt
 
 def test_all_settings_are_listed_as_a_file_has_them(seqtool: Run) -> None:
     listed = yaml.safe_load(seqtool("train-parser", "--raw", "--list-settings").stdout)
-    assert from_dict(PipelineConfig, listed) == PipelineConfig()
+    assert from_dict(PipelineConfig, listed) == PRESETS.configuration()
     assert listed["folds"] == 5
-    assert from_dict(ParserConfig, listed["parser"]) == ParserConfig()
+    assert from_dict(ParserConfig, listed["parser"]) == PRESETS.configuration().parser
 
 
 def test_settings_are_combined(tmp_path: Path) -> None:
