@@ -30,7 +30,7 @@ COLUMNS_PANEL = "Columns"
 
 @examples(
     "seqtool surprisal text.txt -m runs/lm -o surprisal.csv",
-    "seqtool surprisal stimuli.csv --text-column sentence --item-column item -m runs/ngram",
+    "seqtool surprisal stimuli.csv --text-column text -m runs/ngram",
 )
 def surprisal(
     text: Annotated[

@@ -14,7 +14,7 @@ from parsing.parser.tiny import tiny_config as parser_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.parsing.pipeline.model import Pipeline
 
 with warnings.catch_warnings():  # its own imports, which are no business of ours
@@ -84,6 +84,9 @@ def test_sentences_of_earlier_components_stay() -> None:
     nlp = spacy.blank("xx")
     nlp.add_pipe("sentencizer")
     nlp.add_pipe("seqtool", config={"model": "parser"})
+    with pytest.raises(DataError, match="no word of the sentence has LEMMA and UPOS"):
+        nlp("the dog sees. a cat sees.")
+    nlp.add_pipe("seqtool", name="tags", config={"model": "tagger"}, before="seqtool")
     doc = nlp("the dog sees. a cat sees.")
     assert [span.text for span in doc.sents] == ["the dog sees.", "a cat sees."]
     assert all(token.dep_ for token in doc)
