@@ -170,12 +170,13 @@ def read_clipping(log_path: str | Path) -> Clipping:
     for number, line in enumerate(lines, start=1):
         try:
             event = json.loads(line)
-            if event["event"] == "step" and event.get("gradient_norm") is not None:
+            norms = event.get("gradients") if event["event"] == "step" else None
+            if norms and None not in norms.values():  # null: it was not finite
                 found.steps.append(int(event["step"]))
-                found.before.append(float(event["gradient_norm"]))
-                found.after.append(float(event["clipped_norm"]))
-                found.shares.append(float(event["clipped"]))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+                found.before.append(float(norms["norm"]))
+                found.after.append(float(norms["clipped_norm"]))
+                found.shares.append(float(norms["clipped"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
             ) from error
