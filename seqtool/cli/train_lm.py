@@ -99,6 +99,8 @@ def train_lm(
                 board.show(event)
 
         trained = run_training(train, corpus, output, chosen, options, on_event=on_event)
+    if trained.warning:
+        note(f"warning: {trained.warning}")
     report(
         trained,
         options.json,
