@@ -312,8 +312,8 @@ class DataConfig(Config):
     )
     eval_warm_up: int = setting(
         64,
-        "tokens before each of these streams that are read first, so that their number hardly "
-        "changes the perplexity",
+        "tokens before each of these streams that are read first, from the first whole sentence "
+        "on, so that their number hardly changes the perplexity",
         minimum=0,
         before=0,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
 from seqtool.core.units import perplexity_of
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
@@ -148,15 +150,22 @@ class LanguageModelTask:
         return {self.score: self._validate(self._warmed_up(), len(self._valid))}
 
     def _warmed_up(self) -> list[CellState]:
-        """Return the states in which the streams of the validation part begin."""
+        """Return the states in which the streams of the validation part begin.
+
+        What is read before a stream begins with a sentence, as a text does: a network may never
+        recover from a first word within one.
+        """
         num = self._valid.num_streams
-        state = self.module.initial_state(num)
+        initial = state = self.module.initial_state(num)
         num_steps = min(self._config.data.eval_warm_up, self._valid.length)
         if not num or not num_steps:
-            return state
+            return initial
         inputs_TB, _ = self._valid.cut(-num_steps, num_steps)
-        _, after = self.module(inputs_TB, state)
-        return _choose(self._valid.is_first.to(self._device), state, after)
+        begins_B = (inputs_TB == EOS_ID).int().argmax(dim=0)  # 0 where no sentence ends
+        for begin, end in itertools.pairwise(sorted({0, *begins_B.tolist(), num_steps})):
+            state = _choose(begins_B == begin, initial, state)
+            _, state = self.module(inputs_TB[begin:end], state)
+        return _choose(self._valid.is_first.to(self._device), initial, state)
 
     def _validate(self, state: list[CellState], num_windows: int) -> float:
         """Return the perplexity of the first windows of the streams, begun in these states."""

@@ -34,12 +34,10 @@ class TrainedLM(TrainedModel):
         path: the model directory.
         scores: `valid_perplexity` (as `eval-ppl` measures it), `train_seconds`, and the
             `tokens_per_second` of training where a whole epoch was trained.
-            Where it depends on the state that a text begins with, also
-            `valid_perplexity_carried`: about what it is from the states of training.
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
-        warning: a sentence where that is so.
+        warning: a sentence where the perplexity depends on the state that a text begins with.
     """
 
     warning: str = ""
@@ -208,7 +206,6 @@ def _finish(
     begun, carried = by_start
     warning = ""
     if max(begun, carried) > (1 + UNEQUAL_STARTS) * min(begun, carried):
-        measured["valid_perplexity_carried"] = carried
         warning = (
             f"the perplexity depends on where the model begins: after the last epoch it is about "
             f"{begun:.1f} from the beginning of a text, as eval-ppl and generate begin, and "
