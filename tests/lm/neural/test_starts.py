@@ -93,11 +93,10 @@ def test_windows_begin_as_a_text_does_in_some_streams(
     for share in (0.0, 0.5, 1.0):
         task = make_task(corpus, settings, reset_states=share)
         task.loss(0)
-        torch.manual_seed(3)
         num_reset = 0
         fresh, carried = flat(task.module.initial_state(4)), flat(task._state)
-        for _ in range(50):
-            begun = flat(task._some_reset(task._state))
+        for index in range(50):
+            begun = flat(task._some_reset(task._state, index))
             is_fresh = (begun == fresh).all(dim=1)
             assert bool(((begun == carried).all(dim=1) | is_fresh).all())
             num_reset += int(is_fresh.sum())
@@ -177,6 +176,18 @@ def test_a_perplexity_that_depends_on_the_start_is_told(
             "20.0 from the beginning of a text, as eval-ppl and generate begin, and 18.0 from the "
             "states of training; try --set reset_states=0.05"
         )
+
+
+def test_streams_that_differ_from_one_are_told(
+    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = {"valid_perplexity": 40.0}
+    monkeypatch.setattr(LanguageModelTask, "validate", lambda self: score)
+    trained = train_lm(corpus, tmp_path / "m", config())
+    assert trained.scores["valid_perplexity"] < 10
+    assert trained.warning.startswith(
+        "the perplexity depends on where the model begins: it is 40.0"
+    )
 
 
 @pytest.mark.parametrize("settings", CELLS, ids=str)
