@@ -131,7 +131,7 @@ class LanguageModelTask:
         are is drawn for the whole batch, and depends on the seed, the epoch and the window alone:
         it is the same in a resumed run, and for any number of processes.
         """
-        share = self._config.data.reset_states
+        share = self._config.reset_states
         if not share:
             return state
         seed = self._config.training.seed, self._epoch, index

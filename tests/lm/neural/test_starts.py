@@ -147,6 +147,17 @@ def test_runs_of_earlier_releases_keep_their_starts() -> None:
     assert (earlier.reset_states, earlier.eval_warm_up) == (0.0, 0)
 
 
+@pytest.mark.parametrize(
+    ("cell", "given", "share"),
+    [("rnn", None, 0.01), ("rhn", None, 0.01), ("lstm", None, 0), ("rnn", 0.0, 0), ("gru", 1, 1)],
+)
+def test_the_default_share_is_that_of_the_cell(
+    cell: str, given: float | None, share: float
+) -> None:
+    values = {"model": {"cell": cell}, "data": {"reset_states": given}}
+    assert from_dict(NeuralLMConfig, values).reset_states == share
+
+
 def test_perplexity_by_start_is_of_both_starts(corpus: PreparedCorpus) -> None:
     # windows of 20 tokens, so that the first ones are the whole part
     task = make_task(corpus, {"cell": "rnn"}, bptt=20, eval_batch_size=1, eval_warm_up=0)
