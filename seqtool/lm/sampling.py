@@ -156,7 +156,7 @@ def generate(
     )
     if seed is not None and seed < 0:
         raise ConfigError(f"seed is {seed}, but must be at least 0", hint="change --seed")
-    prompt_ids, echo = _read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
+    prompt_ids, echo = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
     # Errors above come now, not when the first piece is asked for.
     if beam is None:
         steps = _draw(model, prompt_ids, config, seed)
@@ -188,10 +188,19 @@ def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
     ]
 
 
-def _read_prompt(
+def read_prompt(
     tokenizer: Tokenizer, prompt: str, *, allow_unknown: bool
 ) -> tuple[list[int], str | None]:
-    """Return the prompt's ids and, where decoding them would not give it back, its text."""
+    """Return the prompt's ids and, where decoding them would not give it back, its text.
+
+    Args:
+        tokenizer: of the model.
+        prompt: a newline in it ends a sentence.
+        allow_unknown: read unknown words as `<unk>`.
+
+    Raises:
+        PromptError: a prompt that the tokenizer refuses, or unknown words.
+    """
     try:
         prompt.encode("utf-8")
     except UnicodeEncodeError as error:

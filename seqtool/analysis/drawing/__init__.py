@@ -1,1 +1,1 @@
-"""How charts and tables of a `Report` are drawn: in the terminal, as SVG, PNG, and one HTML page."""
+"""How the charts and tables of a `Report` are drawn: as text, as SVG or PNG, as one HTML page."""

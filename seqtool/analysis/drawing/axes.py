@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from seqtool.analysis.report import Chart, Scale, Series
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-FROM_ZERO = 0.35  # an axis of values above 0 begins there if the least is below this share of all
+NEAR_ZERO = 0.35
 MOST_DECADES = 7  # of a log axis with a tick at each
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,6 +50,7 @@ def number_axis(
     *,
     num_ticks: int = 6,
     with_zero: bool = False,
+    near_zero: float = NEAR_ZERO,
     margin: float = 0.03,
 ) -> Axis:
     """Return an axis on which all finite values have a place, with about so many ticks.
@@ -59,13 +60,14 @@ def number_axis(
         scale: linear or log; values that are not above 0 have no place on a log axis.
         num_ticks: wanted.
         with_zero: 0 has a place, too, as bars begin there.
+        near_zero: so it has where the least value is above it, but below this share of the largest.
         margin: room beyond the outermost values, as a share of their range.
     """
     found = [float(value) for value in values if math.isfinite(value)]
     if scale == "log":
         return _log_axis([value for value in found if value > 0], margin, num_ticks)
     low, high = (min(found), max(found)) if found else (0.0, 1.0)
-    begins_at_zero = low >= 0 and (with_zero or low < FROM_ZERO * high)
+    begins_at_zero = low >= 0 and (with_zero or low < near_zero * high)
     if begins_at_zero:
         low = 0.0
     ends_at_zero = with_zero and high <= 0
@@ -103,7 +105,7 @@ def _tick_text(value: float, decimals: int) -> str:
     value += 0.0  # no "-0"
     if value and (abs(value) >= 1e6 or decimals > 4):
         return number_text(value)
-    return f"{value:,.{decimals}f}".replace("-", "−")
+    return f"{value:,.{decimals}f}"
 
 
 def _log_axis(values: Sequence[float], margin: float, num_ticks: int) -> Axis:
@@ -136,9 +138,9 @@ def name_axis(names: Sequence[str]) -> Axis:
 
 
 def number_text(value: float) -> str:
-    """Return a number as a label has it: 1,200, 0.05, 3.2×10⁻⁶, 10⁹, −4."""
+    """Return a number as a label has it: 1,200, 0.05, 3.2·10⁻⁶, 10⁹, -4."""
     if not math.isfinite(value):
-        return "none" if math.isnan(value) else "∞" if value > 0 else "−∞"
+        return "none" if math.isnan(value) else "∞" if value > 0 else "-∞"
     if value == 0:
         return "0"
     size = abs(value)
@@ -150,8 +152,8 @@ def number_text(value: float) -> str:
         head, _, power = f"{value:.2e}".partition("e")
         head = head.rstrip("0").rstrip(".")
         raised = f"10{str(int(power)).translate(_RAISED)}"
-        text = {"1": raised, "-1": f"-{raised}"}.get(head, f"{head}×{raised}")
-    return text.replace("-", "−")
+        text = {"1": raised, "-1": f"-{raised}"}.get(head, f"{head}·{raised}")
+    return text
 
 
 def xs_of(series: Series, axis: Axis) -> Iterator[float]:
@@ -159,6 +161,12 @@ def xs_of(series: Series, axis: Axis) -> Iterator[float]:
     numbers = {name: float(number) for number, name in enumerate(axis.names)}
     for value in series.x:
         yield numbers[str_of(value)] if axis.names else float(value)
+
+
+def points_of(series: Series) -> Iterator[tuple[float | str, float]]:
+    """Give x and y of each point of a series."""
+    xs: Sequence[float | str] = series.x
+    yield from zip(xs, series.y, strict=True)
 
 
 def str_of(value: float | str) -> str:
@@ -173,7 +181,7 @@ def x_axis(chart: Chart, num_ticks: int = 8) -> Axis:
         return name_axis(list(dict.fromkeys(map(str_of, values))))
     discs = [disc.x + sign * disc.radius for disc in chart.discs for sign in (-1, 1)]
     numbers = [float(value) for value in values]
-    return number_axis([*numbers, *discs], chart.x_scale, num_ticks=num_ticks)
+    return number_axis([*numbers, *discs], chart.x_scale, num_ticks=num_ticks, near_zero=0.0)
 
 
 def y_axis(chart: Chart, num_ticks: int = 6) -> Axis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,20 +23,30 @@ MARKERS = "osD^v"
 FAINT = "#59636e"
 
 
-def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
-    """Draw charts below one another into a file whose suffix matplotlib knows.
+def require_matplotlib() -> None:
+    """Refuse to begin without it.
 
     Raises:
-        ConfigError: matplotlib is not installed, or it cannot write that format.
+        ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
+    if find_spec("matplotlib") is None:
         raise ConfigError(
             "matplotlib is not installed",
             hint="pip install 'seqtool[plot]', or name an .svg file, which needs no library",
-        ) from error
+        )
+
+
+def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
+    """Draw charts below one another into a .png or .pdf file.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     heights = [_height(chart) for chart in charts]
     with rc_context({"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold"}):
         figure: Figure = Figure(figsize=(INCHES, sum(heights)), layout="constrained")
@@ -48,12 +59,8 @@ def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
             else:
                 _draw(axes, chart)
             _frame(axes, chart)
-        try:
-            with atomic_file(path) as stream:
-                figure.savefig(stream, dpi=150, format=path.suffix[1:])
-        except ValueError as error:  # an unknown suffix
-            hint = "name a .png, .svg or .pdf file"
-            raise ConfigError(str(error), hint=hint, path=path) from error
+        with atomic_file(path) as stream:
+            figure.savefig(stream, dpi=150, format=path.suffix[1:].lower())
 
 
 def _height(chart: Chart | HeatMap) -> float:

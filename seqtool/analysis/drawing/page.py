@@ -13,12 +13,13 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 
-from seqtool.analysis.drawing.axes import number_text, str_of
+from seqtool.analysis.drawing.axes import number_text, points_of, str_of
 from seqtool.analysis.drawing.svg import STYLE, WIDE, chart_svg, text_of
 from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Table
 
 NARROW = 340
 MAX_ROWS = 500  # of the table of a chart
+MOST_DECIMALS = 6
 
 _PAGE_STYLE = """
 :root{color-scheme:light dark}
@@ -110,7 +111,7 @@ def _table(table: Table) -> str:
             f"<{tag}{name}>{text_of(cell)}</{tag}>" for name, cell in zip(names, cells, strict=True)
         )
 
-    body = "".join(f"<tr>{row('td', list(map(cell_text, cells)))}</tr>\n" for cells in table.rows)
+    body = "".join(f"<tr>{row('td', cells)}</tr>\n" for cells in texts_of(table))
     caption = f"<caption>{text_of(table.title)}</caption>" if table.title else ""
     return (
         f'<div class="scroll"><table>{caption}<thead><tr>{row("th", table.columns)}</tr></thead>\n'
@@ -118,13 +119,38 @@ def _table(table: Table) -> str:
     )
 
 
-def cell_text(cell: Cell) -> str:
-    """Return a cell of a table as it is shown; one without a value is empty."""
+def texts_of(table: Table) -> list[list[str]]:
+    """Return the cells of a table as they are shown, the numbers of a column with as many decimals.
+
+    A cell without a value is empty. A column has four digits of its largest number; of numbers below
+    1 the least has two.
+    """
+    columns = [_texts(column) for column in zip(*table.rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _texts(cells: Sequence[Cell]) -> list[str]:
+    sizes = [
+        abs(cell) for cell in cells if isinstance(cell, float) and cell and math.isfinite(cell)
+    ]
+    least, most = (min(sizes), max(sizes)) if sizes else (1.0, 1.0)
+    decimals = max(0, 3 - math.floor(math.log10(most)))
+    if most < 1:  # shares: the least of them shall not be 0
+        decimals = max(decimals, 1 - math.floor(math.log10(least)))
+    has_plain = decimals <= MOST_DECIMALS and most < 1e9
+    return [_text(cell, decimals if has_plain else None) for cell in cells]
+
+
+def _text(cell: Cell, decimals: int | None) -> str:
     if isinstance(cell, str):
         return cell
     if cell is None or math.isnan(cell):
         return ""
-    return f"{cell:,}" if isinstance(cell, int) else number_text(cell)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if math.isinf(cell):
+        return number_text(cell)
+    return f"{cell:.3g}" if decimals is None else f"{cell:,.{decimals}f}"
 
 
 def values_of(chart: Chart | HeatMap) -> Table:
@@ -157,7 +183,7 @@ def values_of(chart: Chart | HeatMap) -> Table:
     rows = [
         [one.label, one.names[i] if one.names else "", _x_cell(x), y]
         for one in series
-        for i, (x, y) in enumerate(zip(one.x, one.y, strict=True))
+        for i, (x, y) in enumerate(points_of(one))
     ]
     columns = [*columns, "radius"] if chart.discs else columns
     if chart.discs:

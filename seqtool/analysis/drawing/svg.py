@@ -21,6 +21,7 @@ from seqtool.analysis.drawing.axes import (
     Axis,
     number_text,
     plane_axes,
+    points_of,
     str_of,
     x_axis,
     xs_of,
@@ -86,9 +87,9 @@ def shortened(text: str, width: float, font: int = FONT) -> str:
     if text_width(text, font) <= width:
         return text
     keep = len(text) - 1
-    while keep > 2 and text_width(text[: keep - keep // 2] + "…" + text[len(text) - keep // 2 :]) > (
-        width * FONT / font
-    ):
+    while keep > 2 and text_width(
+        text[: keep - keep // 2] + "…" + text[len(text) - keep // 2 :]
+    ) > (width * FONT / font):
         keep -= 1
     return f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
 
@@ -220,7 +221,8 @@ class _Picture:
             colour = number % NUM_COLOURS
             if chart.kind == "bars":
                 self.parts.append(
-                    f'<rect x="{_n(x + 3)}" y="{_n(y - 5)}" width="14" height="10" class="f{colour}"/>'
+                    f'<rect x="{_n(x + 3)}" y="{_n(y - 5)}" width="14" height="10" '
+                    f'class="f{colour}"/>'
                 )
                 return
             if chart.kind == "lines":
@@ -367,9 +369,7 @@ class _Picture:
 
     def curve(self, series: Series, number: int, xs: Axis, ys: Axis) -> None:
         """Draw a line, broken where a value is missing; few points have marks."""
-        points = [
-            self.at(xs, ys, x, y) for x, y in zip(xs_of(series, xs), series.y, strict=True)
-        ]
+        points = [self.at(xs, ys, x, y) for x, y in zip(xs_of(series, xs), series.y, strict=True)]
         for is_there, run in groupby(points, key=lambda point: _finite(*point)):
             piece = list(run)
             if is_there and len(piece) > 1:
@@ -522,12 +522,14 @@ class _Picture:
             middle = y + num * each / 2 + 4
             self.text(14 + label, middle, shortened(name, label), anchor="end")
         for number, series in enumerate(chart.series):
-            for index, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+            for index, (place, y) in enumerate(points_of(series)):
                 end = self.left + values.place(float(y)) * scale
                 if not _finite(end):
                     continue
-                top = rows[str_of(x)] + number * each
-                self.bar(min(base, end), top + 0.5, abs(end - base), each - 1, number, series, index)
+                top = rows[str_of(place)] + number * each
+                self.bar(
+                    min(base, end), top + 0.5, abs(end - base), each - 1, number, series, index
+                )
                 if series.low:
                     low, high = (
                         self.left + values.place(v) * scale
@@ -552,9 +554,7 @@ class _Picture:
         low, high = (min(found), max(found)) if found else (0.0, 1.0)
         most = max(abs(low), abs(high)) or 1.0
         self._colour_bar(chart.value_label, low, high, most)
-        label = min(
-            max((text_width(name) for name in chart.rows), default=0.0), 0.36 * self.width
-        )
+        label = min(max((text_width(name) for name in chart.rows), default=0.0), 0.36 * self.width)
         self.height += LINE
         self.text(12, self.height - 3, chart.y_label, name="dim")
         self.left, self.top = 20 + label, self.height + 4

@@ -18,6 +18,7 @@ from seqtool.analysis.drawing.axes import (
     Axis,
     number_text,
     plane_axes,
+    points_of,
     str_of,
     x_axis,
     xs_of,
@@ -259,7 +260,7 @@ def _bars(chart: Chart, width: int, colour: bool) -> Iterator[Line]:
     numbers = {
         (number, str_of(x)): float(y)
         for number, series in enumerate(chart.series)
-        for x, y in zip(series.x, series.y, strict=True)
+        for x, y in points_of(series)
     }
     texts = {key: _number(value) for key, value in numbers.items()}
     room = max((len(text) for text in texts.values()), default=1) + 1
@@ -323,4 +324,3 @@ def _heat_map(chart: HeatMap, width: int) -> Iterator[Line]:
     if chart.columns:
         columns += f", from {chart.columns[0]} to {chart.columns[-1]}"
     yield [Piece(_cut(columns, width))]
-
