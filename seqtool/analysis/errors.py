@@ -218,8 +218,7 @@ class _Builder:
         for parser in self.predicted:
             columns += [f"{parser}, recall", "precision"]
         rows: list[list[Cell]] = [
-            [name, nums[i]]
-            + [found[kind][parser][i] for parser in self.predicted for kind in found]
+            [name, nums[i], *(found[kind][one][i] for one in self.predicted for kind in found)]
             for i, name in enumerate(names)
         ]
         self.tables.append(Table(f"Labelled attachment by {what}", columns, rows))

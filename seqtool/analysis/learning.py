@@ -248,5 +248,7 @@ def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
         epochs = " and ".join(str(curve.epochs[curve.best]) for _, curve in alike)
         note = f"The numbers beside the names are those of epoch {epochs}, the best."
         title = "Validation scores by epoch"
+        if len(groups) > 1:
+            title += f": {', '.join(name for name, _ in alike)}"
         charts.append(_by_epoch(title, "validation score (percent)", series, note=note))
     return charts

@@ -147,7 +147,7 @@ def _trained(models: Sequence[Found]) -> Report:
         scores = ", ".join(
             f"{shown_name(name)} {value:,.2f}"
             for name, value in header.scores.items()
-            if isinstance(value, int | float) and math.isfinite(value)
+            if isinstance(value, int | float) and math.isfinite(value) and "second" not in name
         )
         size = sum(int(entry.get("bytes", 0)) for entry in header.files.values()) / 1e6
         rows.append([one.name, _kind(header), header.num_parameters, size, scores, header.command])

@@ -75,6 +75,8 @@ def number_axis(
         high = 0.0
     if low == high:
         around = abs(low) / 10 or 1.0
+        if low.is_integer() and abs(low) < 10:
+            around = 1.0
         low, high = low - around * (not begins_at_zero), high + around * (not ends_at_zero)
     room = margin * (high - low)
     are_whole = all(value.is_integer() for value in found)

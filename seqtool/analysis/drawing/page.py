@@ -87,8 +87,6 @@ def page(title: str, reports: Sequence[Report], *, about: str = "") -> str:
 def _section(report: Report) -> Iterator[str]:
     for remark in report.remarks:
         yield f'<p class="remark">{text_of(remark)}</p>\n'
-    for table in report.tables:
-        yield _table(table)
     for chart in report.charts:
         yield "<figure>\n"
         for name, width in (("wide", WIDE), ("narrow", NARROW)):
@@ -96,6 +94,8 @@ def _section(report: Report) -> Iterator[str]:
             yield f'<div class="{name}">{picture}</div>\n'
         yield f"<details><summary>The values as a table</summary>\n{_table(values_of(chart))}"
         yield "</details>\n</figure>\n"
+    for table in report.tables:
+        yield _table(table)
 
 
 def _table(table: Table) -> str:
@@ -120,10 +120,10 @@ def _table(table: Table) -> str:
 
 
 def texts_of(table: Table) -> list[list[str]]:
-    """Return the cells of a table as they are shown, the numbers of a column with as many decimals.
+    """Return the cells of a table as they are shown; one without a value is empty.
 
-    A cell without a value is empty. A column has four digits of its largest number; of numbers below
-    1 the least has two.
+    The numbers of a column have as many decimals: four digits of the largest; and of numbers below
+    1, two of the least.
     """
     columns = [_texts(column) for column in zip(*table.rows, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
