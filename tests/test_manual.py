@@ -26,7 +26,7 @@ import pytest
 from conftest import CommandResult
 from typer.main import get_params_from_function
 
-from seqtool.cli.app import COMMANDS, GROUPS, load_commands, main
+from seqtool.cli.app import COMMANDS, GROUPS, complete, load_commands, main
 from seqtool.cli.help import MANUAL, TOPICS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,6 +145,7 @@ def test_every_command_and_option_exists(command: str, options: dict[str, set[st
     words = shlex.split(command, comments=True)[1:]
     if words[0] in ("COMMAND", "help"):
         return
+    words = complete(words)
     name = " ".join(words[: 2 if words[0] in GROUPS else 1])
     assert name in COMMANDS
     flags = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)]

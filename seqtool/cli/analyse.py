@@ -350,7 +350,7 @@ def report(
     from seqtool.analysis.overview import overview
 
     path = output or directory / "report.html"
-    check_folders(path)
+    check_folders(output)
     reports = list(
         overview(
             directory,

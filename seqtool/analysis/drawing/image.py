@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtool.analysis.drawing.axes import number_text, plane_axes, str_of, x_axis, xs_of, y_axis
-from seqtool.analysis.drawing.svg import LIGHT, wrapped
+from seqtool.analysis.drawing.svg import LIGHT, shortened, without_controls, wrapped
 from seqtool.analysis.report import Chart, HeatMap
 from seqtool.core.errors import ConfigError
 from seqtool.core.storage import atomic_file
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 INCHES = 7.2  # across
+LABEL = 130  # width of a name, in the pixels of an SVG
 MARKERS = "osD^v"
 FAINT = "#59636e"
 
@@ -59,14 +61,16 @@ def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
             else:
                 _draw(axes, chart)
             _frame(axes, chart)
-        with atomic_file(path) as stream:
+        with atomic_file(path) as stream, warnings.catch_warnings():
+            # letters that no font has are boxes; an SVG leaves them to the reader's fonts
+            warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
             figure.savefig(stream, dpi=150, format=path.suffix[1:].lower())
 
 
 def _height(chart: Chart | HeatMap) -> float:
     """Return how many inches a chart needs."""
     if isinstance(chart, HeatMap):
-        return 1.6 + 0.22 * len(chart.rows)
+        return 2.4 + 0.22 * len(chart.rows)
     if chart.kind == "bars":
         return 1.4 + (0.12 + 0.13 * len(chart.series)) * len(x_axis(chart).names)
     return 5.6 if chart.kind == "plane" else 3.7
@@ -83,7 +87,12 @@ def _frame(axes: Axes, chart: Chart | HeatMap) -> None:
 
 def _plain(text: str) -> str:
     """Return a text in which no dollar begins a formula."""
-    return text.replace("$", r"\$")
+    return without_controls(text).replace("$", r"\$")
+
+
+def _name(text: str) -> str:
+    """Return a name as a label has it, no longer than there is room."""
+    return _plain(shortened(text, LABEL))
 
 
 def _draw(axes: Axes, chart: Chart) -> None:
@@ -93,13 +102,13 @@ def _draw(axes: Axes, chart: Chart) -> None:
     else:
         xs, ys = plane_axes(chart) if chart.kind == "plane" else (x_axis(chart), y_axis(chart))
         if xs.names:
-            axes.set_xticks(range(len(xs.names)), list(map(_plain, xs.names)), rotation=45)
+            axes.set_xticks(range(len(xs.names)), list(map(_name, xs.names)), rotation=45)
         else:
             axes.set_xscale(chart.x_scale)
         axes.set_yscale(chart.y_scale)
         for number, series in enumerate(chart.series):
             x, colour = list(xs_of(series, xs)), LIGHT[number % len(LIGHT)]
-            label = _plain(series.label)
+            label = _name(series.label)
             if chart.kind == "lines":
                 style = "--" if series.style == "dashed" else "-"
                 marker = MARKERS[number % len(MARKERS)] if len(x) <= 30 and style == "-" else ""
@@ -111,7 +120,7 @@ def _draw(axes: Axes, chart: Chart) -> None:
                 axes.scatter(x, series.y, s=12, color=colour, label=label, marker=marker)
                 for place_x, place_y, name in zip(x, series.y, series.names, strict=False):
                     axes.annotate(
-                        _plain(name), (place_x, place_y), (3, 3), textcoords="offset points", size=7
+                        _name(name), (place_x, place_y), (3, 3), textcoords="offset points", size=7
                     )
         if chart.kind == "plane":
             _draw_discs(axes, chart)
@@ -143,7 +152,7 @@ def _draw_discs(axes: Axes, chart: Chart) -> None:
                 fill=False,
                 color="black" if is_unit else LIGHT[number % len(LIGHT)],
                 alpha=0.9 if is_unit else 0.35,
-                label="" if disc.label in seen else _plain(disc.label),
+                label="" if disc.label in seen else _name(disc.label),
             )
         )
         seen.add(disc.label)
@@ -165,7 +174,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
             series.y,
             each * 0.92,
             color=LIGHT[number % len(LIGHT)],
-            label=_plain(series.label),
+            label=_name(series.label),
             xerr=ends,
         )
         for place, value in zip(y, series.y, strict=True):
@@ -173,7 +182,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
                 text = number_text(float(f"{value:.3g}") if abs(value) < 1000 else value)
                 axes.annotate(text, (max(value, 0), place), (3, 0), textcoords="offset points",
                               va="center", size=7, color=FAINT)  # fmt: skip
-    axes.set_yticks(range(len(names)), list(map(_plain, names)))
+    axes.set_yticks(range(len(names)), list(map(_name, names)))
     axes.invert_yaxis()
     axes.set_xscale(chart.y_scale)
     axes.set_xlabel(_plain(chart.y_label))
@@ -192,7 +201,7 @@ def _draw_heat_map(figure: SubFigure, axes: Axes, chart: HeatMap) -> None:
         aspect="auto",
     )
     figure.colorbar(image, ax=axes, label=_plain(chart.value_label))
-    axes.set_xticks(range(len(chart.columns)), list(map(_plain, chart.columns)), rotation=90)
-    axes.set_yticks(range(len(chart.rows)), list(map(_plain, chart.rows)))
+    axes.set_xticks(range(len(chart.columns)), list(map(_name, chart.columns)), rotation=90)
+    axes.set_yticks(range(len(chart.rows)), list(map(_name, chart.rows)))
     axes.set_xlabel(_plain(chart.x_label))
     axes.set_ylabel(_plain(chart.y_label))

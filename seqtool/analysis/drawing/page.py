@@ -58,7 +58,10 @@ def page(title: str, reports: Sequence[Report], *, about: str = "") -> str:
     """
     style = STYLE + _PAGE_STYLE
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -165,9 +168,8 @@ def values_of(chart: Chart | HeatMap) -> Table:
         columns = [f"{chart.y_label} \\ {chart.x_label}", *chart.columns]
         return _limited(chart.value_label, columns, rows)
     series = chart.series
-    same = len({tuple(map(str_of, one.x)) for one in series}) == 1 and not any(
-        one.names for one in series
-    )
+    has_names = any(one.names for one in series) or bool(chart.discs)
+    same = len({tuple(map(str_of, one.x)) for one in series}) == 1 and not has_names
     if same:
         columns, parts = [chart.x_label], [list(map(_x_cell, series[0].x))]
         for one in series:

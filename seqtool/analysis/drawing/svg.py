@@ -70,9 +70,14 @@ STYLE = (
 )
 
 
+def without_controls(value: str) -> str:
+    """Return a text in which what no font has and XML forbids is the replacement character."""
+    return _CONTROLS.sub("\ufffd", value)
+
+
 def text_of(value: str) -> str:
-    """Return a text of data as XML has it: escaped, without characters that XML forbids."""
-    return escape(_CONTROLS.sub("\ufffd", value))
+    """Return a text of data as XML has it."""
+    return escape(without_controls(value))
 
 
 def text_width(text: str, font: int = FONT) -> float:
