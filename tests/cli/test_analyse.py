@@ -33,8 +33,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trees.conllu").write_text("\n\n".join(trees[:40]) + "\n\n", encoding="utf-8")
     commands = (
         "ngram train train.txt --order 3 -o runs/ngram",
-        "train-lm train.txt --hidden 8 --embedding 8 --layers 1 --epochs 2 --batch-size 4 --bptt 10 "
-        "--threads 1 -o runs/lm",
+        "train-lm train.txt --hidden 8 --embedding 8 --layers 1 --epochs 2 --batch-size 4 "
+        "--bptt 10 --threads 1 -o runs/lm",
         f"train-parser trees.conllu --dev trees.conllu {TINY} --threads 1 -o runs/parser",
     )
     with contextlib.chdir(folder):
@@ -54,7 +54,7 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 COMMANDS = {
-    "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 --targets 20 -s": "the old dog",
+    "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
     "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
     "analyse sparsity test.txt": "",
     "analyse errors trees.conllu": "",
