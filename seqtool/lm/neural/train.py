@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.config import to_dict
+from seqtool.core.config import from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig
@@ -130,7 +130,8 @@ def train_lm(
             config.training,
             output,
             device=chosen,
-            fingerprint=_fingerprint(config, opened),
+            fingerprint={**_fingerprint(config), "corpus": _summary(opened)},
+            earlier=_fingerprint(from_stored(NeuralLMConfig, {})),
             resume=resume,
             should_stop=should_stop,
             group=group,
@@ -286,8 +287,8 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
     }
 
 
-def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning."""
+def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:
+    """Return the settings that a continued run must share with its beginning."""
     training, settings = config.training, to_dict(config)
     return {
         "model": settings["model"],
@@ -297,5 +298,4 @@ def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, An
             "optimiser": training.optimiser,
             "embedding_optimiser": training.embedding_optimiser,
         },
-        "corpus": _summary(corpus),
     }
