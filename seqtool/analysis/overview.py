@@ -42,9 +42,14 @@ class Analysis(NamedTuple):
     options: Mapping[str, Any]
 
 
+RECURRENT = "recurrent"  # a neural language model, but for those of a window
 LM_KINDS = ("neural-lm", "ngram", "mixture")
 # of language models that read one text, in this order
 OF_TEXT = (
+    Analysis("seqtool.analysis.gradients", (RECURRENT,), {"num_positions": 32}),
+    Analysis("seqtool.analysis.spectra", (RECURRENT,), {"num_positions": 1}),
+    Analysis("seqtool.analysis.gates", (RECURRENT,), {}),
+    Analysis("seqtool.analysis.dynamics", (RECURRENT,), {}),
     Analysis("seqtool.analysis.context", ("neural-lm", "ngram"), {"num_targets": 150}),
     Analysis("seqtool.analysis.surprisal", LM_KINDS, {"num_tokens": TOKENS}),
     Analysis("seqtool.analysis.sparsity", ("ngram",), {}),
@@ -189,7 +194,11 @@ def _of_language_models(
     for (unit, chosen), members in groups.items():
         where = f"{unit}s of {'/'.join(chosen.parts[-2:])}"
         for analysis in OF_TEXT:
-            fitting = [(one, model) for one, model in members if model.kind in analysis.kinds]
+            fitting = [
+                (one, model)
+                for one, model in members
+                if {model.kind, _recurrence(model)} & set(analysis.kinds)
+            ]
             fitting = fitting[:SIDE_BY_SIDE]
             if not fitting:
                 continue
@@ -199,6 +208,12 @@ def _of_language_models(
                 options["statistics"] = {one.name: one.header.statistics for one, _ in fitting}
             pairs = [(one.name, model) for one, model in fitting]
             yield _analysed(analysis.module, pairs, chosen, where, seed=seed, **options)
+
+
+def _recurrence(model: Any) -> str:
+    """Return `RECURRENT` of a recurrent network, "" of others."""
+    is_network = model.kind == "neural-lm"
+    return RECURRENT if is_network and model.network.config.cell != "window" else ""
 
 
 def _strangeness(model: Any, text: Path) -> tuple[float, float]:

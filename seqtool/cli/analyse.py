@@ -28,6 +28,11 @@ from seqtool.core.terminal import echo
 
 # analysis -> its module
 ANALYSES = {
+    "gradients": "seqtool.analysis.gradients",
+    "spectrum": "seqtool.analysis.spectra",
+    "gates": "seqtool.analysis.gates",
+    "dynamics": "seqtool.analysis.dynamics",
+    "cells": "seqtool.analysis.cells",
     "context": "seqtool.analysis.context",
     "surprisal": "seqtool.analysis.surprisal",
     "sparsity": "seqtool.analysis.sparsity",
@@ -56,6 +61,16 @@ TextArgument = Annotated[
 ]
 SplitOption = Annotated[
     str, typer.Option("--split", metavar="NAME", help="Split of a prepared corpus.")
+]
+InitialOption = Annotated[
+    bool,
+    typer.Option(
+        "--initial", help="Show each network as it was before its training, too, drawn by --seed."
+    ),
+]
+TaggerOption = Annotated[
+    Path | None,
+    typer.Option(metavar="MODEL", help="A tagger, to show each word class by itself."),
 ]
 SentencesOption = Annotated[
     list[str] | None,
@@ -108,6 +123,301 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
+def _with_initial(
+    models: list[tuple[str, Any]], wanted: bool, seed: int | None
+) -> list[tuple[str, Any]]:
+    """Return models with each network as it was before training after it, if that is wanted."""
+    if not wanted:
+        return models
+    from seqtool.analysis.recurrence import initial_model
+    from seqtool.lm.neural.model import NeuralLanguageModel
+
+    found = []
+    for name, model in models:
+        found.append((name, model))
+        if isinstance(model, NeuralLanguageModel):
+            fresh = initial_model(model, SEED if seed is None else seed)
+            found.append((f"{name} (initial)", fresh))
+    return found
+
+
+def _run_networks(
+    name: str,
+    models: Sequence[Path] | None,
+    text: Path | None,
+    shown: ShownOptions,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Run an analysis of recurrent networks, and show its report."""
+    shown.check()
+    found = _language_models(models, threads, "lm")
+    _run(name, found, text or sample("TEXT"), shown, **options)
+
+
+@takes_options()
+def gradients(
+    text: TextArgument = None,
+    model: ModelOption = None,
+    initial: InitialOption = False,
+    lags: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="The largest lag; 50 if not given.")
+    ] = None,
+    positions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Tokens of the text whose loss is taken; 64 if not given."
+        ),
+    ] = None,
+    jacobians: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Of these, how many have their temporal Jacobians taken; 4 if not given.",
+        ),
+    ] = None,
+    clipping: Annotated[
+        bool,
+        typer.Option(
+            "--clipping", help="Show the norms before and after clipping of the models' runs, too."
+        ),
+    ] = False,
+    tokens: Annotated[int | None, _tokens("2,000")] = None,
+    split: SplitOption = "valid",
+    seed: SeedOption = None,
+    threads: ThreadsOption = None,
+    *,
+    shown: ShownOptions,
+) -> None:
+    """Show how far back gradients reach: their norm by the lag, and products of Jacobians.
+
+    Beside the products stands the bound that the weights and gates allow.
+    """
+    _run_networks(
+        "gradients",
+        model,
+        text,
+        shown,
+        threads,
+        initial=initial,
+        seed=seed,
+        split=split,
+        num_tokens=tokens,
+        lags=lags,
+        num_positions=positions,
+        num_jacobians=jacobians,
+        runs=_chosen(model) if clipping else None,
+    )
+
+
+def _chosen(models: Sequence[Path] | None) -> list[Path]:
+    """Return the directories of recurrent models that are looked at."""
+    return list(models) if models else [default_model("lm")]
+
+
+@takes_options()
+def spectrum(
+    text: TextArgument = None,
+    model: ModelOption = None,
+    initial: InitialOption = False,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="TOKEN",
+            help="Take the Jacobian where this token is read; repeat it for several. Drawn "
+            "positions if not given.",
+        ),
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many are drawn; 3 if not given.")
+    ] = None,
+    tokens: Annotated[int | None, _tokens("2,000")] = None,
+    split: SplitOption = "valid",
+    seed: SeedOption = None,
+    threads: ThreadsOption = None,
+    *,
+    shown: ShownOptions,
+) -> None:
+    """Show eigenvalues and singular values of recurrent matrices and of Jacobians.
+
+    They are drawn in the complex plane, with the discs of Gersgorin and the unit circle.
+    """
+    _run_networks(
+        "spectrum",
+        model,
+        text,
+        shown,
+        threads,
+        initial=initial,
+        seed=seed,
+        split=split,
+        num_tokens=tokens,
+        tokens=at,
+        num_positions=positions,
+    )
+
+
+@takes_options()
+def gates(
+    text: TextArgument = None,
+    model: ModelOption = None,
+    initial: InitialOption = False,
+    tagger: TaggerOption = None,
+    tokens: Annotated[int | None, _tokens("1,000")] = None,
+    split: SplitOption = "valid",
+    seed: SeedOption = None,
+    threads: ThreadsOption = None,
+    *,
+    shown: ShownOptions,
+) -> None:
+    """Show how open gates are over a text, and how long the memory lasts."""
+    _run_networks(
+        "gates",
+        model,
+        text,
+        shown,
+        threads,
+        initial=initial,
+        seed=seed,
+        split=split,
+        num_tokens=tokens,
+        tagger=None if tagger is None else open_model(tagger, "tagger"),
+    )
+
+
+@takes_options()
+def dynamics(
+    text: TextArgument = None,
+    model: ModelOption = None,
+    initial: InitialOption = False,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="TOKEN",
+            help="A fixed input; repeat it for several. </s> if not given; the mean input always.",
+        ),
+    ] = None,
+    starts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="States that are followed for each input; 24 if not given."
+        ),
+    ] = None,
+    newton: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Of these, from how many Newton's method looks for sources; 8 if not given.",
+        ),
+    ] = None,
+    carried: Annotated[
+        bool,
+        typer.Option(
+            "--carried", help="Begin in the states that the models' training carried last, too."
+        ),
+    ] = False,
+    tokens: Annotated[int | None, _tokens("500")] = None,
+    split: SplitOption = "valid",
+    seed: SeedOption = None,
+    threads: ThreadsOption = None,
+    *,
+    shown: ShownOptions,
+) -> None:
+    """Show where the state settles when the input stays the same, and whether the start matters.
+
+    A warning says where two initial states lead to different perplexities.
+    """
+    _run_networks(
+        "dynamics",
+        model,
+        text,
+        shown,
+        threads,
+        initial=initial,
+        seed=seed,
+        split=split,
+        num_tokens=tokens,
+        tokens=at,
+        num_starts=starts,
+        num_newton=newton,
+        runs=_chosen(model) if carried else None,
+    )
+
+
+@takes_options()
+def cells(
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="sum|comparison|parity",
+            help="A network that is set by hand; repeat it for several. All if not given.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="X,X...",
+            help="What a network reads at a step, one number or two with a comma; repeat it for "
+            "each step. A sequence of its own if not given.",
+        ),
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="logistic|quadratic|tanh",
+            help="A map x(t+1) = f(x(t)); repeat it for several. All if not given.",
+        ),
+    ] = None,
+    parameter: Annotated[
+        float | None, typer.Option(metavar="A", help="Of the map; its own if not given.")
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option(metavar="X", help="x(0) of the map; its own if not given.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of the map; 40 if not given.")
+    ] = None,
+    *,
+    shown: ShownOptions,
+) -> None:
+    """Run networks that are set by hand, and maps of one number: what states can do.
+
+    The networks hold a sum, compare two sums, and tell whether ones are odd in number; the maps
+    settle in a point, go round in a cycle, or never settle.
+    """
+    shown.check()
+    asked = bool(network or inputs) != bool(map_ or parameter is not None)
+    options: dict[str, Any] = {
+        "networks": network or ([] if asked and not inputs else None),
+        "inputs": None if inputs is None else [_reals(row) for row in inputs],
+        "maps": map_ or ([] if asked and parameter is None else None),
+        "parameter": parameter,
+        "start": start,
+        "num_steps": steps,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    show(import_module(ANALYSES["cells"]).analyse(**given), shown)
+
+
+def _reals(text: str) -> list[float]:
+    """Return the numbers of a step as they are typed: 1 or 0.5,2.
+
+    Raises:
+        ConfigError: they are none.
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no list of numbers", hint="write it as 0.5,2") from error
+
+
 @takes_options()
 def context(
     text: TextArgument = None,
@@ -121,6 +431,7 @@ def context(
         int | None,
         typer.Option(min=1, metavar="N", help="Tokens whose surprisal is taken; 300 by default."),
     ] = None,
+    initial: InitialOption = False,
     tokens: Annotated[int | None, _tokens("20,000")] = None,
     split: SplitOption = "valid",
     seed: SeedOption = None,
@@ -136,7 +447,7 @@ def context(
     shown.check()
     _run(
         "context",
-        _language_models(model, threads),
+        _with_initial(_language_models(model, threads), initial, seed),
         text or sample("TEXT"),
         shown,
         seed=seed,
@@ -169,10 +480,7 @@ def surprisal(
     text: TextArgument = None,
     model: ModelOption = None,
     sentence: SentencesOption = None,
-    tagger: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="A tagger, for the surprisal of each word class."),
-    ] = None,
+    tagger: TaggerOption = None,
     tokens: Annotated[int | None, _tokens("20,000")] = None,
     split: SplitOption = "valid",
     threads: ThreadsOption = None,

@@ -35,6 +35,11 @@ COMMANDS = {
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",
+    "analyse gradients": "seqtool.cli.analyse:gradients",
+    "analyse spectrum": "seqtool.cli.analyse:spectrum",
+    "analyse gates": "seqtool.cli.analyse:gates",
+    "analyse dynamics": "seqtool.cli.analyse:dynamics",
+    "analyse cells": "seqtool.cli.analyse:cells",
     "analyse context": "seqtool.cli.analyse:context",
     "analyse surprisal": "seqtool.cli.analyse:surprisal",
     "analyse sparsity": "seqtool.cli.analyse:sparsity",
@@ -55,7 +60,7 @@ GROUPS = {
 DEFAULTS = {"analyse": "report"}
 
 READ_NO_TEXT = (
-    *("generate", "predict", "ngram export", "analyse embeddings", "plot"),
+    *("generate", "predict", "ngram export", "analyse cells", "analyse embeddings", "plot"),
     *("fetch", "demo", "help"),
 )
 

@@ -135,7 +135,7 @@ def test_what_clipping_did_stands_below(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     events = [
         {"event": "epoch", "epoch": number, "loss": 1.0, "scores": {"valid_perplexity": 9.0},
-         "learning_rate": 0.1 / number, "gradient_norm": 3.0 * number, "clipped": 0.25}
+         "learning_rate": 0.1 / number, "gradients": {"norm": 3.0 * number, "clipped": 0.25}}
         for number in (1, 2)
     ]  # fmt: skip
     path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
