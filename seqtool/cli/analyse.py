@@ -147,12 +147,26 @@ def _run_networks(
     text: Path | None,
     shown: ShownOptions,
     threads: int | None,
+    *,
+    with_runs: bool = False,
     **options: Any,
 ) -> None:
-    """Run an analysis of recurrent networks, and show its report."""
+    """Run an analysis of recurrent networks, and show its report.
+
+    Args:
+        name: of the analysis.
+        models: their directories; the default one if not given.
+        text: the sample if not given.
+        shown: where the report goes.
+        threads: of the networks.
+        with_runs: the analysis reads the models' directories, too.
+        options: of the analysis; None for its own.
+    """
     shown.check()
-    found = _language_models(models, threads, "lm")
-    _run(name, found, text or sample("TEXT"), shown, **options)
+    paths = list(models or [default_model("lm")])
+    found = _language_models(paths, threads)
+    runs = paths if with_runs else None
+    _run(name, found, text or sample("TEXT"), shown, runs=runs, **options)
 
 
 @takes_options()
@@ -207,13 +221,8 @@ def gradients(
         lags=lags,
         num_positions=positions,
         num_jacobians=jacobians,
-        runs=_chosen(model) if clipping else None,
+        with_runs=clipping,
     )
-
-
-def _chosen(models: Sequence[Path] | None) -> list[Path]:
-    """Return the directories of recurrent models that are looked at."""
-    return list(models) if models else [default_model("lm")]
 
 
 @takes_options()
@@ -344,7 +353,7 @@ def dynamics(
         tokens=at,
         num_starts=starts,
         num_newton=newton,
-        runs=_chosen(model) if carried else None,
+        with_runs=carried,
     )
 
 

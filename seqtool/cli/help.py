@@ -31,6 +31,7 @@ TOPICS = {
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
     "evaluate": "perplexity, surprisal, parser scores, comparisons, learning curves",
+    "analyse": "what models do: context, surprisal, gradients, gates, errors; one page of it all",
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",

@@ -285,6 +285,8 @@ def test_every_chart_is_a_table_too() -> None:
 def test_numbers_of_a_column_have_as_many_decimals() -> None:
     table = Table("", ["a", "b", "c"], [[1.0, 0.002, None], [123.456, 0.5, 7]])
     assert texts_of(table) == [["1.0", "0.0020", ""], ["123.5", "0.5000", "7"]]
+    wide = Table("", ["norm"], [[2.0], [3e-8]])
+    assert texts_of(wide) == [["2"], ["3e-08"]]
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])

@@ -55,6 +55,12 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 COMMANDS = {
     "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
+    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial --clipping": "",
+    "analyse spectrum test.txt --at the --positions 1": "",
+    "analyse gates test.txt --tokens 60": "",
+    "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1": "",
+    "analyse cells --map quadratic --steps 9": "",
+    "analyse context test.txt --lengths 1,2 --targets 9 --initial": "",
     "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
     "analyse sparsity test.txt": "",
     "analyse errors trees.conllu": "",
@@ -116,6 +122,9 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse report nothing", "there is no model in it", "seqtool ngram train"),
         ("analyse context -m runs/parser", "is no language model", "-m"),
         ("analyse context -m runs/lm -m runs/lm", "is given twice", "once"),
+        ("analyse gradients -m runs/ngram", "is no recurrent network", "train-lm"),
+        ("analyse cells --map logistics", "logistics", "logistic"),
+        ("analyse cells --network sum -i x", "no list of numbers", "0.5,2"),
         ("analyse context --lengths 1,x", "no list of whole numbers", "1,2,5"),
         ("analyse sparsity -m runs/lm", "is no n-gram model", "ngram train"),
         ("analyse errors -m runs/lm", "is no parser", "train-parser"),

@@ -20,6 +20,7 @@ from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Table
 NARROW = 340
 MAX_ROWS = 500  # of the table of a chart
 MOST_DECIMALS = 6
+MOST_RANGE = 1e5  # of the numbers of a column; beyond it each has three digits of its own
 
 _PAGE_STYLE = """
 :root{color-scheme:light dark}
@@ -140,7 +141,7 @@ def _texts(cells: Sequence[Cell]) -> list[str]:
     decimals = max(0, 3 - math.floor(math.log10(most)))
     if most < 1:  # shares: the least of them shall not be 0
         decimals = max(decimals, 1 - math.floor(math.log10(least)))
-    has_plain = decimals <= MOST_DECIMALS and most < 1e9
+    has_plain = decimals <= MOST_DECIMALS and most < 1e9 and most / least < MOST_RANGE
     return [_text(cell, decimals if has_plain else None) for cell in cells]
 
 
