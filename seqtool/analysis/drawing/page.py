@@ -18,7 +18,7 @@ from seqtool.analysis.drawing.svg import STYLE, WIDE, chart_svg, text_of
 from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Table
 
 NARROW = 340
-MAX_ROWS = 500  # of the table of a chart
+MAX_ROWS = 200  # of the table of a chart
 MOST_DECIMALS = 6
 MOST_RANGE = 1e5  # of the numbers of a column; beyond it each has three digits of its own
 

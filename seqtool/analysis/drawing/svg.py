@@ -40,7 +40,7 @@ FONT = 12  # pixels
 LINE = 16  # from one line of text to the next
 TITLE_FONT, TITLE_LINE = 15, 20
 MAX_HITS = 600  # values shown on hover, of a chart
-MARKED = 30  # a line of more points has no marks
+MARKED = 30  # a line of more points has no marks; so many points have discs to be pointed at
 MARK = 3.2  # radius
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -246,23 +246,29 @@ class _Picture:
 
         return draw
 
-    def mark(self, x: float, y: float, number: int, radius: float = MARK) -> None:
-        """Draw the mark of a series; each has its own shape."""
-        r, name = radius, f"f{number % NUM_COLOURS}"
+    def mark(self, x: float, y: float, number: int, tip: str = "") -> None:
+        """Draw the mark of a series, each of its own shape; a tip is told on hover."""
+        r, name = MARK, f"f{number % NUM_COLOURS}"
         match number % 5:
             case 0:
-                self.parts.append(f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(r)}" class="{name}"/>')
-                return
+                shape, corners = f'circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(r)}"', []
             case 1:
-                corners = [(-r, -r), (r, -r), (r, r), (-r, r)]
+                shape, corners = "polygon", [(-r, -r), (r, -r), (r, r), (-r, r)]
             case 2:
-                corners = [(0, -1.3 * r), (1.2 * r, r), (-1.2 * r, r)]
+                shape, corners = "polygon", [(0, -1.3 * r), (1.2 * r, r), (-1.2 * r, r)]
             case 3:
-                corners = [(0, -1.4 * r), (1.4 * r, 0), (0, 1.4 * r), (-1.4 * r, 0)]
+                shape, corners = (
+                    "polygon",
+                    [(0, -1.4 * r), (1.4 * r, 0), (0, 1.4 * r), (-1.4 * r, 0)],
+                )
             case _:
-                corners = [(0, 1.3 * r), (1.2 * r, -r), (-1.2 * r, -r)]
-        points = " ".join(f"{_n(x + dx)},{_n(y + dy)}" for dx, dy in corners)
-        self.parts.append(f'<polygon points="{points}" class="{name}"/>')
+                shape, corners = "polygon", [(0, 1.3 * r), (1.2 * r, -r), (-1.2 * r, -r)]
+        if corners:
+            points = " ".join(f"{_n(x + dx)},{_n(y + dy)}" for dx, dy in corners)
+            shape += f' points="{points}"'
+        element = shape.partition(" ")[0]
+        inside = f"><title>{text_of(tip)}</title></{element}>" if tip else "/>"
+        self.parts.append(f'<{shape} class="{name}"{inside}')
 
     # --- lines, points, standing bars, planes
 
@@ -298,8 +304,9 @@ class _Picture:
             if chart.kind == "lines":
                 self.curve(series, number, xs, ys)
             else:
-                self.scatter(series, number, xs, ys)
-            self.hits(chart, series, number, every, xs, ys)
+                self.scatter(chart, series, number, xs, ys, tells=hits > MARKED)
+            if chart.kind == "lines" or hits <= MARKED:
+                self.hits(chart, series, number, every, xs, ys)
         if chart.kind in ("points", "plane"):
             self.point_names(chart, xs, ys)
 
@@ -388,10 +395,15 @@ class _Picture:
                 if _finite(*point):
                     self.mark(*point, number)
 
-    def scatter(self, series: Series, number: int, xs: Axis, ys: Axis) -> None:
-        """Draw points; `low` and `high` are the ends of error bars."""
+    def scatter(
+        self, chart: Chart, series: Series, number: int, xs: Axis, ys: Axis, *, tells: bool
+    ) -> None:
+        """Draw points; `low` and `high` are the ends of error bars.
+
+        Where there are too many points for discs, the marks themselves tell their values.
+        """
         spans = zip(series.low, series.high, strict=True) if series.low else None
-        for x, y in zip(xs_of(series, xs), series.y, strict=True):
+        for index, (x, y) in enumerate(zip(xs_of(series, xs), series.y, strict=True)):
             point = self.at(xs, ys, x, y)
             if spans is not None:
                 low, high = next(spans)
@@ -399,7 +411,7 @@ class _Picture:
                 if _finite(point[0], *ends):
                     self.line(point[0], ends[0], point[0], ends[1], f"s{number % NUM_COLOURS}")
             if _finite(*point):
-                self.mark(*point, number)
+                self.mark(*point, number, told(chart, series, index) if tells else "")
 
     def hits(
         self, chart: Chart, series: Series, number: int, every: int, xs: Axis, ys: Axis

@@ -137,8 +137,9 @@ class _Canvas:
         self.bits = [[0] * columns for _ in range(rows)]
         self.owners: list[list[int | None]] = [[None] * columns for _ in range(rows)]
         self.written: dict[tuple[int, int], str] = {}
+        self.points: set[tuple[int, int]] = set()  # cells of points, not of lines between them
 
-    def put(self, x: float, y: float, series: int) -> None:
+    def put(self, x: float, y: float, series: int, *, is_point: bool = True) -> None:
         """Set the dot at a place, from 0 to 1 each way, y from below."""
         if not (0 <= x <= 1 and 0 <= y <= 1):
             return
@@ -146,6 +147,8 @@ class _Canvas:
         down = min(int((1 - y) * 4 * self.rows), 4 * self.rows - 1)
         self.bits[down // 4][across // 2] |= DOTS[down % 4][across % 2]
         self.owners[down // 4][across // 2] = series
+        if is_point:
+            self.points.add((down // 4, across // 2))
 
     def line(self, first: tuple[float, float], last: tuple[float, float], series: int) -> None:
         """Set the dots of a straight line."""
@@ -159,6 +162,7 @@ class _Canvas:
                 first[0] + share * (last[0] - first[0]),
                 first[1] + share * (last[1] - first[1]),
                 series,
+                is_point=False,
             )
 
     def write(self, x: float, y: float, name: str, series: int) -> None:
@@ -187,7 +191,9 @@ class _Canvas:
             if (number, column) in self.written:
                 letter = self.written[number, column]
             elif owner is not None:
-                letter = LETTERS[owner % 26] if self.letters else chr(BRAILLE + bits)
+                letter = chr(BRAILLE + bits)
+                if self.letters:
+                    letter = LETTERS[owner % 26] if (number, column) in self.points else "·"
             if pieces and pieces[-1].series == owner:
                 pieces[-1] = Piece(pieces[-1].text + letter, owner)
             else:
@@ -211,14 +217,17 @@ def _dots(chart: Chart, width: int, colour: bool) -> Iterator[Line]:
             angle = math.tau * step / 240
             x, y = disc.x + disc.radius * math.cos(angle), disc.y + disc.radius * math.sin(angle)
             canvas.put(xs.place(x), ys.place(y), owner)
+    found: list[tuple[int, list[tuple[float, float]]]] = []
     for number, series in reversed(list(enumerate(chart.series))):  # the first lies on top
         places = [
             (xs.place(x), ys.place(y)) for x, y in zip(xs_of(series, xs), series.y, strict=True)
         ]
-        if chart.kind == "lines" and not canvas.letters:
+        found.append((number, places))
+        if chart.kind == "lines":
             for first, last in pairwise(places):
                 if all(map(math.isfinite, (*first, *last))):
                     canvas.line(first, last, number)
+    for number, places in found:
         for place in places:
             if all(map(math.isfinite, place)):
                 canvas.put(*place, number)
