@@ -197,7 +197,8 @@ class _Builder:
         self, what: str, x_label: str, starts: Sequence[int], measure: Callable[[Arcs], Longs]
     ) -> None:
         """Add recall by a gold arc's distance, precision by a predicted arc's."""
-        names = band_names(starts)
+        farthest = max(int(measure(a).max()) for a in (self.gold, *self.predicted.values()))
+        names = band_names(starts)[: np.searchsorted(starts, farthest, side="right")]
         found: dict[str, dict[str, list[float]]] = {"recall": {}, "precision": {}}
         gold_bands = np.searchsorted(starts, measure(self.gold), side="right") - 1
         nums = [int((gold_bands == band).sum()) for band in range(len(names))]
@@ -226,7 +227,7 @@ class _Builder:
 
     def by_sentence_length(self, sizes: Longs) -> None:
         """Add LAS by the number of words of the sentence."""
-        names = band_names(SENTENCES)
+        names = band_names(SENTENCES)[: np.searchsorted(SENTENCES, sizes.max(), side="right")]
         bands = np.searchsorted(SENTENCES, sizes, side="right") - 1
         found = {
             parser: [_percent(right[bands == band]) for band in range(len(names))]
@@ -304,9 +305,9 @@ class _Builder:
 
 
 def band_names(starts: Sequence[int]) -> list[str]:
-    """Return how bands are called that begin at these numbers: 1, 2, 3-5, 6 and more."""
+    """Return how bands are called that begin at these numbers: 1, 2, 3-5, 6+."""
     names = [
         str(start) if after == start + 1 else f"{start}-{after - 1}"
         for start, after in pairwise(starts)
     ]
-    return [*names, f"{starts[-1]} and more"]
+    return [*names, f"{starts[-1]}+"]
