@@ -490,8 +490,10 @@ def surprisal(
     model: ModelOption = None,
     sentence: SentencesOption = None,
     tagger: TaggerOption = None,
+    initial: InitialOption = False,
     tokens: Annotated[int | None, _tokens("20,000")] = None,
     split: SplitOption = "valid",
+    seed: SeedOption = None,
     threads: ThreadsOption = None,
     *,
     shown: ShownOptions,
@@ -504,7 +506,7 @@ def surprisal(
     shown.check()
     _run(
         "surprisal",
-        _language_models(model, threads),
+        _with_initial(_language_models(model, threads), initial, seed),
         text or sample("TEXT"),
         shown,
         split=split,
@@ -590,6 +592,7 @@ def embeddings(
             "--word", "-w", metavar="NAME", help="Whose nearest are shown; repeat it for several."
         ),
     ] = None,
+    initial: InitialOption = False,
     nearest: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="How many of the nearest; 6 by default.")
     ] = None,
@@ -610,7 +613,7 @@ def embeddings(
     models = [(name, _open(path, threads)) for name, path in zip(_names(paths), paths, strict=True)]
     _run(
         "embeddings",
-        models,
+        _with_initial(models, initial, seed),
         "",
         shown,
         seed=seed,

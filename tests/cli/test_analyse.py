@@ -64,6 +64,8 @@ COMMANDS = {
     "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
     "analyse sparsity test.txt": "",
     "analyse errors trees.conllu": "",
+    "analyse surprisal test.txt -m runs/lm --initial --tokens 99": "",
+    "analyse embeddings -m runs/lm --initial --names 5": "",
     "analyse embeddings -m runs/lm -m runs/parser --names 9": "",
     "predict -m runs/ngram --top 3 -p": "the old",
     "plot runs/lm runs/parser": "",
