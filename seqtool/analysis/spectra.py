@@ -11,7 +11,7 @@ carries its state has discs near 1 (Zilly et al. 2017, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from seqtool.analysis.recurrence import (
     temporal_jacobians,
 )
 from seqtool.analysis.report import Cell, Chart, Disc, Report, Series, Table
+from seqtool.core.arrays import Ids
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.neural.cells import Cell as RecurrentCell
@@ -82,25 +83,42 @@ def spectrum_of(matrix_SS: Tensor) -> Spectrum:
     return Spectrum(eigenvalues_S[order_S], singular_S, centres_S, radii_S)
 
 
-def recurrent_matrices(
-    cell: RecurrentCell, cell_name: str, label: str
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the recurrent matrix of each gate, as `matrix @ state` reads it.
+class Named(NamedTuple):
+    """A matrix, and what it is: those of one group are drawn together.
+
+    Attributes:
+        group: such as a gate of a layer, or a step.
+        part: a recurrence depth, or "" where there is one matrix.
+        matrix: [S, S].
+    """
+
+    group: str
+    part: str
+    matrix: Tensor
+
+    @property
+    def label(self) -> str:
+        """Return the whole name."""
+        return f"{self.group}, {self.part}" if self.part else self.group
+
+
+def recurrent_matrices(cell: RecurrentCell, cell_name: str, label: str) -> Iterator[Named]:
+    """Yield the recurrent matrix of each gate, as `matrix @ state` reads it.
 
     That of an LSTM with a projection is times the projection: what makes of the gates' input of one
     step that of the next.
     """
+    gates = GATES[cell_name]
     for number, block in enumerate(cell.recurrent_blocks()):
-        name = label
-        matrix = block
         if isinstance(cell, RecurrentHighwayCell):
             level, gate = divmod(number, cell.num_gates)
-            name, matrix = f"{label}, depth {level + 1}", block.t()  # used as state @ block
-        else:
-            gate = number
+            part = f"depth {level + 1}" if cell.depth > 1 else ""
+            yield Named(f"{label}: {gates[gate]}", part, block.t())  # it is used as state @ block
+            continue
+        matrix = block
         for projection_PH in cell.output_blocks():
             matrix = block @ projection_PH
-        yield f"{name}: {GATES[cell_name][gate]}", matrix
+        yield Named(f"{label}: {gates[number]}", "", matrix)
 
 
 def depth_jacobians(
@@ -149,7 +167,8 @@ def analyse(
         ConfigError: a model is no recurrent network.
         DataError: a text that cannot be used, or without one of the tokens.
     """
-    tables, charts = [], []
+    tables: list[Table] = []
+    charts: list[Chart] = []
     remarks = [
         "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
         "singular value. One step can stretch a state by the norm; the radius tells of many steps "
@@ -163,21 +182,20 @@ def analyse(
             places = [_find(vocabulary, read.tolist(), token, text) for token in tokens]
         else:
             places = spread_out(len(read) // 2, len(read) - 1, num_positions, seed)
-        matrices = dict(_weights(name, network))
-        at_tokens = {}
-        for place in dict.fromkeys(sorted(places)):
+        weights = list(_weights(name, network))
+        steps: list[Named] = []
+        for place in sorted(set(places)):
             (word,) = vocabulary.decode([int(read[place])])
-            for label, matrix in _jacobians(name, network, read, place):
-                at_tokens[f"{label} at token {place + 1} ({word})"] = matrix
-        weights = {label: spectrum_of(matrix) for label, matrix in matrices.items()}
-        steps = {label: spectrum_of(matrix) for label, matrix in at_tokens.items()}
-        tables.append(_table(f"Recurrent weights of {name}", weights))
-        tables.append(_table(f"Temporal Jacobians of {name}", steps))
-        charts += [_plane(label, found) for label, found in {**weights, **steps}.items()]
-        values[name] = {
-            "weights": {label: _to_json(found) for label, found in weights.items()},
-            "jacobians": {label: _to_json(found) for label, found in steps.items()},
-        }
+            steps += _jacobians(name, network, read, place, f"token {place + 1} ({word})")
+        values[name] = {}
+        for key, title, matrices in (
+            ("weights", "Recurrent weights", weights),
+            ("jacobians", "Temporal Jacobians", steps),
+        ):
+            found = {named: spectrum_of(named.matrix) for named in matrices}
+            tables.append(_table(f"{title} of {name}", found))
+            charts += _planes(found)
+            values[name][key] = {named.label: _to_json(found[named]) for named in matrices}
     return Report("Spectra", remarks, tables, charts, values)
 
 
@@ -191,34 +209,35 @@ def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | P
     return next((place for place in places if place >= len(read) // 10), places[0])
 
 
-def _weights(name: str, network: NeuralNetwork) -> Iterator[tuple[str, Tensor]]:
+def _weights(name: str, network: NeuralNetwork) -> Iterator[Named]:
     for label, cell in zip(layer_labels(name, network), network.cells, strict=True):
         assert isinstance(cell, RecurrentCell)
         yield from recurrent_matrices(cell, network.config.cell, label)
 
 
 def _jacobians(
-    name: str, network: NeuralNetwork, read: Any, place: int
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the Jacobians of each layer where a token is read, and of each depth."""
+    name: str, network: NeuralNetwork, read: Ids, place: int, at: str
+) -> Iterator[Named]:
+    """Yield the Jacobian of each layer where a token is read, and of each depth."""
     with torch.no_grad():
         states = states_at(network, read, [place])
         (layers,) = make_steps(network, as_tensor(read[place : place + 1])[:, None], states)
     for label, layer in zip(layer_labels(name, network), layers, strict=True):
-        yield f"{label}: step", temporal_jacobians(layer.cell, layer.inputs_BI, layer.before)[0]
+        group = f"{label}: step at {at}"
+        yield Named(group, "", temporal_jacobians(layer.cell, layer.inputs_BI, layer.before)[0])
         if isinstance(layer.cell, RecurrentHighwayCell) and layer.cell.depth > 1:
             parts = depth_jacobians(layer.cell, layer.inputs_BI, layer.before[0])
             for level, matrix in enumerate(parts, start=1):
-                yield f"{label}: depth {level}", matrix
+                yield Named(group, f"depth {level}", matrix)
 
 
-def _table(title: str, spectra: dict[str, Spectrum]) -> Table:
+def _table(title: str, spectra: Mapping[Named, Spectrum]) -> Table:
     rows: list[list[Cell]] = [
         [
-            *(label, found.spectral_radius, found.norm, float(found.singular_values[-1])),
+            *(named.label, found.spectral_radius, found.norm, float(found.singular_values[-1])),
             *(float(found.centres.mean()), float(found.radii.mean())),
         ]
-        for label, found in spectra.items()
+        for named, found in spectra.items()
     ]
     columns = (
         *("matrix", "spectral radius", "largest singular value", "smallest singular value"),
@@ -227,26 +246,46 @@ def _table(title: str, spectra: dict[str, Spectrum]) -> Table:
     return Table(title, columns, rows)
 
 
-def _plane(label: str, found: Spectrum) -> Chart:
-    num = len(found.radii)
-    step = -(-num // MOST_DISCS)
-    discs = [Disc(0.0, 0.0, 1.0, "unit circle")]
-    discs += [
-        Disc(centre, 0.0, radius, "Gersgorin's discs")
-        for centre, radius in zip(
-            found.centres[::step].tolist(), found.radii[::step].tolist(), strict=True
+def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
+    """Yield a chart for each group, with the discs of a matrix that stands for all of it."""
+    groups: dict[str, list[Named]] = {}
+    for named in spectra:
+        groups.setdefault(named.group, []).append(named)
+    for group, members in groups.items():
+        series = [
+            Series(
+                named.part or "eigenvalues",
+                spectra[named].eigenvalues.real.tolist(),
+                spectra[named].eigenvalues.imag.tolist(),
+            )
+            for named in members
+        ]
+        discs, note = [Disc(0.0, 0.0, 1.0, "unit circle")], ""
+        for named in members:
+            if not named.part:
+                found = spectra[named]
+                discs += _discs(found)
+                note = f"Spectral radius {found.spectral_radius:.4g}, norm {found.norm:.4g}."
+                if len(discs) <= len(found.radii):
+                    note += f" {len(discs) - 1} of {len(found.radii)} discs are drawn."
+        yield Chart(
+            f"Eigenvalues: {group}",
+            "plane",
+            "real part",
+            "imaginary part",
+            series,
+            discs=discs,
+            note=note,
         )
+
+
+def _discs(found: Spectrum) -> list[Disc]:
+    step = -(-len(found.radii) // MOST_DISCS)
+    centres, radii = found.centres[::step].tolist(), found.radii[::step].tolist()
+    return [
+        Disc(centre, 0.0, radius, "Gersgorin's discs")
+        for centre, radius in zip(centres, radii, strict=True)
     ]
-    shown = f"{len(discs) - 1} of {num} discs are drawn. " if step > 1 else ""
-    return Chart(
-        f"Eigenvalues: {label}",
-        "plane",
-        "real part",
-        "imaginary part",
-        [Series("eigenvalues", found.eigenvalues.real.tolist(), found.eigenvalues.imag.tolist())],
-        discs=discs,
-        note=f"{shown}Spectral radius {found.spectral_radius:.4g}, norm {found.norm:.4g}.",
-    )
 
 
 def _to_json(found: Spectrum) -> dict[str, Any]:

@@ -89,15 +89,16 @@ def test_recurrent_matrices_read_the_state(name: str) -> None:
     """Of each gate: its input moves by the matrix times what the state moves."""
     network = make_network(**NETWORKS[name])
     cell = network.get_submodule("cells.0")
-    found = dict(spectra.recurrent_matrices(cell, network.config.cell, "m"))  # type: ignore[arg-type]
+    matrices = spectra.recurrent_matrices(cell, network.config.cell, "m")  # type: ignore[arg-type]
+    found = {named.label: named.matrix for named in matrices}
     blocks = cell.recurrent_blocks()  # type: ignore[operator]
     assert len(found) == len(blocks)
     assert all(matrix.shape == (5, 5) for matrix in found.values())
     if network.config.cell == "rhn":
         gates = 2 if network.config.carry == "coupled" else 3
-        assert list(found)[:2] == ["m, depth 1: candidate", "m, depth 1: transform gate"]
+        assert list(found)[:2] == ["m: candidate, depth 1", "m: transform gate, depth 1"]
         expected = cell.weight_state[1, :, 5:10].t()  # type: ignore[index]
-        assert found["m, depth 2: transform gate"].equal(expected)
+        assert found["m: transform gate, depth 2"].equal(expected)
         assert len(found) == gates * network.config.depth
 
 
@@ -114,6 +115,8 @@ def test_what_the_report_holds(tmp_path: Path) -> None:
     assert all(
         len(found["eigenvalues"]) == 10 for found in report.values["l"]["jacobians"].values()
     )
+    # of the highway: two gates, and two tokens; of the LSTM: four gates, and two tokens
+    assert len(report.charts) == 2 * (2 + 2) + 2 * (4 + 2)
     json.dumps(report.values, allow_nan=False)
     for table in report.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)

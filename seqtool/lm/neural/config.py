@@ -301,8 +301,21 @@ class DataConfig(Config):
     random_bptt: bool = setting(
         False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
     )
+    reset_states: float = setting(
+        0.0,
+        "share of windows, in each stream, that begin in the state of a text's beginning",
+        minimum=0,
+        maximum=1,
+    )
     eval_batch_size: int = setting(
         10, "parallel streams while validating during training", minimum=1
+    )
+    eval_warm_up: int = setting(
+        64,
+        "tokens before each of these streams that are read first, from the first whole sentence "
+        "on, so that their number hardly changes the perplexity",
+        minimum=0,
+        before=0,
     )
 
     def check(self) -> None:

@@ -23,6 +23,8 @@ from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
 
+UNEQUAL_STARTS = 0.1  # perplexities from two kinds of start that differ by more are told
+
 
 @dataclass(frozen=True)
 class TrainedLM(TrainedModel):
@@ -35,7 +37,10 @@ class TrainedLM(TrainedModel):
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
+        warning: a sentence where the perplexity depends on the state that a text begins with.
     """
+
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,10 +148,11 @@ def train_lm(
             on_event=on_event if group.is_first else lambda event: None,
             on_started=lambda: record.write(output) if resume and group.is_first else None,
         )
+        by_start = task.perplexity_by_start()
         trained: TrainedLM | None = None
         with group.agreed():
             if group.is_first:
-                trained = _finish(output, opened, run, chosen)
+                trained = _finish(output, opened, run, chosen, by_start)
         trained = group.from_first(trained)
         assert trained is not None
         return trained
@@ -183,12 +189,30 @@ def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
         return PreparedCorpus.open(path) if corpus is None else corpus
 
 
-def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
-    """Measure the best model as `eval-ppl` does, and write that into its header and card."""
+def _finish(
+    output: Path,
+    corpus: PreparedCorpus,
+    run: CompletedRun,
+    device: str,
+    by_start: tuple[float, float],
+) -> TrainedLM:
+    """Measure the best model as `eval-ppl` does, and write that into its header and card.
+
+    `by_start` are the perplexities from the beginning of a text and from carried states, after the
+    last epoch.
+    """
     model = checkpoint.load(output, device=device)
-    perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
-    trained = finish(output, run, "tokens", model_card, measured={"valid_perplexity": perplexity})
-    return TrainedLM(**vars(trained))
+    measured = {"valid_perplexity": evaluate_lm(model, corpus.path, split="valid").perplexity}
+    begun, carried = by_start
+    warning = ""
+    if max(begun, carried) > (1 + UNEQUAL_STARTS) * min(begun, carried):
+        warning = (
+            f"the perplexity depends on where the model begins: after the last epoch it is about "
+            f"{begun:.1f} from the beginning of a text, as eval-ppl and generate begin, and "
+            f"{carried:.1f} from the states of training; try --set reset_states=0.05"
+        )
+    trained = finish(output, run, "tokens", model_card, measured=measured)
+    return TrainedLM(**vars(trained), warning=warning)
 
 
 def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:
@@ -292,7 +316,10 @@ def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:
     training, settings = config.training, to_dict(config)
     return {
         "model": settings["model"],
-        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
+        "data": {
+            name: settings["data"][name]
+            for name in ("batch_size", "bptt", "random_bptt", "reset_states")
+        },
         "training": {
             "seed": training.seed,
             "optimiser": training.optimiser,
