@@ -197,3 +197,10 @@ def test_one_analysis_imports_no_other(here: Path) -> None:
     assert "sparsity" in loaded
     assert loaded[-1] == "False"  # no torch
     assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
+
+
+def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
+    (run,) = json.loads(seqtool("plot", "runs/lm", "--json").stdout)["runs"]
+    assert len(run["epochs"]) == len(run["gradient_norm"]) == len(run["clipped"]) == 2
+    assert all(norm > 0 for norm in run["gradient_norm"])
+    assert all(0 <= share <= 1 for share in run["clipped"])
