@@ -64,42 +64,66 @@ def predict(
     for token in ids:
         state = model.advance(state, np.array([token], np.int32))
     probs: Doubles = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))
-    best = largest(probs, top)
+    best: Ids = largest(probs, top).astype(np.int32)
     words = model.tokenizer.vocabulary.decode(best)
-    sources = _sources(model, state, best)
-    columns = ["token", "probability", "surprisal (bits)", *sources]
+    columns, sources = _sources(model, state, best)
     rows: list[list[Cell]] = []
     found: list[dict[str, Any]] = []
     for i, (word, probability) in enumerate(zip(words, probs[best].tolist(), strict=True)):
         bits = -math.log(probability) / LN_2 if probability else math.inf
-        more = {column: cells[i] for column, cells in sources.items()}
-        rows.append([word, probability, bits, *more.values()])
-        found.append({"token": word, "probability": probability, "surprisal_bits": bits, **more})
+        rows.append([word, probability, bits, *(cells[i] for _, cells in columns)])
+        found.append(
+            {"token": word, "probability": probability, "surprisal_bits": bits, **sources[i]}
+        )
     rest = max(0.0, 1.0 - float(probs[best].sum()))
-    rows.append([REST, rest, *[None] * (1 + len(sources))])
+    rows.append([REST, rest, *[None] * (1 + len(columns))])
     shown = prompt.replace("\n", " / ") or "the beginning of a sentence"
     title = f"What comes after: {shown}"
     chart = Chart(title, "bars", "token", "probability", [Series("", words, probs[best].tolist())])
+    names = ["token", "probability", "surprisal (bits)", *(name for name, _ in columns)]
     values = {"model": name, "prompt": prompt, "tokens": found, "rest": rest}
-    return Report(title, (), [Table(f"{title} ({name})", columns, rows)], [chart], values)
+    return Report(title, (), [Table(f"{title} ({name})", names, rows)], [chart], values)
 
 
-def _sources(model: Any, state: Any, words: Any) -> dict[str, Sequence[Cell]]:
-    """Return columns that tell where each word's probability comes from."""
+def _sources(
+    model: Any, state: Any, words: Ids
+) -> tuple[list[tuple[str, Sequence[Cell]]], list[dict[str, Any]]]:
+    """Return what tells where each word's probability comes from.
+
+    Args:
+        model: that gave it.
+        state: one hypothesis.
+        words: [K] ids.
+
+    Returns:
+        Columns of a table, (name, [K] cells), and of each word what JSON has.
+    """
     if model.kind == "ngram":
-        return {"order": matched_orders(model, state, words)}
+        orders = matched_orders(model, state, words)
+        return [("order", orders)], [{"order": order} for order in orders]
+    told: list[dict[str, Any]] = [{} for _ in words]
     if model.kind != "mixture":
-        return {}
-    columns: dict[str, Sequence[Cell]] = {}
+        return [], told
+    columns: list[tuple[str, Sequence[Cell]]] = []
     total = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))[words]
     for number, (part, inner, weight, name) in enumerate(
         zip(model.parts, state, model.weights, model.names, strict=True)
     ):
         of_part = model.in_part(number, words)
         probs = np.exp(np.asarray(part.next_log_probs(inner)[0], np.float64))[of_part]
-        columns[f"{name} (weight {weight:.3g})"] = probs.tolist()
         with np.errstate(invalid="ignore", divide="ignore"):
-            columns[f"its share (percent), {name}"] = (100 * weight * probs / total).tolist()
-        for what, cells in _sources(part, inner, of_part).items():
-            columns[f"{what}, {name}"] = cells
-    return columns
+            shares = 100 * weight * probs / total
+        more, sources = _sources(part, inner, of_part)
+        columns += [(f"{weight:.3g} of {name}", probs.tolist()), ("share (%)", shares.tolist())]
+        columns += more
+        for i, one in enumerate(told):
+            one.setdefault("parts", []).append(
+                {
+                    "model": name,
+                    "weight": weight,
+                    "probability": float(probs[i]),
+                    "share_percent": float(shares[i]),
+                    **sources[i],
+                }
+            )
+    return columns, told

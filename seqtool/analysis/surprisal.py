@@ -6,6 +6,7 @@ tokens, `</s>` counted, in bits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from seqtool.analysis.passage import (
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS
+from seqtool.core.vocabulary import EOS, UNK
 from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
 # name -> the largest value of the band; None for all that is above
@@ -72,7 +73,7 @@ def analyse(
                 hint="compare models of one unit, or their bits per byte with eval-ppl",
             )
         bits[name] = surprisals(model, own)
-    bands = {"count in the training text": _count_bands(models[0][1], passage)}
+    bands = dict([_count_bands(models, passage)])
     bands["tokens since the word was last there"] = _distance_bands(passage)
     if tagger is not None:
         if models[0][1].tokenizer.unit != "word":
@@ -107,19 +108,21 @@ def _whole(bits: dict[str, Doubles], num: int) -> Table:
     return Table("The whole text", ["model", "tokens", "surprisal (bits)", "perplexity"], rows)
 
 
-def _count_bands(model: Any, passage: Passage) -> list[str]:
-    """Return the band of each token by its count in the training text, or in this text.
+def _count_bands(models: Sequence[tuple[str, Any]], passage: Passage) -> tuple[str, list[str]]:
+    """Return what is counted, and the band of each token by its count in the training text.
 
-    An ARPA file does not tell how often its words occurred; then they are counted here.
+    The counts are those of the first model that has some: an ARPA file tells none. Where none has,
+    tokens are counted in this text. A word that stands for `<unk>` was never counted.
     """
-    counts = np.asarray(model.tokenizer.vocabulary.counts, np.int64)[passage.ids]
-    known = model.tokenizer.vocabulary.counts
-    if not any(known):
-        here = np.bincount(passage.ids, minlength=len(known))
-        counts = here[passage.ids]
-    else:  # `<unk>` stands for many words, none of which was seen
-        counts = np.where(passage.ids == 0, 0, counts)
-    return [_band(count, COUNT_BANDS) for count in counts.tolist()]
+    for _, model in models:
+        vocabulary = model.tokenizer.vocabulary
+        if any(vocabulary.counts):
+            counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True)) | {UNK: 0}
+            what = "count in the training text"
+            break
+    else:
+        counts, what = Counter(passage.tokens), "count in this text"
+    return what, [_band(counts.get(token, 0), COUNT_BANDS) for token in passage.tokens]
 
 
 def _distance_bands(passage: Passage) -> list[str]:

@@ -107,15 +107,22 @@ def test_a_mixture_tells_what_each_part_gives(smoothed: Any, counted: Any) -> No
               predict(smoothed, "m", prompt, top=99).values["tokens"]}  # fmt: skip
     for one in report.values["tokens"]:
         token = one["token"]
-        own = one["ngram (weight 0.25)"], one["net (weight 0.75)"]
+        first, second = one["parts"]
+        assert [first["model"], second["model"]] == ["ngram", "net"]
+        assert [first["weight"], second["weight"]] == [0.25, 0.75]
+        own = first["probability"], second["probability"]
         assert own == pytest.approx((alone["ngram"][token], alone["net"][token]), rel=1e-6)
         assert one["probability"] == pytest.approx(0.25 * own[0] + 0.75 * own[1], rel=1e-6)
-        parts = one["its share (percent), ngram"], one["its share (percent), net"]
-        assert parts == pytest.approx(
+        assert (first["share_percent"], second["share_percent"]) == pytest.approx(
             (25 * own[0] / one["probability"], 75 * own[1] / one["probability"]), rel=1e-6
         )
-        assert sum(parts) == pytest.approx(100, abs=1e-6)
-        assert one["order, ngram"] == orders[token]
+        assert first["share_percent"] + second["share_percent"] == pytest.approx(100, abs=1e-6)
+        assert first["order"] == orders[token]
+        assert "order" not in second
+    assert report.tables[0].columns == [
+        *("token", "probability", "surprisal (bits)", "0.25 of ngram", "share (%)", "order"),
+        *("0.75 of net", "share (%)"),
+    ]
 
 
 def test_what_is_refused(smoothed: Any) -> None:

@@ -72,6 +72,11 @@ def test_counts_of_the_training_text(text: Path) -> None:
     assert {name: band["tokens"] for name, band in bands.items()} == {
         "0": 1, "1 to 9": 1, "10 to 99": 4, "100 to 999": 2, "1,000 and more": 3,
     }  # fmt: skip
+    # a model without counts takes those of another, or of the text itself
+    counted = analyse([("two", model(2)), ("one", one)], text).values["bands"]
+    assert counted["count in the training text"]["0"]["tokens"] == 1
+    alone = analyse([("two", model(2))], text).values["bands"]["count in this text"]
+    assert {name: band["tokens"] for name, band in alone.items()} == {"1 to 9": 11}
 
 
 def test_where_one_is_better(text: Path) -> None:

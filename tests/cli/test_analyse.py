@@ -175,7 +175,7 @@ def test_of_a_mixture(here: Path, seqtool: Run) -> None:
     assert result.code == 0, result.stderr
     content = json.loads(result.stdout)
     for one in content["tokens"]:
-        parts = 0.4 * one["runs/ngram (weight 0.4)"] + 0.6 * one["two (weight 0.6)"]
+        parts = sum(part["weight"] * part["probability"] for part in one["parts"])
         assert one["probability"] == pytest.approx(parts)
     total = content["rest"] + sum(one["probability"] for one in content["tokens"])
     assert total == pytest.approx(1)
