@@ -16,7 +16,7 @@ from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
-from seqtool.lm.sampling import largest, read_prompt
+from seqtool.lm.sampling import begin, largest, read_prompt
 
 REST = "all other words"
 
@@ -60,9 +60,7 @@ def predict(
     if top < 1:
         raise ConfigError(f"top is {top}, but must be at least 1", hint="change --top")
     ids, _ = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
-    state = model.start(1)
-    for token in ids:
-        state = model.advance(state, np.array([token], np.int32))
+    state = begin(model, ids, 1)
     probs: Doubles = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))
     best: Ids = largest(probs, top).astype(np.int32)
     words = model.tokenizer.vocabulary.decode(best)

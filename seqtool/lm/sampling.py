@@ -193,13 +193,8 @@ def read_prompt(
 ) -> tuple[list[int], str | None]:
     """Return the prompt's ids and, where decoding them would not give it back, its text.
 
-    Args:
-        tokenizer: of the model.
-        prompt: a newline in it ends a sentence.
-        allow_unknown: read unknown words as `<unk>`.
-
     Raises:
-        PromptError: a prompt that the tokenizer refuses, or unknown words.
+        PromptError: the model cannot read it, or knows a word of it only as `<unk>`.
     """
     try:
         prompt.encode("utf-8")
@@ -245,7 +240,7 @@ def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     )
 
 
-def _begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
+def begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     """Return `num` hypotheses that have read the prompt, which is read once."""
     state = model.start(1)
     for token in prompt_ids:
@@ -327,7 +322,7 @@ def _draw(
     seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
     generators = [np.random.default_rng(child) for child in seeds]
     samples = np.arange(config.num)  # which sample each hypothesis is
-    state = _begin(model, prompt_ids, config.num)
+    state = begin(model, prompt_ids, config.num)
     for step in range(config.max_tokens):
         log_probs_NV = model.next_log_probs(state)
         tokens = np.empty(len(samples), dtype=np.int32)
@@ -421,7 +416,7 @@ def _search(
     model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
-    hypotheses = beam_search(model, _begin(model, prompt_ids, 1), config)
+    hypotheses = beam_search(model, begin(model, prompt_ids, 1), config)
     for place, hypothesis in enumerate(hypotheses):
         for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
             yield place, token, log_prob
