@@ -62,12 +62,13 @@ class LanguageModelTask:
     ) -> None:
         self._corpus, self._config, self._command = corpus, config, command
         self._device, self._group = device, group
+        self._part = group.even_share(config.data.batch_size, "batch_size")
         self._train = TokenStreams(
             corpus.reader("train"),
             config.data.batch_size,
             config.data.bptt,
             device=device,
-            part=group.even_share(config.data.batch_size, "batch_size"),
+            part=self._part,
         )
         num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
         self._valid = TokenStreams(
@@ -101,6 +102,7 @@ class LanguageModelTask:
     def start_epoch(self, epoch: int) -> int:
         """Go back to the beginning of the text with a zero state."""
         self._state = self.module.initial_state(self._train.num_streams)
+        self._epoch = epoch
         if self._config.data.random_bptt:
             seed = self._config.training.seed, epoch
             self._begins = draw_windows(self._train.length, self._train.window, seed)
@@ -110,7 +112,7 @@ class LanguageModelTask:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
         start, end = self._begins[index : index + 2].tolist()
         inputs_TB, targets_TB = self._train.cut(start, end - start)
-        before = self._some_reset(self._state)
+        before = self._some_reset(self._state, index)
         output = self.module.output(inputs_TB, before)
         last_TBH, state = self.module.run_layers(inputs_TB, before)
         hidden_TBH = self.module.drop_output(last_TBH)
@@ -121,18 +123,24 @@ class LanguageModelTask:
         loss = loss + (penalty - penalty.detach())
         return loss, targets_TB.numel()
 
-    def _some_reset(self, state: list[CellState]) -> list[CellState]:
-        """Return the state in which a window begins: in some streams, that of a text's beginning.
+    def _some_reset(self, state: list[CellState], index: int) -> list[CellState]:
+        """Return the state in which window `index` begins: in some streams, that of a beginning.
 
         Training carries the state from window to window, but validation and generation begin with
-        a state that is met nowhere else but in the first window of each epoch.
+        a state that is met nowhere else but in the first window of each epoch. Which streams these
+        are is drawn for the whole batch, and depends on the seed, the epoch and the window alone:
+        it is the same in a resumed run, and for any number of processes.
         """
-        share = self._config.data.reset_states
+        share = self._config.reset_states
         if not share:
             return state
-        num = self._train.num_streams
-        is_reset_B = torch.rand(num, device=self._device) < share
-        return _choose(is_reset_B, self.module.initial_state(num), state)
+        seed = self._config.training.seed, self._epoch, index
+        drawn = np.random.default_rng(seed).random(self._config.data.batch_size) < share
+        is_reset_B = torch.from_numpy(drawn[self._part.start : self._part.stop])
+        if not bool(is_reset_B.any()):
+            return state
+        initial = self.module.initial_state(len(is_reset_B))
+        return _choose(is_reset_B.to(self._device), initial, state)
 
     def rate_factor(self, index: int) -> float:
         """Return the share of `bptt` that a window has, where lengths are drawn; else 1."""

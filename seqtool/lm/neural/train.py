@@ -24,6 +24,7 @@ from seqtool.training.loop import train
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
 
 UNEQUAL_STARTS = 0.1  # perplexities from two kinds of start that differ by more are told
+ADVICE = "try --set reset_states=0.05"
 
 
 @dataclass(frozen=True)
@@ -202,17 +203,25 @@ def _finish(
     last epoch.
     """
     model = checkpoint.load(output, device=device)
-    measured = {"valid_perplexity": evaluate_lm(model, corpus.path, split="valid").perplexity}
-    begun, carried = by_start
+    in_streams = checkpoint.read_header(output).scores["valid_perplexity"]
+    in_one = evaluate_lm(model, corpus.path, split="valid").perplexity
     warning = ""
-    if max(begun, carried) > (1 + UNEQUAL_STARTS) * min(begun, carried):
+    if _differ(*by_start):
         warning = (
-            f"the perplexity depends on where the model begins: after the last epoch it is about "
-            f"{begun:.1f} from the beginning of a text, as eval-ppl and generate begin, and "
-            f"{carried:.1f} from the states of training; try --set reset_states=0.05"
-        )
+            "after the last epoch it is about {:.1f} from the beginning of a text, as eval-ppl "
+            "and generate begin, and {:.1f} from the states of training"
+        ).format(*by_start)
+    elif _differ(in_streams, in_one):
+        warning = f"it is {in_streams:.1f} in parallel streams, and {in_one:.1f} in one"
+    if warning:
+        warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"
+    measured = {"valid_perplexity": in_one}
     trained = finish(output, run, "tokens", model_card, measured=measured)
     return TrainedLM(**vars(trained), warning=warning)
+
+
+def _differ(one: float, other: float) -> bool:
+    return max(one, other) > (1 + UNEQUAL_STARTS) * min(one, other)
 
 
 def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:

@@ -93,11 +93,10 @@ def test_windows_begin_as_a_text_does_in_some_streams(
     for share in (0.0, 0.5, 1.0):
         task = make_task(corpus, settings, reset_states=share)
         task.loss(0)
-        torch.manual_seed(3)
         num_reset = 0
         fresh, carried = flat(task.module.initial_state(4)), flat(task._state)
-        for _ in range(50):
-            begun = flat(task._some_reset(task._state))
+        for index in range(50):
+            begun = flat(task._some_reset(task._state, index))
             is_fresh = (begun == fresh).all(dim=1)
             assert bool(((begun == carried).all(dim=1) | is_fresh).all())
             num_reset += int(is_fresh.sum())
@@ -148,6 +147,17 @@ def test_runs_of_earlier_releases_keep_their_starts() -> None:
     assert (earlier.reset_states, earlier.eval_warm_up) == (0.0, 0)
 
 
+@pytest.mark.parametrize(
+    ("cell", "given", "share"),
+    [("rnn", None, 0.01), ("rhn", None, 0.01), ("lstm", None, 0), ("rnn", 0.0, 0), ("gru", 1, 1)],
+)
+def test_the_default_share_is_that_of_the_cell(
+    cell: str, given: float | None, share: float
+) -> None:
+    values = {"model": {"cell": cell}, "data": {"reset_states": given}}
+    assert from_dict(NeuralLMConfig, values).reset_states == share
+
+
 def test_perplexity_by_start_is_of_both_starts(corpus: PreparedCorpus) -> None:
     # windows of 20 tokens, so that the first ones are the whole part
     task = make_task(corpus, {"cell": "rnn"}, bptt=20, eval_batch_size=1, eval_warm_up=0)
@@ -177,6 +187,18 @@ def test_a_perplexity_that_depends_on_the_start_is_told(
             "20.0 from the beginning of a text, as eval-ppl and generate begin, and 18.0 from the "
             "states of training; try --set reset_states=0.05"
         )
+
+
+def test_streams_that_differ_from_one_are_told(
+    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = {"valid_perplexity": 40.0}
+    monkeypatch.setattr(LanguageModelTask, "validate", lambda self: score)
+    trained = train_lm(corpus, tmp_path / "m", config())
+    assert trained.scores["valid_perplexity"] < 10
+    assert trained.warning.startswith(
+        "the perplexity depends on where the model begins: it is 40.0"
+    )
 
 
 @pytest.mark.parametrize("settings", CELLS, ids=str)
