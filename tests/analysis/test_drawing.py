@@ -166,6 +166,16 @@ def test_a_gap_breaks_a_line() -> None:
     assert [len(node.attrib["points"].split()) for node in lines] == [2, 4]
 
 
+def test_a_single_point_has_a_mark() -> None:
+    chart = Chart("", "lines", "x", "y", [Series("", [1], [0], style="dashed")])
+    root = ElementTree.fromstring(chart_svg(chart))
+    assert [node.attrib["class"] for node in root.iter() if node.tag.endswith("}circle")] == [
+        "f0", "hit f0",
+    ]  # fmt: skip
+    # an axis of zeros begins there
+    assert number_axis([0, 0]).low == 0
+
+
 def test_units_of_a_plane_are_equally_long() -> None:
     root = ElementTree.fromstring(chart_svg(PLANE))
     circles = [node.attrib for node in root.iter() if node.tag.endswith("}circle")]

@@ -67,7 +67,7 @@ def number_axis(
     if scale == "log":
         return _log_axis([value for value in found if value > 0], margin, num_ticks)
     low, high = (min(found), max(found)) if found else (0.0, 1.0)
-    begins_at_zero = low >= 0 and (with_zero or low < near_zero * high)
+    begins_at_zero = low >= 0 and (with_zero or low <= near_zero * high)
     if begins_at_zero:
         low = 0.0
     ends_at_zero = with_zero and high <= 0

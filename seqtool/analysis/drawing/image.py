@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtool.analysis.drawing.axes import number_text, plane_axes, str_of, x_axis, xs_of, y_axis
-from seqtool.analysis.drawing.svg import LIGHT, shortened, without_controls, wrapped
+from seqtool.analysis.drawing.svg import LIGHT, MARKED, shortened, without_controls, wrapped
 from seqtool.analysis.report import Chart, HeatMap
 from seqtool.core.errors import ConfigError
 from seqtool.core.storage import atomic_file
@@ -111,7 +111,8 @@ def _draw(axes: Axes, chart: Chart) -> None:
             label = _name(series.label)
             if chart.kind == "lines":
                 style = "--" if series.style == "dashed" else "-"
-                marker = MARKERS[number % len(MARKERS)] if len(x) <= 30 and style == "-" else ""
+                has_marks = len(x) == 1 or (len(x) <= MARKED and style == "-")
+                marker = MARKERS[number % len(MARKERS)] if has_marks else ""
                 axes.plot(x, series.y, style, color=colour, label=label, marker=marker, ms=3.5)
                 if series.low:
                     axes.fill_between(x, series.low, series.high, color=colour, alpha=0.16, lw=0)

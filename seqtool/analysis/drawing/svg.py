@@ -672,7 +672,8 @@ def _finite(*values: float) -> bool:
 
 
 def _has_marks(series: Series) -> bool:
-    return len(series.y) <= MARKED and series.style == "solid"
+    # a single point has no line, whatever the style
+    return len(series.y) == 1 or (len(series.y) <= MARKED and series.style == "solid")
 
 
 def _dash(series: Series) -> str:
