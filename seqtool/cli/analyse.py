@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -80,13 +80,14 @@ SentencesOption = Annotated[
 ]
 
 
-def _tokens(default: str) -> Any:
+def tokens_option(default: str) -> Any:
+    """Return the option of how much of a text is read; `default` is what the analysis has."""
     return typer.Option(
         "--tokens", min=1, metavar="N", help=f"Read no more of the text; {default} if not given."
     )
 
 
-def _run(
+def run_analysis(
     name: str,
     models: Sequence[tuple[str, Any]],
     text: str | Path,
@@ -98,9 +99,15 @@ def _run(
     show(import_module(ANALYSES[name]).analyse(models, text, **given), shown)
 
 
-def _language_models(
+def open_language_models(
     paths: Sequence[Path] | None, threads: int | None, *kinds: str
 ) -> list[tuple[str, Any]]:
+    """Open the language models of -m, or the default one of the first of these kinds.
+
+    Raises:
+        ConfigError: one is given twice.
+        ModelError: there is none, it is damaged, or it is no language model.
+    """
     from seqtool.lm.mixture.model import open_language_model
 
     chosen = list(paths or [default_model(*(kinds or ("lm", "ngram")))])
@@ -141,290 +148,22 @@ def _with_initial(
     return found
 
 
-def _run_networks(
-    name: str,
-    models: Sequence[Path] | None,
-    text: Path | None,
-    shown: ShownOptions,
-    threads: int | None,
-    *,
-    with_runs: bool = False,
-    **options: Any,
-) -> None:
-    """Run an analysis of recurrent networks, and show its report.
-
-    Args:
-        name: of the analysis.
-        models: their directories; the default one if not given.
-        text: the sample if not given.
-        shown: where the report goes.
-        threads: of the networks.
-        with_runs: the analysis reads the models' directories, too.
-        options: of the analysis; None for its own.
-    """
-    shown.check()
-    paths = list(models or [default_model("lm")])
-    found = _language_models(paths, threads)
-    runs = paths if with_runs else None
-    _run(name, found, text or sample("TEXT"), shown, runs=runs, **options)
+N = TypeVar("N", int, float)
 
 
-@takes_options()
-def gradients(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    initial: InitialOption = False,
-    lags: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="The largest lag; 50 if not given.")
-    ] = None,
-    positions: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Tokens of the text whose loss is taken; 64 if not given."
-        ),
-    ] = None,
-    jacobians: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Of these, how many have their temporal Jacobians taken; 4 if not given.",
-        ),
-    ] = None,
-    clipping: Annotated[
-        bool,
-        typer.Option(
-            "--clipping", help="Show the norms before and after clipping of the models' runs, too."
-        ),
-    ] = False,
-    tokens: Annotated[int | None, _tokens("2,000")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show how far back gradients reach: their norm by the lag, and products of Jacobians.
-
-    Beside the products stands the bound that the weights and gates allow.
-    """
-    _run_networks(
-        "gradients",
-        model,
-        text,
-        shown,
-        threads,
-        initial=initial,
-        seed=seed,
-        split=split,
-        num_tokens=tokens,
-        lags=lags,
-        num_positions=positions,
-        num_jacobians=jacobians,
-        with_runs=clipping,
-    )
-
-
-@takes_options()
-def spectrum(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    initial: InitialOption = False,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at",
-            metavar="TOKEN",
-            help="Take the Jacobian where this token is read; repeat it for several. Drawn "
-            "positions if not given.",
-        ),
-    ] = None,
-    positions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many are drawn; 3 if not given.")
-    ] = None,
-    tokens: Annotated[int | None, _tokens("2,000")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show eigenvalues and singular values of recurrent matrices and of Jacobians.
-
-    They are drawn in the complex plane, with the discs of Gersgorin and the unit circle.
-    """
-    _run_networks(
-        "spectrum",
-        model,
-        text,
-        shown,
-        threads,
-        initial=initial,
-        seed=seed,
-        split=split,
-        num_tokens=tokens,
-        tokens=at,
-        num_positions=positions,
-    )
-
-
-@takes_options()
-def gates(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    initial: InitialOption = False,
-    tagger: TaggerOption = None,
-    tokens: Annotated[int | None, _tokens("1,000")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show how open gates are over a text, and how long the memory lasts."""
-    _run_networks(
-        "gates",
-        model,
-        text,
-        shown,
-        threads,
-        initial=initial,
-        seed=seed,
-        split=split,
-        num_tokens=tokens,
-        tagger=None if tagger is None else open_model(tagger, "tagger"),
-    )
-
-
-@takes_options()
-def dynamics(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    initial: InitialOption = False,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at",
-            metavar="TOKEN",
-            help="A fixed input; repeat it for several. </s> if not given; the mean input always.",
-        ),
-    ] = None,
-    starts: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="States that are followed for each input; 24 if not given."
-        ),
-    ] = None,
-    newton: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Of these, from how many Newton's method looks for sources; 8 if not given.",
-        ),
-    ] = None,
-    carried: Annotated[
-        bool,
-        typer.Option(
-            "--carried", help="Begin in the states that the models' training carried last, too."
-        ),
-    ] = False,
-    tokens: Annotated[int | None, _tokens("500")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show where the state settles when the input stays the same, and whether the start matters.
-
-    A warning says where two initial states lead to different perplexities.
-    """
-    _run_networks(
-        "dynamics",
-        model,
-        text,
-        shown,
-        threads,
-        initial=initial,
-        seed=seed,
-        split=split,
-        num_tokens=tokens,
-        tokens=at,
-        num_starts=starts,
-        num_newton=newton,
-        with_runs=carried,
-    )
-
-
-@takes_options()
-def cells(
-    network: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="sum|comparison|parity",
-            help="A network that is set by hand; repeat it for several. All if not given.",
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="X,X...",
-            help="What a network reads at a step, one number or two with a comma; repeat it for "
-            "each step. A sequence of its own if not given.",
-        ),
-    ] = None,
-    map_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="logistic|quadratic|tanh",
-            help="A map x(t+1) = f(x(t)); repeat it for several. All if not given.",
-        ),
-    ] = None,
-    parameter: Annotated[
-        float | None, typer.Option(metavar="A", help="Of the map; its own if not given.")
-    ] = None,
-    start: Annotated[
-        float | None, typer.Option(metavar="X", help="x(0) of the map; its own if not given.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of the map; 40 if not given.")
-    ] = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Run networks that are set by hand, and maps of one number: what states can do.
-
-    The networks hold a sum, compare two sums, and tell whether ones are odd in number; the maps
-    settle in a point, go round in a cycle, or never settle.
-    """
-    shown.check()
-    asked = bool(network or inputs) != bool(map_ or parameter is not None)
-    options: dict[str, Any] = {
-        "networks": network or ([] if asked and not inputs else None),
-        "inputs": None if inputs is None else [_reals(row) for row in inputs],
-        "maps": map_ or ([] if asked and parameter is None else None),
-        "parameter": parameter,
-        "start": start,
-        "num_steps": steps,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    show(import_module(ANALYSES["cells"]).analyse(**given), shown)
-
-
-def _reals(text: str) -> list[float]:
-    """Return the numbers of a step as they are typed: 1 or 0.5,2.
+def numbers_of(text: str, kind: type[N], example: str) -> list[N]:
+    """Return the numbers of a list as it is typed, with commas between them.
 
     Raises:
-        ConfigError: they are none.
+        ConfigError: it is none.
     """
     try:
-        return [float(part) for part in text.split(",")]
+        return [kind(part) for part in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no list of numbers", hint="write it as 0.5,2") from error
+        noun = "whole numbers" if kind is int else "numbers"
+        raise ConfigError(
+            f"{text!r} is no list of {noun}", hint=f"write it as {example}"
+        ) from error
 
 
 @takes_options()
@@ -441,7 +180,7 @@ def context(
         typer.Option(min=1, metavar="N", help="Tokens whose surprisal is taken; 300 by default."),
     ] = None,
     initial: InitialOption = False,
-    tokens: Annotated[int | None, _tokens("20,000")] = None,
+    tokens: Annotated[int | None, tokens_option("20,000")] = None,
     split: SplitOption = "valid",
     seed: SeedOption = None,
     threads: ThreadsOption = None,
@@ -454,34 +193,18 @@ def context(
     show whether a model still knows what was said there.
     """
     shown.check()
-    _run(
+    run_analysis(
         "context",
-        _with_initial(_language_models(model, threads), initial, seed),
+        _with_initial(open_language_models(model, threads), initial, seed),
         text or sample("TEXT"),
         shown,
         seed=seed,
         split=split,
         num_tokens=tokens,
         num_targets=targets,
-        lengths=_numbers(lengths),
+        lengths=None if lengths is None else numbers_of(lengths, int, "1,2,5"),
         sentences=sentence,
     )
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    """Return the numbers of a list as it is typed: 1,2,5.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is no list of whole numbers", hint="write it as 1,2,5"
-        ) from error
 
 
 @takes_options()
@@ -491,7 +214,7 @@ def surprisal(
     sentence: SentencesOption = None,
     tagger: TaggerOption = None,
     initial: InitialOption = False,
-    tokens: Annotated[int | None, _tokens("20,000")] = None,
+    tokens: Annotated[int | None, tokens_option("20,000")] = None,
     split: SplitOption = "valid",
     seed: SeedOption = None,
     threads: ThreadsOption = None,
@@ -504,9 +227,9 @@ def surprisal(
     --tagger by word class; the words by which models differ most; and sentences word by word.
     """
     shown.check()
-    _run(
+    run_analysis(
         "surprisal",
-        _with_initial(_language_models(model, threads), initial, seed),
+        _with_initial(open_language_models(model, threads), initial, seed),
         text or sample("TEXT"),
         shown,
         split=split,
@@ -520,15 +243,15 @@ def surprisal(
 def sparsity(
     text: TextArgument = None,
     model: ModelOption = None,
-    tokens: Annotated[int | None, _tokens("1,000,000")] = None,
+    tokens: Annotated[int | None, tokens_option("1,000,000")] = None,
     split: SplitOption = "valid",
     *,
     shown: ShownOptions,
 ) -> None:
     """Show what n-gram models hold by order, and how much of a new text they have never seen."""
     shown.check()
-    models = _language_models(model, None, "ngram")
-    _run(
+    models = open_language_models(model, None, "ngram")
+    run_analysis(
         "sparsity",
         models,
         text or sample("TEXT"),
@@ -573,7 +296,7 @@ def errors(
     models = [
         (name, open_model(path, "parser")) for name, path in zip(_names(paths), paths, strict=True)
     ]
-    _run("errors", models, text or sample("GOLD", trees=True), shown, beam=beam)
+    run_analysis("errors", models, text or sample("GOLD", trees=True), shown, beam=beam)
 
 
 @takes_options()
@@ -611,7 +334,7 @@ def embeddings(
     shown.check()
     paths = list(model or [default_model("lm", "parser", "tagger")])
     models = [(name, _open(path, threads)) for name, path in zip(_names(paths), paths, strict=True)]
-    _run(
+    run_analysis(
         "embeddings",
         _with_initial(models, initial, seed),
         "",
