@@ -108,6 +108,8 @@ def show(report: Report, options: ShownOptions, *, with_charts: bool = True) -> 
     if written:
         for path in written:
             echo(path)
+        for remark in report.remarks if options.html is None else ():
+            note(remark)  # a page has them
         return
     show_report(report, with_charts=with_charts)
 
@@ -125,7 +127,7 @@ def write_page(path: Path, title: str, reports: Sequence[Report]) -> None:
 
 
 def show_report(report: Report, *, with_charts: bool = True) -> None:
-    """Print a report: its tables and charts to stdout, its remarks to stderr."""
+    """Print a report to stdout: its tables, its charts, its remarks."""
     from seqtool.analysis.drawing.page import texts_of
 
     for table in report.tables:
@@ -135,7 +137,7 @@ def show_report(report: Report, *, with_charts: bool = True) -> None:
         show_chart(chart)
         echo()
     for remark in report.remarks:
-        note(remark)
+        echo(remark)
 
 
 def show_chart(chart: Chart | HeatMap) -> None:
