@@ -9,6 +9,7 @@ import pytest
 import torch
 from toy_models import word_tokenizer
 
+from seqtool import prepare
 from seqtool.analysis.context import analyse, cut_surprisals, last_token_curve
 from seqtool.analysis.passage import read_passage, read_sentence, surprisals
 from seqtool.core import checkpoint
@@ -21,6 +22,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
+from seqtool.text.prepared import PrepareConfig
 
 WORDS = "abcde"
 
@@ -160,3 +162,14 @@ def test_a_passage_ends_with_a_sentence(ngram: Any, tmp_path: Path) -> None:
     assert passage.tokens == ["a", "b", "c", "</s>", "</s>"]
     assert read_passage(ngram, path, num_tokens=1).tokens == ["a", "b", "c", "</s>"]
     assert [passage.tokens[at] for at in passage.sentences()] == [["a", "b", "c", "</s>"], ["</s>"]]
+
+
+def test_a_prepared_corpus_is_read_as_its_text(text: Path, tmp_path: Path) -> None:
+    corpus = prepare([text], tmp_path / "corpus", PrepareConfig(split=(100.0,)))
+    train_ngram(corpus.path, tmp_path / "model", NgramConfig(order=2))
+    model = checkpoint.load(tmp_path / "model")
+    of_corpus = read_passage(model, corpus.path, split="train", num_tokens=50)
+    of_text = read_passage(model, text, num_tokens=50)
+    assert of_corpus.tokens == of_text.tokens
+    assert of_corpus.ids.tolist() == of_text.ids.tolist()
+    assert of_corpus.tokens[-1] == "</s>"
