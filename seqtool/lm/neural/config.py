@@ -304,7 +304,7 @@ class DataConfig(Config):
     reset_states: float | None = setting(
         None,
         "share of windows, in each stream, that begin in the state of a text's beginning; default: "
-        "0.01 for rnn and rhn, which may never forget where they began, else 0",
+        "0.01 for rnn, which may never forget where it began, else 0",
         minimum=0,
         maximum=1,
         before=0.0,
@@ -342,7 +342,7 @@ class NeuralLMConfig(Config):
     def reset_states(self) -> float:
         """Return the share of windows that begin in the state of a text's beginning."""
         if self.data.reset_states is None:
-            return 0.01 if self.model.cell in ("rnn", "rhn") else 0.0
+            return 0.01 if self.model.cell == "rnn" else 0.0
         return self.data.reset_states
 
     def check(self) -> None:

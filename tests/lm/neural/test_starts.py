@@ -149,7 +149,7 @@ def test_runs_of_earlier_releases_keep_their_starts() -> None:
 
 @pytest.mark.parametrize(
     ("cell", "given", "share"),
-    [("rnn", None, 0.01), ("rhn", None, 0.01), ("lstm", None, 0), ("rnn", 0.0, 0), ("gru", 1, 1)],
+    [("rnn", None, 0.01), ("rhn", None, 0), ("lstm", None, 0), ("rnn", 0.0, 0), ("gru", 1, 1)],
 )
 def test_the_default_share_is_that_of_the_cell(
     cell: str, given: float | None, share: float
