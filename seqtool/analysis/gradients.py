@@ -156,13 +156,13 @@ class Clipping:
 
 
 def read_clipping(log_path: str | Path) -> Clipping:
-    """Return what `log.jsonl` tells of the gradients of a run.
+    """Return what `log.jsonl` tells of the gradients of a run: by step, of a short one by epoch.
 
     Raises:
         DataError: there is no such file, a line is no event, or no norm was logged.
     """
     path = Path(log_path)
-    found = Clipping([], [], [], [])
+    by_event = {name: Clipping([], [], [], []) for name in ("step", "epoch")}
     try:
         lines = storage.read_file(path, MAX_LOG).decode().splitlines()
     except (OSError, ValueError) as error:
@@ -170,8 +170,10 @@ def read_clipping(log_path: str | Path) -> Clipping:
     for number, line in enumerate(lines, start=1):
         try:
             event = json.loads(line)
-            norms = event.get("gradients") if event["event"] == "step" else None
-            if norms and None not in norms.values():  # null: it was not finite
+            found = by_event.get(event["event"])
+            norms = event.get("gradients")
+            # null: it was not finite
+            if found is not None and norms and None not in norms.values():
                 found.steps.append(int(event["step"]))
                 found.before.append(float(norms["norm"]))
                 found.after.append(float(norms["clipped_norm"]))
@@ -180,6 +182,7 @@ def read_clipping(log_path: str | Path) -> Clipping:
             raise DataError(
                 "not a line of a training log", hint="name a trained model", path=path, line=number
             ) from error
+    found = by_event["step"] if by_event["step"].steps else by_event["epoch"]
     if not found.steps:
         hint = "train it again: norms are logged since this release"
         raise DataError("the log has no norms of gradients", hint=hint, path=path)

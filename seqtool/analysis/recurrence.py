@@ -78,6 +78,11 @@ def fresh(network: NeuralNetwork, seed: int) -> NeuralNetwork:
     return drawn.double().eval().requires_grad_(False)
 
 
+def initial_model(model: NeuralLanguageModel, seed: int) -> NeuralLanguageModel:
+    """Return a model as it is before its training with that seed, in float64 on the CPU."""
+    return NeuralLanguageModel(fresh(model.network, seed), model.tokenizer)
+
+
 def read_text(
     name: str, model: Any, text: str | Path, *, split: str, num_tokens: int, needed: int
 ) -> Ids:

@@ -36,15 +36,36 @@ COMMANDS = {
     "train-parser": "seqtool.cli.training:train_parser",
     "parse": "seqtool.cli.annotate:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
+    "predict": "seqtool.cli.predict:predict",
+    "analyse report": "seqtool.cli.analyse:report",
+    "analyse gradients": "seqtool.cli.analyse_networks:gradients",
+    "analyse spectrum": "seqtool.cli.analyse_networks:spectrum",
+    "analyse gates": "seqtool.cli.analyse_networks:gates",
+    "analyse dynamics": "seqtool.cli.analyse_networks:dynamics",
+    "analyse cells": "seqtool.cli.analyse_networks:cells",
+    "analyse context": "seqtool.cli.analyse:context",
+    "analyse surprisal": "seqtool.cli.analyse:surprisal",
+    "analyse sparsity": "seqtool.cli.analyse:sparsity",
+    "analyse errors": "seqtool.cli.analyse:errors",
+    "analyse embeddings": "seqtool.cli.analyse:embeddings",
+    "plot": "seqtool.cli.plot:plot",
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
     "help": "seqtool.cli.help:show_manual",
 }
 
-GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
+GROUPS = {
+    "ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams.",
+    "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
+}
+# what the name of a group alone runs
+DEFAULTS = {"analyse": "report"}
 
-READ_NO_TEXT = ("generate", "ngram export", "fetch", "demo", "help")
+READ_NO_TEXT = (
+    *("generate", "predict", "ngram export", "analyse cells", "analyse embeddings", "plot"),
+    *("fetch", "demo", "help"),
+)
 
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
@@ -89,6 +110,16 @@ def load_command(name: str) -> Callable[..., None]:
     module, _, function = COMMANDS[name].partition(":")
     command: Callable[..., None] = getattr(import_module(module), function)
     return command
+
+
+def complete(args: Sequence[str]) -> list[str]:
+    """Return what was typed, with the command of a group that has one of its own to run."""
+    typed = list(args)
+    if typed and typed[0] in DEFAULTS:
+        is_alone = len(typed) == 1 or typed[1].startswith("-")
+        if is_alone and not {"-h", "--help"}.intersection(typed[1:2]):
+            typed.insert(1, DEFAULTS[typed[0]])
+    return typed
 
 
 def build_app(args: Sequence[str] | None = None) -> typer.Typer:
@@ -244,7 +275,7 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    typed = list(sys.argv[1:] if args is None else args)
+    typed = complete(sys.argv[1:] if args is None else args)
     own = typed[: typed.index("--")] if "--" in typed else typed
     if debug := DEBUG in own:
         typed.remove(DEBUG)

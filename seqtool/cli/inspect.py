@@ -16,6 +16,7 @@ from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.analysis.report import Chart, HeatMap
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
 
@@ -120,17 +121,19 @@ def _cut(text: str, *, at_end: bool) -> str:
 
 
 def _plot(path: Path, output: Path) -> None:
-    from seqtool.analysis.plots import plot_learning_curve, plot_sizes
+    from seqtool.analysis.drawing.output import check_picture, save_charts
+    from seqtool.analysis.learning import LOG, learning_curves
+    from seqtool.analysis.sparsity import sizes_chart
     from seqtool.core import checkpoint
 
-    output = output if output.suffix else Path(f"{output}.png")
+    check_picture(output)
     if path.is_file():
-        plot_sizes(_sizes_of_file(path), output)
+        charts: Sequence[Chart | HeatMap] = [sizes_chart(_sizes_of_file(path))]
     elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:
-        plot_sizes(_sizes(path, checkpoint.read_header(path)), output)
+        charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
     else:
-        plot_learning_curve(path / "log.jsonl", output)
-    echo(output)
+        charts = learning_curves([(str(path), path / LOG)]).charts
+    echo(save_charts(charts, output))
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
