@@ -39,6 +39,12 @@ def command_of(root: Any, name: str) -> Any:
     return command
 
 
+def context_of(root: Any, command: Any, name: str, args: list[str], **options: Any) -> Any:
+    """Return the context of a command as it is when it is typed: a first one is remembered."""
+    parent = root.make_context("seqtool", [], resilient_parsing=True)
+    return command.make_context(name, args, parent=parent, **options)
+
+
 @pytest.mark.parametrize("width", [80, 110])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_word_is_broken(
@@ -49,8 +55,7 @@ def test_no_word_is_broken(
     assert (result.code, result.stderr) == (0, "")
     assert all(len(line) <= width for line in result.stdout.splitlines())
     command = command_of(root, name)
-    parent = root.make_context("seqtool", [], resilient_parsing=True)
-    context = command.make_context("seqtool", [], parent=parent, resilient_parsing=True)
+    context = context_of(root, command, "seqtool", [], resilient_parsing=True)
     texts = [command.help, command.epilog, f"Usage: seqtool {name} [OPTIONS] COMMAND [ARGS]..."]
     texts += [
         f"{panel}:" for panel in (*PANELS, DEFAULT_PANEL, "Examples", "Arguments", "Commands")
@@ -105,13 +110,13 @@ def test_examples_are_commands(root: Any, name: str) -> None:
         for words in parsed:
             size = 2 if words[0] in app.GROUPS else 1
             other = command_of(root, " ".join(words[:size]))
-            with other.make_context("seqtool", words[size:]) as context:
+            with context_of(root, other, "seqtool", words[size:]) as context:
                 assert not context.args  # all were understood
 
 
 def test_own_groups_come_first(root: Any) -> None:
     command = command_of(root, "eval-ppl")
-    context = command.make_context("eval-ppl", [], resilient_parsing=True)
+    context = context_of(root, command, "eval-ppl", [], resilient_parsing=True)
     headings = [line for line, is_heading in help_lines(command, context, 80) if is_heading]
     assert headings == [
         *("Examples:", "Arguments:", "Options:"),
