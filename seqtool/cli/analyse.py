@@ -5,9 +5,13 @@ A command of the group opens the models, calls the `analyse` of its module, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -97,7 +101,24 @@ def run_analysis(
 ) -> None:
     """Run an analysis with the options that are given, and show its report."""
     given = {option: value for option, value in options.items() if value is not None}
-    show(import_module(ANALYSES[name]).analyse(models, text, **given), shown)
+    with _kept(text) as kept:
+        report = import_module(ANALYSES[name]).analyse(models, kept, **given)
+    show(report, shown)
+
+
+@contextmanager
+def _kept(text: str | Path) -> Iterator[str | Path]:
+    """Give a file of what is on stdin, which each model reads anew; any other text as it is."""
+    from seqtool.core.reading import STDIN
+
+    if str(text) != STDIN:
+        yield text
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 def open_language_models(

@@ -204,3 +204,23 @@ def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
     assert len(run["epochs"]) == len(run["gradient_norm"]) == len(run["clipped"]) == 2
     assert all(norm > 0 for norm in run["gradient_norm"])
     assert all(0 <= share <= 1 for share in run["clipped"])
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("surprisal -m runs/lm -m runs/ngram", "test.txt"),
+        ("context -m runs/lm -m runs/ngram --lengths 1,2", "test.txt"),
+        ("errors -m runs/parser", "trees.conllu"),
+    ],
+)
+def test_each_model_reads_all_of_stdin(
+    seqtool: Run, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, file: str
+) -> None:
+    words = ["analyse", *command.split(), "--json"]
+    named = seqtool(*words[:2], file, *words[2:])
+    assert named.code == 0, named.stderr
+    with open(here / file, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        piped = seqtool(*words)
+    assert (piped.code, piped.stdout) == (0, named.stdout)
