@@ -106,7 +106,6 @@ LIGHT = {
     "pairs": "pairs -m ngram",
     "states": "states trees.conllu -m tagger -o states.npy",
     "predict": "predict --prompt the -m ngram",
-    "analyse cells": "analyse cells",
     "analyse context": "analyse context raw.txt -m ngram",
     "analyse surprisal": "analyse surprisal raw.txt -m ngram",
     "analyse sparsity": "analyse sparsity raw.txt -m ngram",
@@ -124,6 +123,7 @@ HEAVY = {
     "train-parser": "train-parser trees.conllu",
     "train-tagger": "train-tagger trees.conllu",
     "train-segmenter": "train-segmenter trees.conllu",
+    "analyse cells": "analyse cells",
     **{
         f"analyse {name}": f"analyse {name} raw.txt -m neural"
         for name in ("gradients", "spectrum", "gates", "dynamics")

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqtool.analysis.drawing.axes import Axis, name_axis, number_axis, number_text, range_axis
@@ -93,9 +93,13 @@ def test_ticks_are_those_that_people_write() -> None:
     st.lists(st.floats(-1e12, 1e12, allow_subnormal=False).filter(lambda x: not 0 < abs(x) < 1e-12),
              min_size=1, max_size=6),
     st.integers(2, 9),
+    st.booleans(),
 )  # fmt: skip
-def test_every_value_has_its_place_on_an_axis(values: list[float], num_ticks: int) -> None:
-    axis = number_axis(values, num_ticks=num_ticks)
+@example([0.0, 0.0], 6, True)
+def test_every_value_has_its_place_on_an_axis(
+    values: list[float], num_ticks: int, with_zero: bool
+) -> None:
+    axis = number_axis(values, num_ticks=num_ticks, with_zero=with_zero)
     assert all(-1e-9 <= axis.place(value) <= 1 + 1e-9 for value in values)
     numbers = [value for value, _ in axis.ticks]
     assert numbers == sorted(numbers)

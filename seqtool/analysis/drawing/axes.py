@@ -70,7 +70,7 @@ def number_axis(
     begins_at_zero = low >= 0 and (with_zero or low <= near_zero * high)
     if begins_at_zero:
         low = 0.0
-    ends_at_zero = with_zero and high <= 0
+    ends_at_zero = with_zero and high <= 0 and low < 0
     if ends_at_zero:
         high = 0.0
     if low == high:
