@@ -102,7 +102,9 @@ def test_memory_does_not_grow_with_the_trees(tmp_path: Path) -> None:
 
 def test_a_sentence_of_many_words(tmp_path: Path) -> None:
     size = 20_000 if SOAK else 500
-    lines = [f"{i}\tw{i % 97}\tw\tNOUN\tN\tNumber=Sing\t{i - 1}\tdep\t_\t_" for i in range(1, size + 1)]
+    lines = [
+        f"{i}\tw{i % 97}\tw\tNOUN\tN\tNumber=Sing\t{i - 1}\tdep\t_\t_" for i in range(1, size + 1)
+    ]
     (tmp_path / "long.conllu").write_text("\n".join(lines) + "\n\n")
     (tmp_path / "long.txt").write_text(" ".join(f"w{i % 97}" for i in range(size)) + "\n")
     for words in (
