@@ -133,7 +133,7 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
         path: of the file, whose suffix tells the separator; otherwise its first line does.
 
     Raises:
-        DataError: it is no such table, or two columns have one name.
+        DataError: it is no such table, has another separator, or two columns have one name.
     """
     shown = "<stdin>" if str(path) == STDOUT else str(path)
     header = content.partition("\n")[0]
@@ -156,6 +156,14 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     if not rows:
         raise DataError("has no rows", hint="name the columns in the first line", path=shown)
     names, *rows = rows
+    for other, what in (("\t", "tabs"), (",", "commas"), (";", "semicolons")):
+        if len(names) == 1 and other != separator and other in names[0]:
+            raise DataError(
+                f"has one column, {names[0]!r}: the cells seem to be separated by {what}",
+                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
+                path=shown,
+                line=lines[0],
+            )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         hint = "give each column a name of its own"

@@ -213,3 +213,17 @@ def test_a_directory_that_is_no_model(seqtool: Run) -> None:
     error, hint = result.stderr.splitlines()
     assert error.startswith("error: folder")
     assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize("has_unknown", [False, True])
+def test_an_arpa_file_without_the_unknown_word(
+    seqtool: Run, tmp_path: Path, has_unknown: bool
+) -> None:
+    words = ["-0.5\t<s>", "-0.5\t</s>", "-0.5\ta", *(["-1\t<unk>"] if has_unknown else [])]
+    lines = ["\\data\\", f"ngram 1={len(words)}", "", "\\1-grams:", *words, "", "\\end\\", ""]
+    (tmp_path / "x.arpa").write_text("\n".join(lines))
+    for text, is_told in (("a", False), ("a b", not has_unknown)):
+        (tmp_path / "x.txt").write_text(f"{text}\n")
+        result = seqtool("eval-ppl", tmp_path / "x.txt", "-m", tmp_path / "x.arpa")
+        assert result.code == 0
+        assert ("from an ARPA file without <unk>" in result.stderr) is is_told
