@@ -253,6 +253,7 @@ def eval_ppl(
     from seqtool.lm.ngram.model import lacks_unknown
     from seqtool.lm.perplexity import check_targets
     from seqtool.lm.protocol import carries_state, evaluate_lm
+    from seqtool.lm.stimuli import is_stimuli
     from seqtool.lm.unknown import warning_of
 
     table_on_stdout = "-" in (per_token, per_sentence)
@@ -265,6 +266,11 @@ def eval_ppl(
     paths = [str(path) for path in text or []]
     if not paths and stdin_instead("TEXT"):
         paths = ["-"]
+    for table in filter(is_stimuli, paths):
+        note(
+            f"note: {table} is read as lines of text, separators and names of columns too; "
+            "`seqtool surprisal --text-column NAME` reads its column of texts"
+        )
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)

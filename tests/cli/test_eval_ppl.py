@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from toy_models import two_words
+from toy_models import UNIGRAM_ARPA, two_words
 
 Run = Callable[..., Any]
 
@@ -227,3 +228,13 @@ def test_an_arpa_file_without_the_unknown_word(
         result = seqtool("eval-ppl", tmp_path / "x.txt", "-m", tmp_path / "x.arpa")
         assert result.code == 0
         assert ("from an ARPA file without <unk>" in result.stderr) is is_told
+
+
+def test_a_table_is_told_to_be_read_as_text(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.arpa").write_text(UNIGRAM_ARPA)
+    for name, is_told in (("x.txt", False), ("x.csv", True), ("x.tsv.gz", True)):
+        content = b"item,text\n1,a b\n"
+        (tmp_path / name).write_bytes(gzip.compress(content) if "gz" in name else content)
+        result = seqtool("eval-ppl", tmp_path / name, "-m", tmp_path / "x.arpa")
+        assert result.code == 0
+        assert ("surprisal --text-column NAME" in result.stderr) is is_told
