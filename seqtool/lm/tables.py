@@ -138,6 +138,15 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     shown = "<stdin>" if str(path) == STDOUT else str(path)
     header = content.partition("\n")[0]
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
+    separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+    for other, what in separators.items():
+        if separator not in header and len(next(csv.reader([header], delimiter=other), [])) > 1:
+            raise DataError(
+                f"the cells seem to be separated by {what}, where {separators[separator]} are read",
+                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
+                path=shown,
+                line=1,
+            )
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     rows: list[list[str]] = []
@@ -156,14 +165,6 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     if not rows:
         raise DataError("has no rows", hint="name the columns in the first line", path=shown)
     names, *rows = rows
-    for other, what in (("\t", "tabs"), (",", "commas"), (";", "semicolons")):
-        if len(names) == 1 and other != separator and other in names[0]:
-            raise DataError(
-                f"has one column, {names[0]!r}: the cells seem to be separated by {what}",
-                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
-                path=shown,
-                line=lines[0],
-            )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         hint = "give each column a name of its own"

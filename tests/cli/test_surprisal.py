@@ -211,11 +211,11 @@ def test_no_column_is_lost_to_that_of_the_item(seqtool: Run) -> None:
 
 @pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs")])
 def test_another_separator_than_the_suffix_says(seqtool: Run, separator: str, name: str) -> None:
-    rows = [["item", "text"], ["1", "a, b"]]
+    rows = [["item", "text"], ["1", "a, b"], ["2", '"a ""b"""']]
     Path("s.csv").write_text("".join(separator.join(row) + "\n" for row in rows))
     result = seqtool(*STIMULI, "-m", "letters")
     assert result.code == 1
-    assert f"the cells seem to be separated by {name}\n" in result.stderr
+    assert f"the cells seem to be separated by {name}, where commas are read\n" in result.stderr
 
 
 def test_stimuli_without_words_are_told(seqtool: Run) -> None:
