@@ -93,6 +93,8 @@ def analyse(
         values["bands"][what] = found
     remarks = []
     if len(models) > 1:
+        if counting := _counting_model(models):
+            remarks.append(f"The counts in the training text are those of {counting[0]}.")
         differences, told = _where_one_gains(bits, passage)
         tables += differences
         remarks += told
@@ -108,18 +110,21 @@ def _whole(bits: dict[str, Doubles], num: int) -> Table:
     return Table("The whole text", ["model", "tokens", "surprisal (bits)", "perplexity"], rows)
 
 
+def _counting_model(models: Sequence[tuple[str, Any]]) -> tuple[str, Any] | None:
+    """Return the first model that has the counts of its training text, with its name; or None."""
+    return next((each for each in models if any(each[1].tokenizer.vocabulary.counts)), None)
+
+
 def _count_bands(models: Sequence[tuple[str, Any]], passage: Passage) -> tuple[str, list[str]]:
     """Return what is counted, and the band of each token by its count in the training text.
 
     The counts are those of the first model that has some: an ARPA file tells none. Where none has,
     tokens are counted in this text. A word that stands for `<unk>` was never counted.
     """
-    for _, model in models:
-        vocabulary = model.tokenizer.vocabulary
-        if any(vocabulary.counts):
-            counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True)) | {UNK: 0}
-            what = "count in the training text"
-            break
+    if counting := _counting_model(models):
+        vocabulary = counting[1].tokenizer.vocabulary
+        counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True)) | {UNK: 0}
+        what = "count in the training text"
     else:
         counts, what = Counter(passage.tokens), "count in this text"
     return what, [_band(counts.get(token, 0), COUNT_BANDS) for token in passage.tokens]

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.options import COMPLETION, Command, Group, UsageError, WithMaxLine, note
+from seqtool.cli.usage import other_name
 from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -237,7 +238,10 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         message = error.format_message()
         if message.strip():  # otherwise the help was shown already
             command = error.ctx.command_path if error.ctx else "seqtool"
-            _report(message[:1].lower() + message[1:].rstrip("."), f"see `{command} --help`")
+            hint = f"see `{command} --help`"
+            if ours := other_name(command, getattr(error, "option_name", "")):
+                hint = f"it is {ours} here; {hint}"
+            _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
     if _is_out_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it

@@ -177,7 +177,7 @@ def _show_sizes(sizes: Sequence[OrderSize]) -> None:
         "singletons": ["" if size.singletons is None else _text(size.singletons) for size in sizes],
         "discounts": [
             " ".join(f"{discount:.4f}" for discount in size.discounts)
-            + (" (stated)" if size.fallback else "")
+            + (" (fallback)" if size.fallback else "")
             for size in sizes
         ],
         "size": [_megabytes(size.bytes) for size in sizes],

@@ -73,7 +73,9 @@ def test_counts_of_the_training_text(text: Path) -> None:
         "0": 1, "1 to 9": 1, "10 to 99": 4, "100 to 999": 2, "1,000 and more": 3,
     }  # fmt: skip
     # a model without counts takes those of another, or of the text itself
-    counted = analyse([("two", model(2)), ("one", one)], text).values["bands"]
+    report = analyse([("two", model(2)), ("one", one)], text)
+    assert report.remarks[0] == "The counts in the training text are those of one."
+    counted = report.values["bands"]
     assert counted["count in the training text"]["0"]["tokens"] == 1
     alone = analyse([("two", model(2))], text).values["bands"]["count in this text"]
     assert {name: band["tokens"] for name, band in alone.items()} == {"1 to 9": 11}

@@ -50,7 +50,7 @@ def test_orders_are_shown(seqtool: Run, model: Path) -> None:
         "kind ngram",
         "made by seqtool ngram train --order 3",
         "order n-grams pruned singletons discounts size up to here",
-        "1 5 0 1 0.5000 1.0000 1.5000 (stated) 40 bytes 40 bytes",
+        "1 5 0 1 0.5000 1.0000 1.5000 (fallback) 40 bytes 40 bytes",
         "2 2 0 0 0.2500 0.7500 1.2500 48 bytes 88 bytes",
         "3 2 1,000 900 28 bytes 116 bytes",
         "valid_perplexity 12.5",
