@@ -122,7 +122,11 @@ def test_a_page_shows_the_parts_of_a_pipeline(here: Path, seqtool: Run) -> None:
     inspected = json.loads(seqtool("inspect", "pipelines/mine", "--json").stdout)
     (model,) = trained["models"]
     assert model["size (MB)"] == inspected["bytes"] / 1e6 > 0
-    assert [run["run"] for run in curves["runs"]] == ["mine/parser", "mine/segmenter", "mine/tagger"]
+    assert [run["run"] for run in curves["runs"]] == [
+        "mine/parser",
+        "mine/segmenter",
+        "mine/tagger",
+    ]
 
 
 def test_a_group_alone_is_its_own_command() -> None:
