@@ -67,6 +67,7 @@ BROUGHT = {
         "runs/ngram": "seqtool ngram train train.txt",
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
+        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
     },
     "seqtool/manual/word-surprisal.md": {
         "runs/lm": "seqtool train-lm train.txt",

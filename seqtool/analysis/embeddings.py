@@ -143,7 +143,7 @@ def analyse(
         places = _places(chosen, name, words, seed)
         near = {chosen.names[i]: chosen.nearest(i, num_nearest) for i in places}
         rows: list[list[Cell]] = [
-            [word, ", ".join(f"{other} {cosine:.2f}" for other, cosine in found)]
+            [word, ", ".join(f"{other} {cosine:z.2f}" for other, cosine in found)]
             for word, found in near.items()
         ]
         title = f"The nearest of {chosen.name}, {name}"

@@ -22,7 +22,10 @@ PERPLEXITY = "valid_perplexity"  # the score of a language model
 MAX_LOG = 1 << 28  # bytes of a log
 LOG = "log.jsonl"
 # how scores are called in print; the others are words
-ABBREVIATIONS = {"uas": "UAS", "las": "LAS", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS"}
+ABBREVIATIONS = {
+    **{name: name.upper() for name in ("uas", "las", "upos", "xpos", "feats")},
+    "ufeats": "UFeats",
+}
 # of an epoch, where the log has them: key -> title, axis, scale of what is drawn
 SETTINGS = {
     "learning_rate": ("Learning rate", "learning rate", 1.0),
@@ -130,9 +133,14 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
         return [(str(path), path if path.is_file() else path / LOG)]
     parts = sorted(path.glob(f"*/{LOG}"))
     trained = [part for part in parts if part.parent.name not in ("best", "last")]
+    if not path.exists():
+        raise DataError("no such model or log", hint="check the path", path=path)
     if not trained:
         raise DataError(
-            "no training log is there", hint="name a model that a train command made", path=path
+            "no training log is there",
+            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; for an "
+            "n-gram model there is `seqtool inspect --plot`",
+            path=path,
         )
     return [(str(part.parent), part) for part in trained]
 

@@ -123,7 +123,7 @@ def overview(
     """
     models = find_models(directory)
     yield _trained(models)
-    logs = [(one.name, one.path / LOG) for one in models if (one.path / LOG).is_file()]
+    logs = [log for one in models for log in _logs(one)]
     if logs:
         on_analysis("learning curves")
         yield _or_told("Learning curves", lambda: learning_curves(logs))
@@ -134,6 +134,15 @@ def overview(
             on_analysis(f"embeddings: {one.name}")
             yield _analysed("seqtool.analysis.embeddings", [(one.name, _open(one, threads))], "",
                             seed=seed)  # fmt: skip
+
+
+def _logs(found: Found) -> list[tuple[str, Path]]:
+    """Return the logs of a run, each with the name of the model, or of a part of a pipeline."""
+    if found.header.kind == "pipeline":
+        parts = sorted(found.path.glob(f"*/{LOG}"))
+        return [(f"{found.name}/{log.parent.name}", log) for log in parts]
+    log = found.path / LOG
+    return [(found.name, log)] if log.is_file() else []
 
 
 def _open(found: Found, threads: int | None) -> Any:
@@ -154,7 +163,7 @@ def _trained(models: Sequence[Found]) -> Report:
             for name, value in header.scores.items()
             if isinstance(value, int | float) and math.isfinite(value) and "second" not in name
         )
-        size = sum(int(entry.get("bytes", 0)) for entry in header.files.values()) / 1e6
+        size = sum(checkpoint.file_sizes(one.path, header).values()) / 1e6
         rows.append([one.name, _kind(header), header.num_parameters, size, scores, header.command])
     columns = ["model", "kind", "parameters", "size (MB)", "scores", "made by"]
     return Report(

@@ -459,6 +459,7 @@ def _show(
     symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
     words = result.tokens - result.sentences
     sentences = counted(result.sentences, "sentence")
+    text = "stdin" if text == "-" else text
     text = text if result.split is None else f"{text} ({result.split})"
     unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
     figures: list[tuple[str, float | None, str]] = [

@@ -194,7 +194,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
     sizes = _sizes(directory, header) if header.kind == NGRAM else []
-    file_sizes = _file_sizes(directory, header)
+    file_sizes = checkpoint.file_sizes(directory, header)
     size = sum(file_sizes.values())
     if as_json:
         content = asdict(header)
@@ -232,21 +232,6 @@ def _language_model(header: Header) -> dict[str, str]:
         return {}
     size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
     return {"reads": f"a language model of {data.get('lm_unit')} units: {size} more"}
-
-
-def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
-    """Return the bytes of each file of a model, or of each part of one that has parts."""
-    from seqtool.core import checkpoint
-
-    sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}
-    if header.kind == "pipeline":
-        from seqtool.parsing.pipeline.config import PARTS
-
-        for part in PARTS:
-            for path in sorted(directory.glob(f"{part}*/{checkpoint.HEADER}")):
-                of_part = _file_sizes(path.parent, checkpoint.read_header(path.parent))
-                sizes[f"{path.parent.name}/"] = sum(of_part.values())
-    return sizes
 
 
 def _inspect_corpus(path: Path, as_json: bool) -> None:

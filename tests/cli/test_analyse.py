@@ -109,6 +109,26 @@ def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> Non
     assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
 
 
+def test_a_page_shows_the_parts_of_a_pipeline(here: Path, seqtool: Run) -> None:
+    short = " ".join(
+        f"--set {part}.training.epochs=1 --set {part}.learning.min_steps=2"
+        for part in ("segmenter", "tagger", "parser")
+    )
+    train = "train-parser trees.conllu --dev trees.conllu --raw --fast --threads 1 --set folds=2 "
+    assert seqtool(*f"{train} {short} -o pipelines/mine".split()).code == 0
+    result = seqtool("analyse", "report", "pipelines", "--treebank", "trees.conllu", "--json")
+    assert result.code == 0, result.stderr
+    trained, curves = json.loads(result.stdout)["reports"][:2]
+    inspected = json.loads(seqtool("inspect", "pipelines/mine", "--json").stdout)
+    (model,) = trained["models"]
+    assert model["size (MB)"] == inspected["bytes"] / 1e6 > 0
+    assert [run["run"] for run in curves["runs"]] == [
+        "mine/parser",
+        "mine/segmenter",
+        "mine/tagger",
+    ]
+
+
 def test_a_group_alone_is_its_own_command() -> None:
     assert complete(["analyse"]) == ["analyse", "report"]
     assert complete(["analyse", "-o", "x"]) == ["analyse", "report", "-o", "x"]
@@ -134,7 +154,8 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'", ""),
         ("predict -p dgo", "outside the model's vocabulary", "--allow-unknown"),
         ("predict --top 0", "at least 1", "--top"),
-        ("plot runs/ngram", "no training log is there", "train command"),
+        ("plot runs/ngram", "no training log is there", "seqtool inspect --plot"),
+        ("plot runs/nothing", "no such model or log", "check the path"),
         ("plot runs/lm -o x.nonsense", "cannot be drawn", ".svg"),
         ("plot runs/lm -o no/x.svg", "directory to write to is not there", "make it"),
         ("plot runs/lm -o x.svg --html x.svg", "the same file", "two names"),

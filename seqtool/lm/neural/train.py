@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.config import from_stored, to_dict
+from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
@@ -71,7 +71,7 @@ class RunRecord(Record[NeuralLMConfig]):
 def train_lm(
     corpus: str | Path | PreparedCorpus | None = None,
     output: str | Path = "runs/lm",
-    config: NeuralLMConfig | str | None = None,
+    config: NeuralLMConfig | Mapping[str, Any] | str | None = None,
     *,
     resume: bool = False,
     force: bool = False,
@@ -91,7 +91,8 @@ def train_lm(
         corpus: a prepared corpus, or a text file or directory, which is prepared in
             `output/corpus`. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings, or the name of a recipe; those of the run when one is resumed.
+        config: all settings, a dictionary of those that are not the defaults, or the name of a
+            recipe; those of the run when one is resumed.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         device: auto, cpu, cuda or mps; that of the run when one is resumed with auto.
@@ -109,6 +110,8 @@ def train_lm(
     output = Path(output)
     if isinstance(config, str):
         config = resolve(config, {}, ())
+    elif isinstance(config, Mapping):
+        config = from_dict(NeuralLMConfig, config)
     if resume:
         if not runtime.place().rank:
             storage.restore(output)
