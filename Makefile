@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench soak reference wikitext2 ptb pipeline treebank ewt clean
+.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -35,6 +35,10 @@ $(INSTALLED): pyproject.toml .constraints.txt
 
 demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minutes
 	@$(BIN)/seqtool demo
+
+report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
+	@test -f runs/demo/ngram/model.json || $(BIN)/seqtool demo
+	@$(BIN)/seqtool analyse report runs/demo
 
 test: $(INSTALLED)  ## run the tests
 	@$(BIN)/python -m pytest -q -n auto

@@ -43,6 +43,10 @@ INNER_FLOORS = {
 }
 
 
+# analyses of recurrent networks, which are differentiated
+NEED_GRADIENTS = ("recurrence", "gradients", "spectra", "gates", "dynamics", "cells")
+
+
 def may_import_torch(module: str) -> bool:
     """Whether the name of a module says that it may: by its folder or by its file."""
     *folders, name = module.split(".")
@@ -53,6 +57,7 @@ def may_import_torch(module: str) -> bool:
         or folders[:1] == ["training"]
         or folders == ["lm", "neural"]
         or module == "parsing.encoding.encoder"
+        or (folders == ["analysis"] and name in NEED_GRADIENTS)
     )
 
 

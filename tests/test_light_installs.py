@@ -105,6 +105,12 @@ LIGHT = {
     "surprisal": "surprisal raw.txt -m ngram",
     "pairs": "pairs -m ngram",
     "states": "states trees.conllu -m tagger -o states.npy",
+    "predict": "predict --prompt the -m ngram",
+    "analyse context": "analyse context raw.txt -m ngram",
+    "analyse surprisal": "analyse surprisal raw.txt -m ngram",
+    "analyse sparsity": "analyse sparsity raw.txt -m ngram",
+    "analyse errors": "analyse errors trees.conllu -m parser",
+    "analyse embeddings": "analyse embeddings -m tagger",
     "parse": "parse trees.conllu -m parser",
     "tag": "tag trees.conllu -m tagger",
     "segment": "segment raw.txt -m segmenter",
@@ -117,8 +123,14 @@ HEAVY = {
     "train-parser": "train-parser trees.conllu",
     "train-tagger": "train-tagger trees.conllu",
     "train-segmenter": "train-segmenter trees.conllu",
+    "analyse cells": "analyse cells",
+    **{
+        f"analyse {name}": f"analyse {name} raw.txt -m neural"
+        for name in ("gradients", "spectrum", "gates", "dynamics")
+    },
 }
-OTHERS = {"demo", "fetch"}  # trains; needs a network
+# trains; needs a network; a run that was trained; models of all kinds
+OTHERS = {"demo", "fetch", "plot", "analyse report"}
 
 
 def test_every_command_is_tried_without_torch() -> None:

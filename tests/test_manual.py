@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import re
@@ -26,7 +27,7 @@ import pytest
 from conftest import CommandResult
 from typer.main import get_params_from_function
 
-from seqtool.cli.app import COMMANDS, GROUPS, load_commands, main
+from seqtool.cli.app import COMMANDS, GROUPS, complete, load_commands, main
 from seqtool.cli.help import MANUAL, TOPICS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,10 +67,18 @@ BROUGHT = {
         "runs/ngram": "seqtool ngram train train.txt",
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
+        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
     },
     "seqtool/manual/word-surprisal.md": {
         "runs/lm": "seqtool train-lm train.txt",
         "runs/ngram": "seqtool ngram train train.txt",
+    },
+    "seqtool/manual/analyse.md": {
+        "runs/lm": "seqtool train-lm train.txt",
+        "runs/ngram": "seqtool ngram train train.txt",
+        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
+        "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
+        "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
     },
     "seqtool/manual/python.md": {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
@@ -149,6 +158,7 @@ def test_every_command_and_option_exists(command: str, options: dict[str, set[st
     words = shlex.split(command, comments=True)[1:]
     if words[0] in ("COMMAND", "help"):
         return
+    words = complete(words)
     name = " ".join(words[: 2 if words[0] in GROUPS else 1])
     assert name in COMMANDS
     flags = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)]
@@ -236,15 +246,17 @@ def cut_sample(folder: Path) -> Path:
     from seqtool.text.datasets import sample_directory
 
     source = sample_directory()
-    for split, lines in (("train", 200), ("valid", 40), ("test", 40)):
-        (folder / "en").mkdir(parents=True, exist_ok=True)
-        text = (source / "en" / f"{split}.txt").read_text(encoding="utf-8").splitlines(True)
-        (folder / "en" / f"{split}.txt").write_text("".join(text[:lines]), encoding="utf-8")
-        packed = source / "en" / f"{split}.conllu.gz"
-        plain = source / "en" / f"{split}.conllu"
+    parts = (("train", 200), ("valid", 40), ("test", 40))
+    for language, (split, lines) in itertools.product(("en", "ko"), parts):
+        own, cut = source / language, folder / language
+        cut.mkdir(parents=True, exist_ok=True)
+        text = (own / f"{split}.txt").read_text(encoding="utf-8").splitlines(True)
+        (cut / f"{split}.txt").write_text("".join(text[:lines]), encoding="utf-8")
+        packed, plain = own / f"{split}.conllu.gz", own / f"{split}.conllu"
         trees = gzip.decompress(packed.read_bytes()) if packed.is_file() else plain.read_bytes()
         sentences = trees.decode("utf-8").split("\n\n")
-        (folder / "en" / f"{split}.conllu").write_text("\n\n".join(sentences[:lines]) + "\n\n")
+        shortened = "\n\n".join(sentences[:lines]) + "\n\n"
+        (cut / f"{split}.conllu").write_text(shortened, encoding="utf-8")
     shutil.copy(source / "en" / "pairs.tsv", folder / "en")
     shutil.copy(source / "sample.json", folder)
     return folder

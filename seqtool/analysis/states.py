@@ -28,6 +28,7 @@ from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.storage import atomic_file
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.states import Pool, SentenceStates, Span, check_layer, word_states
+from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import check_target, open_table
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.model import Pipeline
@@ -99,6 +100,9 @@ def write_states(
         for option, is_given in (("part", part is not None), ("raw", raw)):
             if is_given:
                 raise ConfigError(f"{option} is for parsers", hint="leave it out")
+        for name in filter(is_stimuli, inputs):
+            what = "is a table, whose other cells and commas would be read as words"
+            raise DataError(what, hint="write its texts to a file, one a line (.txt)", path=name)
         lines = _lines(inputs, on_progress)
         found = word_states(model, lines, layer=layer, pool=pool)
     else:

@@ -220,6 +220,7 @@ def tag(
     else:
         items = read_items(given, check="columns")
         items = _noted(items, "passed through") if skip_invalid else _refusing(items, tagger)
+        items = items if retag else _noting_tags(items)
     write_conllu(tagger.tag_stream(items, retag=retag), output)
 
 
@@ -383,6 +384,24 @@ def _refusing(items: Iterable[Other | Broken], model: Any) -> Iterator[Other]:
             path=item.error.path,
             line=item.error.line,
         )
+
+
+def _noting_tags(items: Iterable[Other]) -> Iterator[Other]:
+    """Pass items on, and say at the end if all words had UPOS and a lemma before they were tagged.
+
+    Then the file that is written is the one that was read: rarely what was wanted of a tagger.
+    """
+    from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
+
+    num_words = 0
+    is_tagged = True
+    for item in items:
+        if is_tagged and isinstance(item, Sentence):
+            num_words += len(item)
+            is_tagged = all("_" not in (row[UPOS], row[LEMMA]) for row in item.rows)
+        yield item
+    if is_tagged and num_words:
+        note("all words had tags and lemmas already, which are kept; --retag predicts them anew")
 
 
 def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broken]:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from seqtool.cli.options import COMPLETION, Command, Group, UsageError, WithMaxLine, note
+from seqtool.cli.usage import other_name
 from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -36,15 +37,36 @@ COMMANDS = {
     "train-parser": "seqtool.cli.training:train_parser",
     "parse": "seqtool.cli.annotate:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
+    "predict": "seqtool.cli.predict:predict",
+    "analyse report": "seqtool.cli.analyse:report",
+    "analyse gradients": "seqtool.cli.analyse_networks:gradients",
+    "analyse spectrum": "seqtool.cli.analyse_networks:spectrum",
+    "analyse gates": "seqtool.cli.analyse_networks:gates",
+    "analyse dynamics": "seqtool.cli.analyse_networks:dynamics",
+    "analyse cells": "seqtool.cli.analyse_networks:cells",
+    "analyse context": "seqtool.cli.analyse:context",
+    "analyse surprisal": "seqtool.cli.analyse:surprisal",
+    "analyse sparsity": "seqtool.cli.analyse:sparsity",
+    "analyse errors": "seqtool.cli.analyse:errors",
+    "analyse embeddings": "seqtool.cli.analyse:embeddings",
+    "plot": "seqtool.cli.plot:plot",
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
     "help": "seqtool.cli.help:show_manual",
 }
 
-GROUPS = {"ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams."}
+GROUPS = {
+    "ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams.",
+    "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
+}
+# what the name of a group alone runs
+DEFAULTS = {"analyse": "report"}
 
-READ_NO_TEXT = ("generate", "ngram export", "fetch", "demo", "help")
+READ_NO_TEXT = (
+    *("generate", "predict", "ngram export", "analyse cells", "analyse embeddings", "plot"),
+    *("fetch", "demo", "help"),
+)
 
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
@@ -89,6 +111,16 @@ def load_command(name: str) -> Callable[..., None]:
     module, _, function = COMMANDS[name].partition(":")
     command: Callable[..., None] = getattr(import_module(module), function)
     return command
+
+
+def complete(args: Sequence[str]) -> list[str]:
+    """Return what was typed, with the command of a group that has one of its own to run."""
+    typed = list(args)
+    if typed and typed[0] in DEFAULTS:
+        is_alone = len(typed) == 1 or typed[1].startswith("-")
+        if is_alone and not {"-h", "--help"}.intersection(typed[1:2]):
+            typed.insert(1, DEFAULTS[typed[0]])
+    return typed
 
 
 def build_app(args: Sequence[str] | None = None) -> typer.Typer:
@@ -206,7 +238,10 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         message = error.format_message()
         if message.strip():  # otherwise the help was shown already
             command = error.ctx.command_path if error.ctx else "seqtool"
-            _report(message[:1].lower() + message[1:].rstrip("."), f"see `{command} --help`")
+            hint = f"see `{command} --help`"
+            if ours := other_name(command, getattr(error, "option_name", "")):
+                hint = f"it is {ours} here; {hint}"
+            _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
     if _is_out_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
@@ -244,7 +279,7 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    typed = list(sys.argv[1:] if args is None else args)
+    typed = complete(sys.argv[1:] if args is None else args)
     own = typed[: typed.index("--")] if "--" in typed else typed
     if debug := DEBUG in own:
         typed.remove(DEBUG)

@@ -16,6 +16,7 @@ from seqtool.cli.options import (
     JsonOption,
     SeedOption,
     emit,
+    note,
     show_table,
     stdin_instead,
     stdin_or_sample,
@@ -61,7 +62,8 @@ def eval_parser(
             "--model",
             "-m",
             metavar="MODEL",
-            help="Parse GOLD's words with this model, then score; repeatable.",
+            help="Parse GOLD's words with this model, then score; repeatable. Tags and lemmas that "
+            "GOLD has are kept, also by a model of --raw.",
         ),
     ] = None,
     beam: Annotated[
@@ -138,7 +140,7 @@ def _annotations(
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.sentence import Sentence
+    from seqtool.treebank.sentence import UPOS, Sentence
 
     parsers = [open_model(path, "parser") for path in models]
     sentences: list[Sentence] = []
@@ -149,10 +151,19 @@ def _annotations(
         else:
             gold_annotation = read_annotation(gold, on_progress=on_progress)
     annotations = [read_annotation(path) for path in files]
-    # a parser overwrites trees only, so that the next one finds the same words
-    for parser in parsers:
-        more = {} if hasattr(parser, "tag_stream") else {"allow_missing": allow_missing}
-        parsed = parser.parse_stream(sentences, beam=beam, **more)
+    has_tags = any(columns[UPOS] != "_" for sentence in sentences for columns in sentence.rows)
+    for path, parser in zip(models, parsers, strict=True):
+        is_pipeline = hasattr(parser, "tag_stream")
+        if is_pipeline and has_tags:
+            note(
+                f"{path}: gold words, and the tags and lemmas that {gold} has; to score it from "
+                "plain text, see the manual: seqtool help evaluate"
+            )
+        more = {} if is_pipeline else {"allow_missing": allow_missing}
+        # a parser overwrites trees only, but a pipeline also fills in the tags and lemmas that are
+        # not there, and the next model must not find them
+        given = [item.copy() for item in sentences] if is_pipeline else sentences
+        parsed = parser.parse_stream(given, beam=beam, **more)
         annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
     from seqtool.lm.protocol import LanguageModel, LMEvaluation
-    from seqtool.text.tokenizers import Tokenizer
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -251,8 +250,11 @@ def eval_ppl(
     from seqtool.core.progress import progress_bar
     from seqtool.lm.mixture.model import MixedModel, mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
+    from seqtool.lm.ngram.model import lacks_unknown
     from seqtool.lm.perplexity import check_targets
     from seqtool.lm.protocol import carries_state, evaluate_lm
+    from seqtool.lm.stimuli import is_stimuli
+    from seqtool.lm.unknown import warning_of
 
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
@@ -264,6 +266,11 @@ def eval_ppl(
     paths = [str(path) for path in text or []]
     if not paths and stdin_instead("TEXT"):
         paths = ["-"]
+    for table in filter(is_stimuli, paths):
+        note(
+            f"note: {table} is read as lines of text, separators and names of columns too; "
+            "`seqtool surprisal --text-column NAME` reads its column of texts"
+        )
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
@@ -334,9 +341,16 @@ def eval_ppl(
         if carries_state(language_model):
             rows.append(("state", STATES[result.state]))
         _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
+    if result.oov and lacks_unknown(language_model):
+        note(
+            "note: the model was read from an ARPA file without <unk>: each unknown word has a "
+            "log10 probability of -100, as in KenLM; SRILM leaves such words out of its perplexity"
+        )
     for remark in _remarks(result, paths, tuning, dynamic_tunings):
         note(f"note: {remark}")
-    if warning := _warning_of_unknown(result, language_model.tokenizer):
+    num_words = result.tokens - result.sentences
+    unknown = result.unknown_words
+    if warning := warning_of(result.oov, num_words, unknown, language_model.tokenizer):
         note(f"warning: {warning}")
 
 
@@ -445,6 +459,7 @@ def _show(
     symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
     words = result.tokens - result.sentences
     sentences = counted(result.sentences, "sentence")
+    text = "stdin" if text == "-" else text
     text = text if result.split is None else f"{text} ({result.split})"
     unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
     figures: list[tuple[str, float | None, str]] = [
@@ -520,18 +535,6 @@ def _adaptation_rows(
             )
         rows.append((f"  {found.kind}", f"{found.model}: {settings}{how}"))
     return rows
-
-
-def _warning_of_unknown(result: LMEvaluation, tokenizer: Tokenizer) -> str:
-    """Return what to say where so many words are unknown that the figures say little."""
-    from seqtool.lm.unknown import LEAST_WORDS, SUSPICIOUS_SHARE, reason_for
-
-    num_words = result.tokens - result.sentences
-    is_usual = result.oov_rate <= SUSPICIOUS_SHARE or num_words < LEAST_WORDS
-    if is_usual or result.unit != "word":
-        return ""
-    reason = reason_for(result.unknown_words, tokenizer)
-    return f"{result.oov_rate:.1%} of the words are unknown to the model; {reason}" * bool(reason)
 
 
 def _remarks(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from seqtool.cli.options import (
     emit,
     note,
     offer,
-    stdin_instead,
+    prompt_text,
     takes_options,
 )
 from seqtool.cli.usage import examples
@@ -91,10 +90,7 @@ def generate(
     from seqtool.lm import sampling
     from seqtool.lm.mixture.model import open_mixture
 
-    if prompt is None:
-        prompt = "-" if stdin_instead("prompt") else ""
-    if prompt == "-":
-        prompt = sys.stdin.read().rstrip("\r\n")
+    prompt = prompt_text(prompt)
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))

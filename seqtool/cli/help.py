@@ -36,6 +36,8 @@ TOPICS = {
     "evaluate": "perplexity, parser scores, comparisons, learning curves",
     "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",
     "word-states": "the vectors that a network has for the words of a text",
+    "analyse": "what models do: context, surprisal, gradients, gates, errors; one page of it all",
+    "why-gates": "why plain networks forget, and what gates change: seven models measured",
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",

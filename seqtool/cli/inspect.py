@@ -16,6 +16,7 @@ from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.analysis.report import Chart, HeatMap
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
 
@@ -120,17 +121,19 @@ def _cut(text: str, *, at_end: bool) -> str:
 
 
 def _plot(path: Path, output: Path) -> None:
-    from seqtool.analysis.plots import plot_learning_curve, plot_sizes
+    from seqtool.analysis.drawing.output import check_picture, save_charts
+    from seqtool.analysis.learning import LOG, learning_curves
+    from seqtool.analysis.sparsity import sizes_chart
     from seqtool.core import checkpoint
 
-    output = output if output.suffix else Path(f"{output}.png")
+    check_picture(output)
     if path.is_file():
-        plot_sizes(_sizes_of_file(path), output)
+        charts: Sequence[Chart | HeatMap] = [sizes_chart(_sizes_of_file(path))]
     elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:
-        plot_sizes(_sizes(path, checkpoint.read_header(path)), output)
+        charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
     else:
-        plot_learning_curve(path / "log.jsonl", output)
-    echo(output)
+        charts = learning_curves([(str(path), path / LOG)]).charts
+    echo(save_charts(charts, output))
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
@@ -174,7 +177,7 @@ def _show_sizes(sizes: Sequence[OrderSize]) -> None:
         "singletons": ["" if size.singletons is None else _text(size.singletons) for size in sizes],
         "discounts": [
             " ".join(f"{discount:.4f}" for discount in size.discounts)
-            + (" (stated)" if size.fallback else "")
+            + (" (fallback)" if size.fallback else "")
             for size in sizes
         ],
         "size": [_megabytes(size.bytes) for size in sizes],
@@ -191,7 +194,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
     sizes = _sizes(directory, header) if header.kind == NGRAM else []
-    file_sizes = _file_sizes(directory, header)
+    file_sizes = checkpoint.file_sizes(directory, header)
     size = sum(file_sizes.values())
     if as_json:
         content = asdict(header)
@@ -229,21 +232,6 @@ def _language_model(header: Header) -> dict[str, str]:
         return {}
     size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
     return {"reads": f"a language model of {data.get('lm_unit')} units: {size} more"}
-
-
-def _file_sizes(directory: Path, header: Header) -> dict[str, int]:
-    """Return the bytes of each file of a model, or of each part of one that has parts."""
-    from seqtool.core import checkpoint
-
-    sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}
-    if header.kind == "pipeline":
-        from seqtool.parsing.pipeline.config import PARTS
-
-        for part in PARTS:
-            for path in sorted(directory.glob(f"{part}*/{checkpoint.HEADER}")):
-                of_part = _file_sizes(path.parent, checkpoint.read_header(path.parent))
-                sizes[f"{path.parent.name}/"] = sum(of_part.values())
-    return sizes
 
 
 def _inspect_corpus(path: Path, as_json: bool) -> None:

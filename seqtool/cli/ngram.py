@@ -172,11 +172,16 @@ def train(
 
 
 def _refuse_order_as_output(output: str, metavar: str) -> None:
-    """Refuse `-o 5` where no order is given: with other programs, -o is the order.
+    """Refuse `-o 5` and `-order 5` where no order is given: so other programs take the order.
 
     Raises:
-        ConfigError: the output is a number.
+        ConfigError: the output is a number, or the rest of `-order`.
     """
+    if output == "rder":
+        raise ConfigError(
+            "-order is read as -o rder, the output, and no --order is given",
+            hint="the option has two dashes here: --order N",
+        )
     if re.fullmatch("[0-9]+", output):
         raise ConfigError(
             f"-o {output} would write to {output!r}, and no --order is given",

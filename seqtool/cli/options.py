@@ -375,6 +375,13 @@ def stdin_instead(name: str) -> bool:
     return is_given
 
 
+def prompt_text(given: str | None) -> str:
+    """Return the text of --prompt: stdin for -, or where none is given at the end of a pipe."""
+    if given is None:
+        given = "-" if stdin_instead("prompt") else ""
+    return sys.stdin.read().rstrip("\r\n") if given == "-" else given
+
+
 def stdin_or_sample(
     name: str, kind: Literal["text", "trees", "pairs"] = "text", *, training: str = ""
 ) -> str:

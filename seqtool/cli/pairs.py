@@ -124,12 +124,15 @@ def pairs(
     for name, _, found in results:
         if found.num_unknown:
             note(
-                f"note: {counted(found.num_unknown, 'pair')} of {len(given):,} differ in a word "
+                f"note: {counted(found.num_unknown, 'pair')} of {len(given):,} "
+                f"{'differs' if found.num_unknown == 1 else 'differ'} in a word "
                 f"that {name} does not know, so that it compares <unk> with a word, or with itself"
             )
         if found.num_unknown_elsewhere:
             more = counted(found.num_unknown_elsewhere, "pair")
-            note(f"note: {more} of {len(given):,} have a word elsewhere that {name} does not know")
+            verb = "has" if found.num_unknown_elsewhere == 1 else "have"
+            what = f"{more} of {len(given):,} {verb} a word elsewhere that {name} does not know"
+            note(f"note: {what}")
 
 
 def _summary(

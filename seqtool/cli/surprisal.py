@@ -140,6 +140,7 @@ def surprisal(
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.protocol import carries_state
     from seqtool.lm.tables import check_target, open_table
+    from seqtool.lm.unknown import UnknownWords, warning_of
     from seqtool.lm.words import score_blocks, word_columns
 
     check_target(output)
@@ -169,6 +170,7 @@ def surprisal(
     with opened as table:
         for path, part, counts in zip(models, parts, all_counts, strict=True):
             total = _Totals(str(path), part.tokenizer.unit)
+            unknown = UnknownWords(part.tokenizer)
             if carry_state and carries_state(part):
                 total.state = "carried"
             with _bar(output) as on_progress:
@@ -185,10 +187,20 @@ def surprisal(
                     given = {} if stimuli is None else stimuli.columns(numbers)
                     table.write(name | given | own)
                     total.add(lines)
+                    unknown.add_written(word.text for line in lines for word in line if word.oov)
             totals.append(total)
+            shown = f"{path}: " if len(parts) > 1 else ""
             if not as_json:
                 state = f"; {STATES[total.state]}" if carries_state(part) else ""
-                note((f"{path}: " if len(parts) > 1 else "") + f"{total.told()}{state}")
+                note(f"{shown}{total.told()}{state}")
+            if warning := warning_of(total.oov, total.words, unknown.counts, part.tokenizer):
+                note(f"warning: {shown}{warning}")
+    if stimuli is not None and (empty := stimuli.empty_rows()):
+        those = counted(len(empty), "row")
+        note(
+            f"note: {those} of {stimuli.path} without words, which the table leaves out; the first "
+            f"is in line {empty[0]}"
+        )
     if as_json:
         rows = {"rows": collected.rows} if is_shown else {"output": output}
         emit({"models": [vars(total) for total in totals], **rows})

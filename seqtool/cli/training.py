@@ -346,6 +346,10 @@ def train_tagger(
         ),
         "--hidden": "model.hidden_size",
         **SETTINGS,
+        "--epochs": offer(
+            "training.epochs",
+            help="Passes over the training part; with --raw those of the parsers.",
+        ),
     },
 )
 @examples(
@@ -365,7 +369,8 @@ def train_parser(
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
             "lemmatizer, and parsers that are used to their tags. Parts that are trained at once, "
             "each in a process of its own, share the threads; --threads 1 trains one after "
-            "another.",
+            "another. Options for settings are those of the parsers, --seed that of all parts; "
+            "--set tagger.training.epochs=5 names another part.",
         ),
     ] = False,
     preset: Annotated[

@@ -46,6 +46,17 @@ PANELS = {
     ),
 }
 DEFAULT_PANEL = "Options"
+# command -> option of another program -> what it is here; KenLM's lmplz and SRILM's ngram-count
+OTHER_NAMES = {
+    "ngram train": {
+        "--text": "the argument CORPUS",
+        "--discount_fallback": "--fallback-discounts",
+        "--limit_vocab_file": "--vocab",
+        "--skip_symbols": "--special-tokens skip",
+        "--vocab_file": "--vocab",
+        "-S": "--memory",
+    }
+}
 _PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options}
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -59,6 +70,18 @@ def examples(*commands: str) -> Callable[[Function], Function]:
         return function
 
     return give
+
+
+def other_name(command: str, option: str) -> str:
+    """Return what an unknown option of a command, as another program has it, is here; "" if none.
+
+    Args:
+        command: its path, as `seqtool ngram train`.
+        option: as it was typed; dashes and underscores in it are the same.
+    """
+    known = OTHER_NAMES.get(command.partition(" ")[2], {})
+    spelt = option[:2] + option[2:].replace("-", "_")
+    return known.get(spelt, "")
 
 
 def panel_of(option: Any) -> str:

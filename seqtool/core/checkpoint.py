@@ -281,6 +281,16 @@ def read_header(path: str | Path) -> Header:
         raise damaged from error
 
 
+def file_sizes(directory: Path, header: Header) -> dict[str, int]:
+    """Return the bytes of each file of a model, and of each part of a pipeline."""
+    sizes = {name: int(entry.get("bytes", 0)) for name, entry in header.files.items()}
+    if header.kind == "pipeline":
+        for path in sorted(directory.glob(f"*/{HEADER}")):
+            of_part = file_sizes(path.parent, read_header(path.parent))
+            sizes[f"{path.parent.name}/"] = sum(of_part.values())
+    return sizes
+
+
 def verify(directory: Path, header: Header) -> None:
     """Check every file of the model against the size and the sum that the header records."""
     for name, recorded in header.files.items():

@@ -49,6 +49,21 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
+class GradientNorms:
+    """The norm of the gradient of all dense weights together, over some steps.
+
+    Attributes:
+        norm: its mean before clipping.
+        clipped_norm: its mean after it.
+        clipped: the share of the steps that were clipped.
+    """
+
+    norm: float
+    clipped_norm: float
+    clipped: float
+
+
+@dataclass(frozen=True)
 class StepDone:
     """Some optimiser steps were made; loss and speed are over these steps."""
 
@@ -59,6 +74,7 @@ class StepDone:
     learning_rate: float
     seconds_left: float
     items: str = TOKENS
+    gradients: GradientNorms | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,7 @@ class EpochDone:
     learning_rate: float
     seconds: float
     items: str = TOKENS
+    gradients: GradientNorms | None = None
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,15 @@ class Vocabulary:
         return entries  # type: ignore[return-value]
 
     def nearest(self, symbol: str, num: int = 3) -> list[str]:
-        """Return symbols of the vocabulary that look like this one, the nearest first."""
-        return difflib.get_close_matches(symbol, self.symbols[NUM_SPECIALS:], n=num, cutoff=0.7)
+        """Return symbols of the vocabulary that look like this one, the nearest first.
+
+        One that is the same in lower case comes before all others.
+        """
+        near = difflib.get_close_matches(symbol, self.symbols[NUM_SPECIALS:], n=num, cutoff=0.7)
+        lower = symbol.lower()
+        if lower == symbol or lower not in self:
+            return near
+        return [lower, *(other for other in near if other != lower)][:num]
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON."""

@@ -351,6 +351,8 @@ def evaluate_lm(
         ModelError: the model gives something that is no probability.
     """
     began = time.perf_counter()
+    if isinstance(model, str | Path):
+        raise TypeError(f"expected a language model, not its name: seqtool.load({str(model)!r})")
     check_targets(per_token, per_sentence)
     if reset_state is None:
         has_table = per_token is not None or per_sentence is not None

@@ -43,6 +43,10 @@ class Stimuli:
             for place, name in enumerate(self.names)
         }
 
+    def empty_rows(self) -> list[int]:
+        """Return the lines of the rows whose text has no words, which get no rows of surprisal."""
+        return [line for line, text in zip(self.lines, self.texts, strict=True) if not text.split()]
+
     def check_names(self, others: Iterable[str]) -> None:
         """Refuse columns with the names of those that stand beside them.
 
@@ -78,7 +82,7 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
         item_column: that of the column that tells items apart; None for none.
 
     Raises:
-        DataError: it is no such table, or has no such column.
+        DataError: it is no such table, has no such column, or has another column "item".
     """
     table = parse_table(b"".join(read_blocks([path])).decode(), path)
     shown, names, rows = table.path, table.names, table.rows
@@ -93,6 +97,13 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
         if name not in places:
             hint = did_you_mean(name, names)
             raise DataError(f"has no column {name!r}", hint=hint, path=shown, line=1)
+    if item_column not in (None, ITEM) and ITEM in names and text_column != ITEM:
+        raise DataError(
+            f"has a column {ITEM!r}, which is what the column {item_column!r} is to be called",
+            hint=f"rename {ITEM!r} in the first line, or leave --item-column out: both are kept",
+            path=shown,
+            line=1,
+        )
     kept = [name for name in names if name not in (text_column, item_column)]
     if item_column is not None:
         kept.insert(0, item_column)

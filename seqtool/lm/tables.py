@@ -133,11 +133,20 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
         path: of the file, whose suffix tells the separator; otherwise its first line does.
 
     Raises:
-        DataError: it is no such table, or two columns have one name.
+        DataError: it is no such table, has another separator, or two columns have one name.
     """
     shown = "<stdin>" if str(path) == STDOUT else str(path)
     header = content.partition("\n")[0]
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
+    separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+    for other, what in separators.items():
+        if separator not in header and len(next(csv.reader([header], delimiter=other), [])) > 1:
+            raise DataError(
+                f"the cells seem to be separated by {what}, where {separators[separator]} are read",
+                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
+                path=shown,
+                line=1,
+            )
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     rows: list[list[str]] = []

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -50,6 +51,34 @@ class UnknownWords:
             tokens = self.tokenizer.tokens(lines[line])
             found = zip(tokens, ids[begin : ends[line]].tolist(), strict=True)
             self.counts.update(token for token, number in found if number == UNK_ID)
+
+    def add_written(self, words: Iterable[str]) -> None:
+        """Count unknown words of the text, as they are written."""
+        room = max(0, MOST_COLLECTED - self.counts.total())
+        self.counts.update(islice(words, room))
+
+
+def warning_of(
+    num_unknown: int, num_words: int, unknown: Mapping[str, int], tokenizer: Tokenizer
+) -> str:
+    """Return what to say where so many words are unknown that the figures say little.
+
+    Args:
+        num_unknown: of the words of a text.
+        num_words: of a text.
+        unknown: unknown words with how often they occur; they need not be all.
+        tokenizer: that of the model.
+
+    Returns:
+        A sentence with the likely reason; empty for few unknown words, few words in all, a model
+        whose unit is not the word, or where no reason is likely.
+    """
+    is_usual = num_words < LEAST_WORDS or num_unknown <= SUSPICIOUS_SHARE * num_words
+    if is_usual or tokenizer.unit != "word":
+        return ""
+    reason = reason_for(unknown, tokenizer)
+    share = f"{num_unknown / num_words:.1%}"
+    return f"{share} of the words are unknown to the model; {reason}" * bool(reason)
 
 
 def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:

@@ -208,7 +208,7 @@ def _check_info(info: dict[str, Any]) -> None:
 
 @runtime.writes_to("output")
 def prepare(
-    inputs: Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path],
     output: str | Path,
     config: PrepareConfig | None = None,
     *,
@@ -238,6 +238,7 @@ def prepare(
         OutputError: the output exists, or cannot be written.
     """
     config = config or PrepareConfig()
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     output = Path(output)
     _check_output(output, force)
     treebanks = config.column is not None

@@ -42,12 +42,16 @@ class TrainingConfig(Config):
     clip_norm: float = setting(
         5.0, "clip the gradient, but a sparse-adam embedding's, to this norm; 0 is off", minimum=0
     )
-    schedule: Literal["constant", "divide", "plateau", "cyclic", "one-cycle", "cosine"] = setting(
-        "constant", "constant, divide, plateau, cyclic, one-cycle or cosine"
+    schedule: Literal["constant", "divide", "step", "plateau", "cyclic", "one-cycle", "cosine"] = (
+        setting("constant", "constant, divide, step, plateau, cyclic, one-cycle or cosine")
     )
     schedule_factor: float = setting(
-        2.0, "divide: divisor per epoch; plateau: divisor at each plateau", above=1
+        2.0,
+        "divide: divisor per epoch; step: divisor every few epochs; plateau: divisor at each "
+        "plateau",
+        above=1,
     )
+    schedule_every: int = setting(5, "step: epochs between two divisions", minimum=1)
     schedule_after: int = setting(0, "divide: epochs before dividing begins", minimum=0)
     schedule_minimum: float = setting(
         0.0, "lowest learning rate, as a share of the highest", minimum=0, maximum=1
@@ -123,6 +127,11 @@ def divide(config: TrainingConfig, at: Position) -> float:
     return float(config.schedule_factor**-num_divisions)
 
 
+def step(config: TrainingConfig, at: Position) -> float:
+    """Return the division by the factor, once after each `schedule_every` epochs."""
+    return float(config.schedule_factor ** -(math.floor(at.epoch) // config.schedule_every))
+
+
 def plateau(config: TrainingConfig, at: Position) -> float:
     """Return the division by the factor whenever validation has stopped improving."""
     return float(config.schedule_factor**-at.num_plateaus)
@@ -157,6 +166,7 @@ def cosine(config: TrainingConfig, at: Position) -> float:
 SCHEDULES: dict[str, Callable[[TrainingConfig, Position], float]] = {
     "constant": constant,
     "divide": divide,
+    "step": step,
     "plateau": plateau,
     "cyclic": cyclic,
     "one-cycle": one_cycle,

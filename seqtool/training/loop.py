@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from seqtool.core.progress import (
     EpochDone,
     Event,
     EventLog,
+    GradientNorms,
     RunFinished,
     RunStarted,
     StepDone,
@@ -62,6 +64,7 @@ def train(
     resume: bool = False,
     should_stop: Callable[[int], bool] | None = None,
     group: Group = ALONE,
+    earlier: Mapping[str, Any] = MappingProxyType({}),
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -74,13 +77,15 @@ def train(
         resume: continue from `last/` where it is there.
         should_stop: asked with the step number before each step; True stops as Ctrl-C does.
         group: the processes that train together; the first one writes, all yield the events.
+        earlier: what was in the place of those parts of the fingerprint that a run of an earlier
+            release does not have, in the same form.
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
     should_stop = should_stop or (lambda step: False)
-    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group)
+    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group, earlier)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
@@ -105,6 +110,7 @@ class _Loop:
     fingerprint: Mapping[str, Any]
     should_stop: Callable[[int], bool]
     group: Group
+    earlier: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
@@ -120,6 +126,7 @@ class _Loop:
         self.precision = hardware.resolve_precision(config.precision, self.device)
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = _StepLosses(self.run, task.items, group)
+        self.norms = _StepNorms(self.run, config.clip_norm)
         self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         with group.agreed():
@@ -131,7 +138,13 @@ class _Loop:
         if not self.last.is_dir():
             return False
         self.steps_per_epoch = state.restore(
-            self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group
+            self.last,
+            self.task,
+            self.optimisers,
+            self.run,
+            self.fingerprint,
+            self.group,
+            self.earlier,
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)
@@ -209,7 +222,7 @@ class _Loop:
         self.losses.add(run.step + 1, loss, num_items)
         if len(self.losses.pending) >= self.fetch_steps or run.index + 1 == self.steps_per_epoch:
             self.losses.fetch()
-        self.optimisers.step(rate)
+        self.norms.pending.append(self.optimisers.step(rate))
         run.step += 1
         run.index += 1
         seconds = self.tick()
@@ -229,6 +242,7 @@ class _Loop:
             learning_rate=learning_rate(self.config, self.position(run.index - 1)),
             seconds_left=per_step * (self.total_steps - run.step),
             items=self.task.items,
+            gradients=self.norms.since_report(),
         )
         self.losses.forget()
         self.report_seconds = 0.0
@@ -250,6 +264,7 @@ class _Loop:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
         run.seconds += self.tick()
+        self.norms.fetch()
         done = EpochDone(
             epoch=run.epoch + 1,
             step=run.step,
@@ -260,6 +275,9 @@ class _Loop:
             learning_rate=learning_rate(self.config, self.position(run.index - 1)),
             seconds=run.epoch_seconds,
             items=self.task.items,
+            gradients=_mean_norms(
+                run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms
+            ),
         )
         self.watch_for_trigger(new)
         self.end_epoch(scores, is_best=is_best)
@@ -289,7 +307,9 @@ class _Loop:
         run.epoch += 1
         run.index = 0
         run.loss_sum, run.num_items, run.epoch_seconds = 0.0, 0, 0.0
+        run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms = 0.0, 0.0, 0, 0
         self.losses.forget()
+        self.norms.forget()
         self.report_seconds = 0.0
         if is_best:
             run.best_epoch, run.best_scores = run.epoch, dict(scores)
@@ -305,6 +325,7 @@ class _Loop:
         """Write the state, unless it is a bad one; what it takes counts as no training time."""
         if self.run.step and not self.end_reason():
             self.probe()
+        self.norms.fetch()
         self.run.log_bytes = self.log.size()
         state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
         self.clock = self.saved_at = time.perf_counter()
@@ -401,6 +422,44 @@ class _StepLosses:
             what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
         where = f"at step {step:,} (epoch {self.run.epoch + 1})"
         raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
+
+
+class _StepNorms:
+    """The norms of a run's gradients, of the last steps not yet known; fetched, they add up."""
+
+    def __init__(self, run: RunState, clip_norm: float) -> None:
+        self.run, self.clip_norm = run, clip_norm or math.inf
+        self.pending: list[Tensor] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to sum up anew: what is fetched from now on is of the next report."""
+        self.before, self.after, self.num_clipped, self.num = 0.0, 0.0, 0, 0
+
+    def fetch(self) -> None:
+        """Fetch the pending norms, which waits for a GPU."""
+        if not self.pending:
+            return
+        for norm in torch.stack(self.pending).tolist():
+            clipped, is_clipped = min(norm, self.clip_norm), norm > self.clip_norm
+            self.before, self.after = self.before + norm, self.after + clipped
+            self.num_clipped, self.num = self.num_clipped + is_clipped, self.num + 1
+            self.run.norm_sum += norm
+            self.run.clipped_norm_sum += clipped
+            self.run.num_clipped += is_clipped
+            self.run.num_norms += 1
+        self.pending.clear()
+
+    def since_report(self) -> GradientNorms | None:
+        """Return the means since the last report, and begin to sum up anew."""
+        self.fetch()
+        means = _mean_norms(self.before, self.after, self.num_clipped, self.num)
+        self.forget()
+        return means
+
+
+def _mean_norms(before: float, after: float, num_clipped: int, num: int) -> GradientNorms | None:
+    return GradientNorms(before / num, after / num, num_clipped / num) if num else None
 
 
 def count_parameters(module: nn.Module) -> int:

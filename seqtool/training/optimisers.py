@@ -46,13 +46,17 @@ class Optimisers:
             scale = rate / config.learning_rate
             self._all.append(OPTIMISERS["adagrad"]([{"params": [weight], "scale": scale}]))
 
-    def step(self, rate: float) -> None:
+    def step(self, rate: float) -> Tensor:
         """Make one step at the learning rate `rate`, and clear the gradients.
 
-        Dense gradients are clipped first, by the norm of all of them together.
+        Dense gradients are clipped first, by the norm of all of them together. Returns that norm,
+        as it was before; on a GPU it need not be known yet.
         """
         if self._clip_norm:
-            nn.utils.clip_grad_norm_(self._dense, self._clip_norm)
+            norm = nn.utils.clip_grad_norm_(self._dense, self._clip_norm)
+        else:
+            gradients = [part.grad for part in self._dense if part.grad is not None]
+            norm = nn.utils.get_total_norm(gradients)
         for optimiser in self._all:
             for group in optimiser.param_groups:
                 group["lr"] = rate * group.get("scale", 1.0)
@@ -63,6 +67,7 @@ class Optimisers:
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        return norm
 
     def average_from(self, step: int) -> None:
         """Average all weights after the first `step` steps (averaged SGD; Polyak & Juditsky 1992).

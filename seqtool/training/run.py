@@ -231,7 +231,7 @@ class TensorBoard(Listener):
 
     def show(self, event: Event) -> None:
         """Write the numbers of one event."""
-        scalars: Mapping[str, float] = {}
+        scalars: dict[str, float] = {}
         match event:
             case RunStarted():  # not before: the run directory is made by then
                 # steps after the saved state are run again: drop what was written of them
@@ -243,6 +243,9 @@ class TensorBoard(Listener):
                     "train/tokens_per_second": event.items_per_second,
                     "train/learning_rate": event.learning_rate,
                 }
+                if event.gradients is not None:
+                    scalars["train/gradient_norm"] = event.gradients.norm
+                    scalars["train/clipped_steps"] = event.gradients.clipped
             case EpochDone():
                 scalars = {f"valid/{name}": value for name, value in event.scores.items()}
         for name, value in scalars.items():

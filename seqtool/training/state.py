@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -42,6 +43,11 @@ class RunState:
     index: int = 0  # its next batch
     loss_sum: float = 0.0  # nats over the items of the running epoch
     num_items: int = 0  # of the running epoch
+    # of the running epoch, over its steps
+    norm_sum: float = 0.0  # norms of the gradient before clipping
+    clipped_norm_sum: float = 0.0  # and after it
+    num_clipped: int = 0  # steps
+    num_norms: int = 0  # steps whose norm is known: fewer where an older release began the epoch
     seconds: float = 0.0  # of training and validation
     epoch_seconds: float = 0.0  # of training in the running epoch
     first_loss: float | None = None  # of the first batch; a later one is judged by it
@@ -105,8 +111,12 @@ def restore(
     run: RunState,
     fingerprint: Mapping[str, Any],
     group: Group = ALONE,
+    earlier: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
     """Take back what `save` wrote, and return the number of steps of the running epoch.
+
+    What a saved fingerprint does not have, because its release had no such setting, is as in
+    `earlier`.
 
     A ModelError says that it is damaged, cannot be read, or is of a newer seqtool, of a run that
     differs in `fingerprint`, or of another number of processes.
@@ -116,7 +126,7 @@ def restore(
         known = {field.name for field in dataclasses.fields(RunState)}
         if not (isinstance(content["fingerprint"], dict) and known.issuperset(content["run"])):
             raise ValueError("no state of a run")
-    _check_fingerprint(content["fingerprint"], fingerprint, directory)
+    _check_fingerprint({**_flat(earlier), **_flat(content["fingerprint"])}, fingerprint, directory)
     _check_processes(content.get("processes", 1), group, directory)
     with _telling_damage(directory):
         tensors = _read_tensors(directory, content["tensors"])
@@ -178,9 +188,9 @@ def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
 
 
-def _check_fingerprint(before: Any, now: Mapping[str, Any], directory: Path) -> None:
+def _check_fingerprint(old: Mapping[str, Any], now: Mapping[str, Any], directory: Path) -> None:
     """Refuse a continuation that differs from the run, naming what does."""
-    old, new = _flat(before), _flat(json.loads(json.dumps(now)))
+    new = _flat(json.loads(json.dumps(now)))
     pairs = [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
     if differing := [f"{name} was {was}, not {now}" for name, was, now in pairs if was != now]:
         hint = "resume with the settings and data of the run, or start again with --force"

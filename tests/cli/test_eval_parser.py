@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.treebank.sentence import Sentence
+from seqtool.treebank.sentence import UPOS, Sentence
 
 Run = Callable[..., Any]
 
@@ -210,6 +210,44 @@ def test_a_file_and_a_model_and_gold_from_stdin(
         ("half.conllu", 50),
         ("guess", 25),
     ]
+
+
+class TaggingGuesser(Guesser):
+    """A pipeline: it tags a word that has no tag, and finds the root only where it did so."""
+
+    def tag_stream(self, items: Sequence[Sentence]) -> None:
+        """Only its name is looked at."""
+
+    def parse_stream(self, items: Sequence[Sentence], *, beam: int) -> Iterator[Sentence]:  # type: ignore[override]
+        for sentence in items:
+            was_bare = sentence.rows[1][UPOS] == "_"
+            heads = [2, 0, 2, 2] if was_bare else [0, 1, 1, 1]
+            for columns in sentence.rows:
+                columns[UPOS] = "X" if columns[UPOS] == "_" else columns[UPOS]
+            sentence.set_tree(heads, ["root" if head == 0 else "dep" for head in heads])
+            yield sentence
+
+
+def test_a_model_does_not_find_what_another_wrote(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: TaggingGuesser())
+    Path("bare.conllu").write_text(
+        conllu([(form, "_", head, relation) for form, _, head, relation in GOLD])
+    )
+    result = seqtool("eval-parser", "bare.conllu", "-m", "a", "-m", "b", "--json")
+    assert [entry["UAS"]["f1"] for entry in json.loads(result.stdout)["results"]] == [100, 100]
+    assert result.stderr == ""
+
+
+def test_it_says_that_a_pipeline_keeps_gold_tags(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: TaggingGuesser())
+    result = seqtool("eval-parser", "gold.conllu", "-m", "a")
+    assert result.stderr.startswith(
+        "a: gold words, and the tags and lemmas that gold.conllu has; to score it from plain text,"
+    )
 
 
 def test_the_sample_is_what_is_scored_without_gold(

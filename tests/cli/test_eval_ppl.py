@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from toy_models import two_words
+from toy_models import UNIGRAM_ARPA, two_words
 
 Run = Callable[..., Any]
 
@@ -213,3 +214,27 @@ def test_a_directory_that_is_no_model(seqtool: Run) -> None:
     error, hint = result.stderr.splitlines()
     assert error.startswith("error: folder")
     assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize("has_unknown", [False, True])
+def test_an_arpa_file_without_the_unknown_word(
+    seqtool: Run, tmp_path: Path, has_unknown: bool
+) -> None:
+    words = ["-0.5\t<s>", "-0.5\t</s>", "-0.5\ta", *(["-1\t<unk>"] if has_unknown else [])]
+    lines = ["\\data\\", f"ngram 1={len(words)}", "", "\\1-grams:", *words, "", "\\end\\", ""]
+    (tmp_path / "x.arpa").write_text("\n".join(lines))
+    for text, is_told in (("a", False), ("a b", not has_unknown)):
+        (tmp_path / "x.txt").write_text(f"{text}\n")
+        result = seqtool("eval-ppl", tmp_path / "x.txt", "-m", tmp_path / "x.arpa")
+        assert result.code == 0
+        assert ("from an ARPA file without <unk>" in result.stderr) is is_told
+
+
+def test_a_table_is_told_to_be_read_as_text(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.arpa").write_text(UNIGRAM_ARPA)
+    for name, is_told in (("x.txt", False), ("x.csv", True), ("x.tsv.gz", True)):
+        content = b"item,text\n1,a b\n"
+        (tmp_path / name).write_bytes(gzip.compress(content) if "gz" in name else content)
+        result = seqtool("eval-ppl", tmp_path / name, "-m", tmp_path / "x.arpa")
+        assert result.code == 0
+        assert ("surprisal --text-column NAME" in result.stderr) is is_told

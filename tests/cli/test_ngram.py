@@ -351,3 +351,32 @@ def test_an_order_is_no_output(seqtool: Run, command: str) -> None:
     named = {"train": "5", "counts": "5.tsv"}[command]  # a table is of a kind
     assert seqtool("ngram", command, "text.txt", "--order", 2, "-o", named).code == 0
     assert Path(named).exists()
+
+
+def test_a_long_option_with_one_dash_is_no_output(seqtool: Run) -> None:
+    error, hint = two_lines(seqtool("ngram", "train", "text.txt", "-order"))
+    assert error == "error: -order is read as -o rder, the output, and no --order is given"
+    assert hint == "hint: the option has two dashes here: --order N"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("--discount_fallback", "--fallback-discounts"),
+        ("--discount-fallback", "--fallback-discounts"),
+        ("--limit_vocab_file", "--vocab"),
+        ("--text", "the argument CORPUS"),
+        ("-S", "--memory"),
+    ],
+)
+def test_options_of_other_programs_are_told_by_their_names_here(
+    seqtool: Run, theirs: str, ours: str
+) -> None:
+    result = seqtool("ngram", "train", theirs, "text.txt")
+    assert result.code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"hint: it is {ours} here; see `seqtool ngram")
+
+
+def test_empty_lines_of_stdin(seqtool_process: Run) -> None:
+    result = seqtool_process("ngram", "train", "-", "-o", "m", input=b"\n\n")
+    assert "error: <stdin>: the text has only empty lines" in result.stderr

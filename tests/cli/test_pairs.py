@@ -46,7 +46,7 @@ def test_the_table(seqtool: Run) -> None:
         ["mean", "of", "3", "paradigms", "33.3%", "33.3%"],
     ]
     notes = result.stderr.splitlines()
-    assert notes[0].startswith("note: 1 pair of 3 differ in a word that A does not know")
+    assert notes[0].startswith("note: 1 pair of 3 differs in a word that A does not know")
     assert len(notes) == 2
 
 

@@ -83,3 +83,11 @@ def test_errors_are_two_lines_and_leave_nothing(
     assert message in error
     assert hint.startswith("hint: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_is_no_text(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("item,text\n1,the dog\n")
+    output = tmp_path / "x.npy"
+    result = seqtool("states", tmp_path / "x.csv", "-m", VERSION / "lm-bpe", "-o", output)
+    assert (result.code, output.exists()) == (1, False)
+    assert "x.csv: is a table, whose other cells and commas would be read as words" in result.stderr

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from toy_models import UNIGRAM_ARPA, BigramModel, char_tokenizer, two_words
 
+from seqtool.lm.ngram.model import load_arpa
+
 Run = Callable[..., Any]
 
 # previous   <unk>  </s>   a     b     space
@@ -191,3 +193,50 @@ def test_bad_input(seqtool: Run, arguments: list[str], message: str) -> None:
 def test_entropy_of_pieces_is_refused(seqtool: Run) -> None:
     result = seqtool("surprisal", "text.txt", "-m", "letters", "--entropy")
     assert result.stderr.startswith("error: --entropy is of models of words")
+
+
+STIMULI = "surprisal", "s.csv", "--text-column", "text"
+
+
+def test_no_column_is_lost_to_that_of_the_item(seqtool: Run) -> None:
+    Path("s.csv").write_text("subject,item,text\n7,3,a b\n")
+    result = seqtool(*STIMULI, "--item-column", "subject", "-m", "letters")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: s.csv:1: has a column 'item', which is what the column")
+    both = table(seqtool(*STIMULI, "-m", "letters").stdout)
+    assert [(row["subject"], row["item"]) for row in both] == [("7", "3")] * 2
+    named = table(seqtool(*STIMULI, "--item-column", "item", "-m", "letters").stdout)
+    assert [(row["subject"], row["item"]) for row in named] == [("7", "3")] * 2
+
+
+@pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_another_separator_than_the_suffix_says(seqtool: Run, separator: str, name: str) -> None:
+    rows = [["item", "text"], ["1", "a, b"], ["2", '"a ""b"""']]
+    Path("s.csv").write_text("".join(separator.join(row) + "\n" for row in rows))
+    result = seqtool(*STIMULI, "-m", "letters")
+    assert result.code == 1
+    assert f"the cells seem to be separated by {name}, where commas are read\n" in result.stderr
+
+
+def test_stimuli_without_words_are_told(seqtool: Run) -> None:
+    Path("s.csv").write_text("item,text\n1,a\n2,\n3, \n")
+    result = seqtool(*STIMULI, "-m", "letters")
+    assert [row["item"] for row in table(result.stdout)] == ["1"]
+    expected = "note: 2 rows of s.csv without words, which the table leaves out; the first is in "
+    assert result.stderr.endswith(f"{expected}line 3\n")
+
+
+def test_many_unknown_words_are_told_with_the_reason(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("words.arpa").write_text(UNIGRAM_ARPA)
+    model = load_arpa(Path("words.arpa"))
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
+    Path("cased.txt").write_text("A a a a\n" * 5)
+    result = seqtool("surprisal", "cased.txt", "-m", "words.arpa")
+    expected = "25.0% of the words are unknown to the model; 100% of them are known in lower case: "
+    warning = f"warning: {expected}lower-case the text"
+    assert result.stderr.splitlines()[1:] == [warning]
+    assert seqtool("eval-ppl", "cased.txt", "-m", "words.arpa").stderr.splitlines() == [warning]
+    Path("cased.txt").write_text("A a a a\n" + "a a a a\n" * 5)  # 1 of 24
+    assert seqtool("surprisal", "cased.txt", "-m", "words.arpa").stderr.count("\n") == 1

@@ -63,6 +63,18 @@ def test_only_what_is_missing_changes(seqtool: Run, folder: Path, tmp_path: Path
     assert again.stdout.splitlines()[3].split("\t")[2] != "ir"
 
 
+def test_it_says_that_all_tags_were_there(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    tag = ("tag", "-m", folder / "tagger")
+    kept = seqtool(*tag, folder / "dev.conllu")
+    assert kept.stdout == (folder / "dev.conllu").read_text(encoding="utf-8")
+    told = "all words had tags and lemmas already, which are kept; --retag predicts them anew\n"
+    assert kept.stderr == told
+    assert seqtool(*tag, "--retag", folder / "dev.conllu").stderr == ""
+    path = tmp_path / "in.conllu"
+    path.write_text(WITH_EVERYTHING, encoding="utf-8")
+    assert seqtool(*tag, path).stderr == ""
+
+
 def test_a_file_in_its_place(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.conllu"
     path.write_text("".join(s.to_conllu() for s in random_treebank(9)), encoding="utf-8")

@@ -18,6 +18,7 @@ from seqtool.core.progress import (
     EpochDone,
     Event,
     EventLog,
+    GradientNorms,
     RunFinished,
     RunStarted,
     StepDone,
@@ -45,6 +46,7 @@ STEP = StepDone(
     items_per_second=12_345.6,
     learning_rate=0.1,
     seconds_left=75,
+    gradients=GradientNorms(norm=6.5, clipped_norm=4.0, clipped=0.25),
 )
 EPOCH = EpochDone(
     epoch=1,
@@ -391,6 +393,8 @@ def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
         "train/loss": (50, pytest.approx(math.log(200))),
         "train/tokens_per_second": (50, pytest.approx(12_345.6)),
         "train/learning_rate": (50, pytest.approx(0.1)),
+        "train/gradient_norm": (50, 6.5),
+        "train/clipped_steps": (50, 0.25),
         "valid/valid_perplexity": (1000, pytest.approx(123.456)),
     }
     # continued at step 20: what came after it is run again

@@ -109,6 +109,9 @@ def test_nearest() -> None:
     vocabulary = Vocabulary([UNK, EOS, "house", "mouse", "tree"])
     assert vocabulary.nearest("houes")[0] == "house"
     assert vocabulary.nearest("xyz") == []
+    cased = Vocabulary([UNK, EOS, "he", "then", "the"])
+    assert cased.nearest("The")[0] == "the"
+    assert cased.nearest("The", 1) == ["the"]
 
 
 @pytest.mark.parametrize(

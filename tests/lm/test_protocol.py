@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -438,3 +439,9 @@ def test_the_samples_true_probability_is_found_by_its_sum(
     assert result.true_perplexity == pytest.approx(10**0.4)
     assert evaluate_lm(two_words(), other).true_perplexity is None
     assert evaluate_lm(two_words(), [known, other]).true_perplexity is None
+
+
+def test_the_name_of_a_model_is_no_model() -> None:
+    name: Any = "runs/lm"
+    with pytest.raises(TypeError, match=r"seqtool\.load\('runs/lm'\)"):
+        evaluate_lm(name, ["text.txt"])

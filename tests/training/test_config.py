@@ -43,6 +43,13 @@ def test_divide_after_an_epoch() -> None:
     assert values == pytest.approx([0.8, 0.64], rel=1e-15)
 
 
+def test_step_halves_every_few_epochs() -> None:
+    values = rates(*by_epoch(0, 2.9, 3.0, 5.9, 6.0, 9.5), schedule="step", schedule_every=3)
+    assert values == [1.0, 1.0, 1 / 2, 1 / 2, 1 / 4, 1 / 8]
+    values = rates(*by_epoch(4.9, 5), schedule="step", schedule_factor=10.0)
+    assert values == [1.0, 0.1]
+
+
 def test_divide_never_reaches_below_the_minimum() -> None:
     settings = {"schedule": "divide", "schedule_minimum": 0.1}
     assert rates(*by_epoch(2, 3, 9), **settings) == [1 / 8, 0.1, 0.1]

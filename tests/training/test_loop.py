@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from seqtool.training import loop
 from seqtool.training import state as saved_state
 from seqtool.training.config import TrainingConfig
 from seqtool.training.loop import LOSS_LIMIT, train
+from seqtool.training.optimisers import Optimisers
 
 EPOCHS = 3
 TOTAL = EPOCHS * NUM_STEPS
@@ -36,6 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "asgd": {"optimiser": "asgd", "learning_rate": 0.5, "average_after": 1},
     "sparse-adam": {"optimiser": "sgd", "embedding_optimiser": "sparse-adam"},
     "divide": {"schedule": "divide"},
+    "step": {"schedule": "step", "schedule_every": 2, "clip_norm": 0.0},
     "plateau": {"schedule": "plateau", "learning_rate": 1.0},
     "cyclic": {"schedule": "cyclic", "optimiser": "asgd"},
     "one-cycle": {"schedule": "one-cycle"},
@@ -56,6 +59,7 @@ def run(
     resume: bool = False,
     stop_at: int | None = None,
     fingerprint: dict[str, Any] | None = None,
+    earlier: dict[str, Any] | None = None,
     **settings: Any,
 ) -> list[Event]:
     """Train the toy task, until step `stop_at`; return the events."""
@@ -71,6 +75,7 @@ def run(
             fingerprint=fingerprint or {"model": {"size": 3}},
             resume=resume,
             should_stop=lambda step: step == stop_at,
+            earlier=earlier or {},
         )
     )
 
@@ -93,7 +98,7 @@ def log(directory: Path, kind: str = "") -> list[dict[str, Any]]:
 
 def curve(directory: Path) -> list[tuple[Any, ...]]:
     """What the log says of every step and epoch, without what depends on the clock."""
-    names = ("event", "epoch", "step", "loss", "learning_rate", "scores", "is_best")
+    names = ("event", "epoch", "step", "loss", "learning_rate", "scores", "is_best", "gradients")
     return [
         tuple(line.get(name) for name in names)
         for line in log(directory)
@@ -545,6 +550,46 @@ def test_another_configuration_is_refused_by_name(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / "last")
     assert all(value.equal(saved[name]) for name, value in state(tmp_path).items())
     assert finish(run(tmp_path, resume=True, fingerprint=before)).reason == "finished"
+
+
+def test_what_an_earlier_release_did_not_record_is_as_it_was(tmp_path: Path) -> None:
+    run(tmp_path, stop_at=2, fingerprint={"model": {"size": 3}})
+    earlier, now = {"model": {"size": 9, "slope": 0}}, {"model": {"size": 3, "slope": 0}}
+    other = {"model": {"size": 3, "slope": 1}}
+    with pytest.raises(ModelError) as caught:
+        run(tmp_path, resume=True, fingerprint=other, earlier=earlier)
+    assert caught.value.message == "the run differs: model.slope was 0, not 1"
+    events = run(tmp_path, resume=True, fingerprint=now, earlier=earlier)
+    assert finish(events).reason == "finished"
+
+
+def test_the_norms_of_gradients_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before: list[float] = []
+    step = Optimisers.step
+
+    def watched(self: Optimisers, rate: float) -> Tensor:
+        parts = [part.grad for part in task.module.parameters() if part.grad is not None]
+        before.append(float(torch.cat([part.flatten().double() for part in parts]).norm()))
+        return step(self, rate)
+
+    monkeypatch.setattr(Optimisers, "step", watched)
+    for clip in (0.0, 0.3):
+        before.clear()
+        task, path = ToyTask(), tmp_path / str(clip)
+        run(path, task, clip_norm=clip)
+        after = [min(norm, clip or math.inf) for norm in before]
+        assert not clip or 0 < sum(norm > clip for norm in before) < TOTAL
+        steps = [line["gradients"] for line in log(path, "step")]
+        for line, norm, clipped in zip(steps, before, after, strict=True):
+            assert line["norm"] == pytest.approx(norm, rel=1e-6)
+            assert line["clipped_norm"] == pytest.approx(clipped, rel=1e-6)
+            assert line["clipped"] == (clip > 0 and norm > clip)
+        epochs = [line["gradients"] for line in log(path, "epoch")]
+        for number, line in enumerate(epochs):
+            part = slice(number * NUM_STEPS, (number + 1) * NUM_STEPS)
+            assert line["norm"] == pytest.approx(sum(before[part]) / NUM_STEPS, rel=1e-6)
+            assert line["clipped_norm"] == pytest.approx(sum(after[part]) / NUM_STEPS, rel=1e-6)
+            assert line["clipped"] == sum(map(operator.ne, before[part], after[part])) / NUM_STEPS
 
 
 def test_resuming_where_nothing_was_saved_begins(tmp_path: Path) -> None:

@@ -101,6 +101,11 @@ class MixedModel(LanguageModel):
         """Return how its parts adapt to the text that is measured."""
         return tuple(found for part in self.parts for found in adaptations_of(part))
 
+    def in_part(self, number: int, ids: Ids) -> Ids:
+        """Return the ids that the part at a place, from 0, has for symbols of the mixture."""
+        numbers = self._numbers[number]
+        return ids if numbers is None else numbers[ids]
+
     def with_part(self, number: int, part: LanguageModel) -> MixedModel:
         """Return a mixture with another part at a place, from 0, of the same tokenizer."""
         result = copy.copy(self)

@@ -12,6 +12,9 @@ window, shared over time and depth (Gal & Ghahramani 2016; Zilly et al. 2017). `
 multiplies what is added to the memory, so that what is remembered is kept: recurrent dropout
 without memory loss (Semeniuta et al. 2016). Recurrent weights are dropped by the cell itself, in
 training, one mask per window (Merity et al. 2018).
+
+A recurrent cell also answers `step` and `gates`, of one time step by plain operations: what is to
+be differentiated more than once, or looked at, and need not be fast.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from seqtool.lm.neural.products import numpy_is_fast
 
 State = tuple[Tensor, ...]
 Mask = Tensor | None  # None drops nothing
+Gates = dict[str, Tensor]  # (B, H) by name; the candidate beside them is no gate
 
 CELLS: Registry[Callable[[int, int, ModelConfig], Cell]] = Registry(
     "cell",
@@ -80,6 +84,14 @@ class Cell(nn.Module):
         """Run over a window; return the outputs (T, B, P) and the state after it."""
         raise TypeError(f"{type(self).__name__} is an interface")
 
+    def step(self, inputs_BI: Tensor, state: State) -> State:
+        """Return the state after one input; its first part is the output."""
+        raise TypeError(f"{type(self).__name__} has no recurrent state")
+
+    def gates(self, inputs_BI: Tensor, state: State) -> list[Gates]:
+        """Return the gates and the candidate of each micro-step of `step`."""
+        raise TypeError(f"{type(self).__name__} has no recurrent state")
+
     def input_blocks(self) -> list[Tensor]:
         """Return views of the weights that read the inputs, one per gate, to initialise them."""
         raise TypeError(f"{type(self).__name__} is an interface")
@@ -104,7 +116,12 @@ class _TorchCell(Cell):
 
     Weights are those of torch.nn: `weight_ih_l0` (G x H, I), `weight_hh_l0` (G x H, P), and two
     biases, in its gate order.
+
+    Attributes:
+        has_loop: whether there is a compiled loop for it.
     """
+
+    has_loop = True
 
     def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
         super().__init__(input_size, hidden_size, config)
@@ -123,13 +140,30 @@ class _TorchCell(Cell):
         """Return the state after one step, from the products with its input and its state."""
         raise TypeError(f"{type(self).__name__} is an interface")
 
+    def _gates(self, projected_BG: Tensor, recurrent_BG: Tensor) -> Gates:
+        """Return the gates and the candidate, from the same products."""
+        raise TypeError(f"{type(self).__name__} is an interface")
+
+    def _products(self, inputs_BI: Tensor, state: State) -> tuple[Tensor, Tensor]:
+        weight_GI, weight_GP, bias_input_G, bias_state_G = self._weights()[:4]
+        projected_BG = functional.linear(inputs_BI, weight_GI, bias_input_G)
+        return projected_BG, functional.linear(state[0], weight_GP, bias_state_G)
+
+    def step(self, inputs_BI: Tensor, state: State) -> State:
+        """Return the state after one input."""
+        return self._step(*self._products(inputs_BI, state), state, None)
+
+    def gates(self, inputs_BI: Tensor, state: State) -> list[Gates]:
+        """Return the gates and the candidate of the only micro-step."""
+        return [self._gates(*self._products(inputs_BI, state))]
+
     def forward(
         self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, P) and the state after it."""
         weights: list[Tensor] = list(self._weights())
         weights[1] = functional.dropout(weights[1], self.dropout_weights, self.training)
-        if mask_BP is None and update_SBH is None:
+        if self.has_loop and mask_BP is None and update_SBH is None:
             start = tuple(part[None].contiguous() for part in state)
             outputs_TBP, *last = self._loop(inputs_TBI, start, weights)
             return outputs_TBP, tuple(part[0] for part in last)
@@ -161,20 +195,59 @@ class _TorchCell(Cell):
 
 
 class ElmanCell(_TorchCell):
-    """The plain RNN (Elman 1990): h' = f(W x + R h + b), f = tanh or ReLU."""
+    """The plain RNN (Elman 1990): h' = f(W x + R h + b).
+
+    f is tanh, ReLU, leaky ReLU (Maas et al. 2013), parametric ReLU with a slope per unit that is
+    learnt (He et al. 2015), or the logistic function. torch has compiled loops of the first two.
+    """
 
     def _make(self, input_size: int, hidden_size: int, config: ModelConfig) -> nn.RNNBase:
-        self._activation = torch.tanh if config.activation == "tanh" else torch.relu
-        return nn.RNN(input_size, hidden_size, nonlinearity=config.activation)
+        self._activation = config.activation
+        self._slope = config.slope_below_zero
+        self.has_loop = config.activation in ("tanh", "relu")
+        if config.activation == "parametric-relu":
+            self.slope_H = nn.Parameter(torch.empty(hidden_size))
+        return nn.RNN(input_size, hidden_size)
 
     def _loop(self, inputs_TBI: Tensor, start: State, weights: list[Tensor]) -> Sequence[Tensor]:
-        loop = torch.rnn_tanh if self._activation is torch.tanh else torch.rnn_relu
+        loop = torch.rnn_tanh if self._activation == "tanh" else torch.rnn_relu
         return loop(inputs_TBI, start[0], weights, *self._options())
+
+    def activate(self, sums_BH: Tensor) -> Tensor:
+        """Return f of the sums, element by element."""
+        match self._activation:
+            case "tanh":
+                return torch.tanh(sums_BH)
+            case "relu":
+                return torch.relu(sums_BH)
+            case "leaky-relu":
+                return functional.leaky_relu(sums_BH, self._slope)
+            case "parametric-relu":
+                return functional.prelu(sums_BH, self.slope_H)
+            case "logistic":
+                return torch.sigmoid(sums_BH)
 
     def _step(
         self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
-        return (self._activation(projected_BG + recurrent_BG),)
+        return (self.activate(projected_BG + recurrent_BG),)
+
+    def _gates(self, projected_BG: Tensor, recurrent_BG: Tensor) -> Gates:
+        return {"candidate": self.activate(projected_BG + recurrent_BG)}
+
+    def slopes(self, inputs_BI: Tensor, state: State) -> Tensor:
+        """Return f' of the sums of a step, (B, H)."""
+        projected_BH, recurrent_BH = self._products(inputs_BI, state)
+        sums_BH = (projected_BH + recurrent_BH).detach().requires_grad_()
+        with torch.enable_grad():
+            (slopes_BH,) = torch.autograd.grad(self.activate(sums_BH).sum(), sums_BH)
+        return slopes_BH
+
+    def initialise_biases(self, config: ModelConfig) -> None:
+        """Set all to zero, and the slopes that are learnt to where they start from."""
+        super().initialise_biases(config)
+        if config.activation == "parametric-relu":
+            nn.init.constant_(self.slope_H, self._slope)
 
 
 class LSTMCell(_TorchCell):
@@ -203,15 +276,24 @@ class LSTMCell(_TorchCell):
     def _step(
         self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
-        i, f, g, o = (projected_BG + recurrent_BG).chunk(4, dim=1)
-        added_BH = torch.sigmoid(i) * torch.tanh(g)
+        gates = self._gates(projected_BG, recurrent_BG)
+        added_BH = gates["input"] * gates["candidate"]
         if update_BH is not None:
             added_BH = added_BH * update_BH
-        memory_BH = torch.sigmoid(f) * state[1] + added_BH
-        output_BP = torch.sigmoid(o) * torch.tanh(memory_BH)
+        memory_BH = gates["forget"] * state[1] + added_BH
+        output_BP = gates["output"] * torch.tanh(memory_BH)
         for weight_PH in self.output_blocks():
             output_BP = functional.linear(output_BP, weight_PH)
         return output_BP, memory_BH
+
+    def _gates(self, projected_BG: Tensor, recurrent_BG: Tensor) -> Gates:
+        i, f, g, o = (projected_BG + recurrent_BG).chunk(4, dim=1)
+        return {
+            "input": torch.sigmoid(i),
+            "forget": torch.sigmoid(f),
+            "candidate": torch.tanh(g),
+            "output": torch.sigmoid(o),
+        }
 
     def output_blocks(self) -> list[Tensor]:
         """Return the weights (P, H) of the projection, if there is one."""
@@ -238,14 +320,22 @@ class GRUCell(_TorchCell):
     def _step(
         self, projected_BG: Tensor, recurrent_BG: Tensor, state: State, update_BH: Mask
     ) -> State:
+        gates = self._gates(projected_BG, recurrent_BG)
+        new_BH = gates["candidate"]
+        if update_BH is not None:
+            new_BH = new_BH * update_BH
+        return (torch.lerp(new_BH, state[0], gates["update"]),)
+
+    def _gates(self, projected_BG: Tensor, recurrent_BG: Tensor) -> Gates:
         input_r, input_z, input_n = projected_BG.chunk(3, dim=1)
         state_r, state_z, state_n = recurrent_BG.chunk(3, dim=1)
         reset_BH = torch.sigmoid(input_r + state_r)
-        keep_BH = torch.sigmoid(input_z + state_z)
-        new_BH = torch.tanh(input_n + reset_BH * state_n)
-        if update_BH is not None:
-            new_BH = new_BH * update_BH
-        return (torch.lerp(new_BH, state[0], keep_BH),)
+        update_BH = torch.sigmoid(input_z + state_z)
+        return {
+            "reset": reset_BH,
+            "update": update_BH,
+            "candidate": torch.tanh(input_n + reset_BH * state_n),
+        }
 
 
 class WindowCell(Cell):
@@ -461,7 +551,7 @@ class RecurrentHighwayCell(Cell):
         update_SBH: Tensor,
     ) -> Tensor:
         """Return the outputs (T, B, H), h * t being masked in each micro-step: s' = u h t + s c."""
-        dtype, size = state_BH.dtype, self.hidden_size
+        dtype = state_BH.dtype
         projected_TBG = functional.linear(inputs_TBI, self.weight_input, self.bias[0]).to(dtype)
         weights = weight_DHG.transpose(1, 2).unbind(0)
         biases = [None, *self.bias[1:].unbind(0)]
@@ -473,14 +563,47 @@ class RecurrentHighwayCell(Cell):
                 sums_BG = functional.linear(entering_BH, weight_GH, bias_G).to(dtype)
                 if level == 0:
                     sums_BG = sums_BG + projected_BG
-                candidate_BH = torch.tanh(sums_BG[:, :size]) * next(updates)
-                opened = torch.sigmoid(sums_BG[:, size:])
-                if self.num_gates == 2:
-                    state_BH = torch.lerp(state_BH, candidate_BH, opened)
-                else:
-                    state_BH = candidate_BH * opened[:, :size] + state_BH * opened[:, size:]
+                gates = self._gates(sums_BG)
+                gates["candidate"] = gates["candidate"] * next(updates)
+                state_BH = self._update(gates, state_BH)
             outputs.append(state_BH)
         return torch.stack(outputs)
+
+    def _gates(self, sums_BG: Tensor) -> Gates:
+        """Return the gates of a micro-step and its candidate, from their pre-activations."""
+        candidate_BH, *sums = torch.split(sums_BG, self.hidden_size, dim=1)
+        names = ("transform", "carry")[: len(sums)]
+        gates = {name: torch.sigmoid(part) for name, part in zip(names, sums, strict=True)}
+        return {"candidate": torch.tanh(candidate_BH), **gates}
+
+    def _update(self, gates: Gates, state_BH: Tensor) -> Tensor:
+        """Return the state after a micro-step."""
+        if "carry" not in gates:  # 1 - t
+            return torch.lerp(state_BH, gates["candidate"], gates["transform"])
+        return gates["candidate"] * gates["transform"] + state_BH * gates["carry"]
+
+    def micro_step(self, level: int, inputs_BI: Tensor, state_BH: Tensor) -> tuple[Tensor, Gates]:
+        """Return the state after micro-step `level`, from 0, and its gates."""
+        sums_BG = functional.linear(state_BH, self.weight_state[level].t(), self.bias[level])
+        if level == 0:
+            sums_BG = sums_BG + functional.linear(inputs_BI, self.weight_input)
+        gates = self._gates(sums_BG)
+        return self._update(gates, state_BH), gates
+
+    def step(self, inputs_BI: Tensor, state: State) -> State:
+        """Return the state after one input."""
+        (state_BH,) = state
+        for level in range(self.depth):
+            state_BH, _ = self.micro_step(level, inputs_BI, state_BH)
+        return (state_BH,)
+
+    def gates(self, inputs_BI: Tensor, state: State) -> list[Gates]:
+        """Return the gates and the candidate of each micro-step."""
+        (state_BH,), found = state, []
+        for level in range(self.depth):
+            state_BH, gates = self.micro_step(level, inputs_BI, state_BH)
+            found.append(gates)
+        return found
 
     def input_blocks(self) -> list[Tensor]:
         """Return views (H, I) of the input weights, one per gate."""

@@ -120,6 +120,7 @@ _LACKING: dict[str, tuple[tuple[CellName, ...], str, str]] = {
         "set dropout_update to 0, or choose lstm, gru or rhn",
     ),
     "recurrent_init": (("window",), "recurrent weights", "leave recurrent_init out"),
+    "recurrent_init_noise": (("window",), "recurrent weights", "leave recurrent_init_noise out"),
 }
 
 
@@ -155,7 +156,14 @@ class ModelConfig(Config):
         "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
     )
     transform_bias: float = setting(-2.0, "rhn and highway: initial bias of the transform gate")
-    activation: Literal["tanh", "relu"] = setting("tanh", "rnn: activation")
+    activation: Literal["tanh", "relu", "leaky-relu", "parametric-relu", "logistic"] = setting(
+        "tanh", "rnn: activation: tanh, relu, leaky-relu, parametric-relu or logistic"
+    )
+    activation_slope: float | None = setting(
+        None,
+        "rnn: slope below zero of leaky-relu (default 0.01), or where those that parametric-relu "
+        "learns start from (default 0.25)",
+    )
     window: int = setting(4, "window: tokens of context", minimum=1, maximum=DEEPEST)
     forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
     init: Literal["uniform", "xavier", "units"] = setting(
@@ -164,6 +172,9 @@ class ModelConfig(Config):
     init_range: float = setting(0.1, "uniform: weights are drawn from +- this", above=0)
     recurrent_init: Literal["same", "orthogonal", "identity"] = setting(
         "same", "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)"
+    )
+    recurrent_init_noise: float = setting(
+        0.0, "identity: standard deviation of random values off the diagonal", minimum=0
     )
     dropout: Literal["plain", "variational"] = setting(
         "plain", "variational: one mask per BPTT window, shared over time (Gal & Ghahramani 2016)"
@@ -210,9 +221,20 @@ class ModelConfig(Config):
         """Return the width of what the output layer reads."""
         return self.projection_size or self.units(self.layers - 1)
 
+    @property
+    def slope_below_zero(self) -> float:
+        """Return the slope that leaky-relu has below zero, or that parametric-relu starts from."""
+        default = 0.25 if self.activation == "parametric-relu" else 0.01
+        return default if self.activation_slope is None else self.activation_slope
+
     def check(self) -> None:
         """Refuse combinations that no model can have."""
         self._check_sizes()
+        if self.activation_slope is not None and not self.activation.endswith("-relu"):
+            raise ConfigError(
+                f"activation_slope is set, but the activation is {self.activation}",
+                hint="leave it out, or choose the activation leaky-relu or parametric-relu",
+            )
         if self.tied and self.output.div_value not in (None, 1.0):
             raise ConfigError(
                 f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
@@ -224,6 +246,11 @@ class ModelConfig(Config):
             if is_set and self.cell in cells:
                 owner = "a window model" if len(cells) == 1 else f"the cell {self.cell}"
                 raise ConfigError(f"{name} is set, but {owner} has no {lack}", hint=remedy)
+        if self.recurrent_init_noise and self.recurrent_init != "identity":
+            raise ConfigError(
+                f"recurrent_init_noise is set, but recurrent_init is {self.recurrent_init}",
+                hint="leave it out, or set recurrent_init to identity",
+            )
 
     def _check_sizes(self) -> None:
         if self.last_size is not None and self.layers == 1:
@@ -274,8 +301,23 @@ class DataConfig(Config):
     random_bptt: bool = setting(
         False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
     )
+    reset_states: float | None = setting(
+        None,
+        "share of windows, in each stream, that begin in the state of a text's beginning; default: "
+        "0.01 for rnn, which may never forget where it began, else 0",
+        minimum=0,
+        maximum=1,
+        before=0.0,
+    )
     eval_batch_size: int = setting(
         10, "parallel streams while validating during training", minimum=1
+    )
+    eval_warm_up: int = setting(
+        64,
+        "tokens before each of these streams that are read first, from the first whole sentence "
+        "on, so that their number hardly changes the perplexity",
+        minimum=0,
+        before=0,
     )
 
     def check(self) -> None:
@@ -295,6 +337,13 @@ class NeuralLMConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the network")
     data: DataConfig = setting(DataConfig, "the text")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    @property
+    def reset_states(self) -> float:
+        """Return the share of windows that begin in the state of a text's beginning."""
+        if self.data.reset_states is None:
+            return 0.01 if self.model.cell == "rnn" else 0.0
+        return self.data.reset_states
 
     def check(self) -> None:
         """Refuse combinations across sections."""
@@ -325,6 +374,7 @@ ONE_CELL_SETTINGS = {
     "model.depth": "rhn",
     "model.carry": "rhn",
     "model.activation": "rnn",
+    "model.activation_slope": "rnn",
     "model.window": "window",
     "model.forget_bias": "lstm",
     "model.projection_size": "lstm",

@@ -156,7 +156,11 @@ class NeuralNetwork(nn.Module):
             cell.initialise_biases(config)
             for block in cell.recurrent_blocks():
                 if config.recurrent_init == "identity":
-                    nn.init.eye_(block)
+                    if config.recurrent_init_noise:
+                        nn.init.normal_(block, std=config.recurrent_init_noise)
+                        block.fill_diagonal_(1.0)
+                    else:
+                        nn.init.eye_(block)
                 elif config.recurrent_init == "orthogonal":
                     nn.init.orthogonal_(block)
         for highway in self._joints():
@@ -238,6 +242,33 @@ class NeuralNetwork(nn.Module):
                 return self._run_layers(ids_TB, state, num_layers, half=True)
         return self._run_layers(ids_TB, state, num_layers, half=False)
 
+    def _join(self, layer: int, below: Tensor, outputs: Tensor, *, is_last: bool) -> Tensor:
+        """Return what the next layer reads, from what a layer read and gave, (..., E)."""
+        if self.config.connection == "dense" and not is_last:
+            return torch.cat([below, outputs], dim=-1)
+        if str(layer) in self.highways:
+            joined: Tensor = self.highways[str(layer)](below, outputs)
+            return joined
+        if self.config.connection == "residual" and below.shape == outputs.shape:
+            return below + outputs
+        return outputs
+
+    def steps(
+        self, embedded_BE: Tensor, state: Sequence[CellState]
+    ) -> Iterator[tuple[Cell, Tensor, CellState, Tensor]]:
+        """Make one step by plain operations, which can be differentiated any number of times.
+
+        Yields of each layer its cell, its input (B, I), its state after the step, and what the next
+        layer reads, or the output layer (B, H). There is no dropout.
+        """
+        below = embedded_BE
+        for layer, cell in enumerate(self._cells()):
+            after = cell.step(below, state[layer])
+            is_last = layer + 1 == self.config.layers
+            joined = self._join(layer, below, after[0], is_last=is_last)
+            yield cell, below, after, joined
+            below = joined
+
     def _masks(
         self, cell: Cell, inputs_TBE: Tensor, like: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
@@ -271,14 +302,7 @@ class NeuralNetwork(nn.Module):
             else:
                 outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             states.append(after)
-            if config.connection == "dense" and layer + 1 < num_layers:
-                below = torch.cat([below, outputs_TBH], dim=2)
-            elif str(layer) in self.highways:
-                below = self.highways[str(layer)](below, outputs_TBH)
-            elif config.connection == "residual" and below.shape == outputs_TBH.shape:
-                below = below + outputs_TBH
-            else:
-                below = outputs_TBH
+            below = self._join(layer, below, outputs_TBH, is_last=layer + 1 == num_layers)
         if isinstance(self.softmax, MaxentSoftmax):
             states.append((self.softmax.direct.history_after(ids_TB, state[-1][0]),))
         return below, states

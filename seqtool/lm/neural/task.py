@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
 from seqtool.core.units import perplexity_of
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
+from seqtool.lm.neural.maxent import MaxentSoftmax
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
@@ -26,6 +29,8 @@ from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
+
+START_WINDOWS = 20  # of the validation part, that tell how much the start matters
 
 _TITLES = {
     "rnn": "An RNN",
@@ -57,12 +62,13 @@ class LanguageModelTask:
     ) -> None:
         self._corpus, self._config, self._command = corpus, config, command
         self._device, self._group = device, group
+        self._part = group.even_share(config.data.batch_size, "batch_size")
         self._train = TokenStreams(
             corpus.reader("train"),
             config.data.batch_size,
             config.data.bptt,
             device=device,
-            part=group.even_share(config.data.batch_size, "batch_size"),
+            part=self._part,
         )
         num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
         self._valid = TokenStreams(
@@ -96,6 +102,7 @@ class LanguageModelTask:
     def start_epoch(self, epoch: int) -> int:
         """Go back to the beginning of the text with a zero state."""
         self._state = self.module.initial_state(self._train.num_streams)
+        self._epoch = epoch
         if self._config.data.random_bptt:
             seed = self._config.training.seed, epoch
             self._begins = draw_windows(self._train.length, self._train.window, seed)
@@ -105,8 +112,9 @@ class LanguageModelTask:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
         start, end = self._begins[index : index + 2].tolist()
         inputs_TB, targets_TB = self._train.cut(start, end - start)
-        output = self.module.output(inputs_TB, self._state)
-        last_TBH, state = self.module.run_layers(inputs_TB, self._state)
+        before = self._some_reset(self._state, index)
+        output = self.module.output(inputs_TB, before)
+        last_TBH, state = self.module.run_layers(inputs_TB, before)
         hidden_TBH = self.module.drop_output(last_TBH)
         self._state = detach(state)
         loss = output.loss(hidden_TBH.flatten(0, 1), targets_TB.flatten())
@@ -114,6 +122,25 @@ class LanguageModelTask:
         penalty = activation_penalties(hidden_TBH, last_TBH, self._config.model)
         loss = loss + (penalty - penalty.detach())
         return loss, targets_TB.numel()
+
+    def _some_reset(self, state: list[CellState], index: int) -> list[CellState]:
+        """Return the state in which window `index` begins: in some streams, that of a beginning.
+
+        Training carries the state from window to window, but validation and generation begin with
+        a state that is met nowhere else but in the first window of each epoch. Which streams these
+        are is drawn for the whole batch, and depends on the seed, the epoch and the window alone:
+        it is the same in a resumed run, and for any number of processes.
+        """
+        share = self._config.reset_states
+        if not share:
+            return state
+        seed = self._config.training.seed, self._epoch, index
+        drawn = np.random.default_rng(seed).random(self._config.data.batch_size) < share
+        is_reset_B = torch.from_numpy(drawn[self._part.start : self._part.stop])
+        if not bool(is_reset_B.any()):
+            return state
+        initial = self.module.initial_state(len(is_reset_B))
+        return _choose(is_reset_B.to(self._device), initial, state)
 
     def rate_factor(self, index: int) -> float:
         """Return the share of `bptt` that a window has, where lengths are drawn; else 1."""
@@ -123,18 +150,62 @@ class LanguageModelTask:
         return float((end - start) / self._train.window)
 
     def validate(self) -> dict[str, float]:
-        """Return the perplexity of the validation part, read as parallel streams."""
-        state = self.module.initial_state(self._valid.num_streams)
+        """Return the perplexity of the validation part, read as parallel streams.
+
+        That of one stream is what `evaluate_lm` gives; of several, each but the first begins with
+        the state that the tokens before it leave, of `eval_warm_up` of them.
+        """
+        return {self.score: self._validate(self._warmed_up(), len(self._valid))}
+
+    def _warmed_up(self) -> list[CellState]:
+        """Return the states in which the streams of the validation part begin.
+
+        What is read before a stream begins with a sentence, as a text does: a network may never
+        recover from a first word within one.
+        """
+        num = self._valid.num_streams
+        initial = state = self.module.initial_state(num)
+        num_steps = min(self._config.data.eval_warm_up, self._valid.length)
+        if not num or not num_steps:
+            return initial
+        inputs_TB, _ = self._valid.cut(-num_steps, num_steps)
+        begins_B = (inputs_TB == EOS_ID).int().argmax(dim=0)  # 0 where no sentence ends
+        for begin, end in itertools.pairwise(sorted({0, *begins_B.tolist(), num_steps})):
+            state = _choose(begins_B == begin, initial, state)
+            _, state = self.module(inputs_TB[begin:end], state)
+        return _choose(self._valid.is_first.to(self._device), initial, state)
+
+    def _validate(self, state: list[CellState], num_windows: int) -> float:
+        """Return the perplexity of the first windows of the streams, begun in these states."""
         nats, num_tokens = 0.0, 0
-        for index in range(len(self._valid) if self._valid.num_streams else 0):
-            inputs_TB, targets_TB = self._valid[index]
+        num_streams = len(state[0][0])
+        for index in range(num_windows if num_streams else 0):
+            inputs_TB, targets_TB = (part[:, :num_streams] for part in self._valid[index])
             output = self.module.output(inputs_TB, state)
             hidden_TBH, state = self.module(inputs_TB, state)
             log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             nats -= float(log_probs_N.double().sum())
             num_tokens += int((targets_TB != IGNORED).sum())
         total_nats, total_tokens = self._group.totals([nats, num_tokens])
-        return {self.score: perplexity_of(total_nats / total_tokens)}
+        return perplexity_of(total_nats / max(1, total_tokens))
+
+    @torch.no_grad()
+    def perplexity_by_start(self) -> tuple[float, float]:
+        """Return validation perplexities, one for each kind of start, of the first windows.
+
+        The first is from the state of a text's beginning, which `eval-ppl` and generation have, the
+        second from the states that training carries at the moment.
+        """
+        self.module.eval()
+        num_streams = min(self._valid.num_streams, self._train.num_streams)
+        num_windows = min(len(self._valid), START_WINDOWS)
+        carried = [tuple(part[:num_streams] for part in layer) for layer in self._state]
+        if isinstance(self.module.softmax, MaxentSoftmax):
+            # what was read is not what is to follow, so only the layers begin with what they had
+            carried[-1] = self.module.initial_state(num_streams)[-1]
+        starts = (self.module.initial_state(num_streams), carried)
+        from_zero, from_carried = (self._validate(start, num_windows) for start in starts)
+        return from_zero, from_carried
 
     def carried(self) -> dict[str, Tensor]:
         """Return the recurrent state by layer and part."""
@@ -170,6 +241,17 @@ class LanguageModelTask:
             save_weights(self.module, str(target / checkpoint.WEIGHTS))
 
         checkpoint.save(directory, header, model_card(header), fill)
+
+
+def _choose(
+    is_first_B: Tensor, first: Sequence[CellState], second: Sequence[CellState]
+) -> list[CellState]:
+    """Return the states of `first` in some streams, and of `second` in the others."""
+
+    def chosen(one: Tensor, other: Tensor) -> Tensor:
+        return torch.where(is_first_B.view(-1, *[1] * (one.dim() - 1)), one, other)
+
+    return [tuple(map(chosen, one, other)) for one, other in zip(first, second, strict=True)]
 
 
 def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.config import to_dict
+from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
@@ -22,6 +22,9 @@ from seqtool.training import hardware
 from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
+
+UNEQUAL_STARTS = 0.1  # perplexities from two kinds of start that differ by more are told
+ADVICE = "try --set reset_states=0.05"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class TrainedLM(TrainedModel):
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
+        warning: a sentence where the perplexity depends on the state that a text begins with.
     """
+
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class RunRecord(Record[NeuralLMConfig]):
 def train_lm(
     corpus: str | Path | PreparedCorpus | None = None,
     output: str | Path = "runs/lm",
-    config: NeuralLMConfig | str | None = None,
+    config: NeuralLMConfig | Mapping[str, Any] | str | None = None,
     *,
     resume: bool = False,
     force: bool = False,
@@ -85,7 +91,8 @@ def train_lm(
         corpus: a prepared corpus, or a text file or directory, which is prepared in
             `output/corpus`. A run that is resumed knows its own.
         output: the model directory.
-        config: all settings, or the name of a recipe; those of the run when one is resumed.
+        config: all settings, a dictionary of those that are not the defaults, or the name of a
+            recipe; those of the run when one is resumed.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         device: auto, cpu, cuda or mps; that of the run when one is resumed with auto.
@@ -103,6 +110,8 @@ def train_lm(
     output = Path(output)
     if isinstance(config, str):
         config = resolve(config, {}, ())
+    elif isinstance(config, Mapping):
+        config = from_dict(NeuralLMConfig, config)
     if resume:
         if not runtime.place().rank:
             storage.restore(output)
@@ -135,7 +144,8 @@ def train_lm(
             config.training,
             output,
             device=chosen,
-            fingerprint=_fingerprint(config, opened),
+            fingerprint={**_fingerprint(config), "corpus": _summary(opened)},
+            earlier=_fingerprint(from_stored(NeuralLMConfig, {})),
             resume=resume,
             should_stop=should_stop,
             group=group,
@@ -147,10 +157,11 @@ def train_lm(
             on_event=on_event if group.is_first else lambda event: None,
             on_started=lambda: record.write(output) if resume and group.is_first else None,
         )
+        by_start = task.perplexity_by_start()
         trained: TrainedLM | None = None
         with group.agreed():
             if group.is_first:
-                trained = _finish(output, opened, run, chosen)
+                trained = _finish(output, opened, run, chosen, by_start)
         trained = group.from_first(trained)
         assert trained is not None
         return trained
@@ -187,12 +198,38 @@ def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
         return PreparedCorpus.open(path) if corpus is None else corpus
 
 
-def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
-    """Measure the best model as `eval-ppl` does, and write that into its header and card."""
+def _finish(
+    output: Path,
+    corpus: PreparedCorpus,
+    run: CompletedRun,
+    device: str,
+    by_start: tuple[float, float],
+) -> TrainedLM:
+    """Measure the best model as `eval-ppl` does, and write that into its header and card.
+
+    `by_start` are the perplexities from the beginning of a text and from carried states, after the
+    last epoch.
+    """
     model = checkpoint.load(output, device=device)
-    perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
-    trained = finish(output, run, "tokens", model_card, measured={"valid_perplexity": perplexity})
-    return TrainedLM(**vars(trained))
+    in_streams = checkpoint.read_header(output).scores["valid_perplexity"]
+    in_one = evaluate_lm(model, corpus.path, split="valid").perplexity
+    warning = ""
+    if _differ(*by_start):
+        warning = (
+            "after the last epoch it is about {:.1f} from the beginning of a text, as eval-ppl "
+            "and generate begin, and {:.1f} from the states of training"
+        ).format(*by_start)
+    elif _differ(in_streams, in_one):
+        warning = f"it is {in_streams:.1f} in parallel streams, and {in_one:.1f} in one"
+    if warning:
+        warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"
+    measured = {"valid_perplexity": in_one}
+    trained = finish(output, run, "tokens", model_card, measured=measured)
+    return TrainedLM(**vars(trained), warning=warning)
+
+
+def _differ(one: float, other: float) -> bool:
+    return max(one, other) > (1 + UNEQUAL_STARTS) * min(one, other)
 
 
 def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:
@@ -291,16 +328,18 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
     }
 
 
-def _fingerprint(config: NeuralLMConfig, corpus: PreparedCorpus) -> dict[str, Any]:
-    """Return what a continued run must share with its beginning."""
+def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:
+    """Return the settings that a continued run must share with its beginning."""
     training, settings = config.training, to_dict(config)
     return {
         "model": settings["model"],
-        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
+        "data": {
+            name: settings["data"][name]
+            for name in ("batch_size", "bptt", "random_bptt", "reset_states")
+        },
         "training": {
             "seed": training.seed,
             "optimiser": training.optimiser,
             "embedding_optimiser": training.embedding_optimiser,
         },
-        "corpus": _summary(corpus),
     }

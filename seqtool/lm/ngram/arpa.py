@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.reading import read_blocks, unpacked_name
 from seqtool.core.storage import atomic_file
 from seqtool.core.string_table import StringTable
@@ -581,8 +581,8 @@ class _Section:
             raise self._lines.error(f"the log-probability {number} is positive")
         if not order <= len(fields) <= order + 1:
             raise self._lines.error(
-                f"{len(fields) + 1} columns, but an n-gram of order {order} has {order + 1}, "
-                f"or {order + 2} with a backoff"
+                f"{counted(len(fields) + 1, 'column')}, but an n-gram of order {order} has "
+                f"{order + 1}, or {order + 2} with a backoff"
             )
         known = {words.text(number) for number in range(len(words))}
         for word in fields[:order]:

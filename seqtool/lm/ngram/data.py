@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import Progress, is_corpus, read_blocks
+from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import (
     EOS_ID,
@@ -89,6 +89,8 @@ def read_ids(
             hint = "remove it, or choose --special-tokens unknown or skip"
             raise DataError(error.message, hint=hint, path=path, line=line) from error
     source = inputs[0] if len(inputs) == 1 else None
+    if source is not None and str(source) == STDIN:
+        source = "<stdin>"
     _check(words.num_tokens, words.num_sentences, config.order, source, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(

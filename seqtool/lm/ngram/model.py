@@ -21,7 +21,7 @@ import numpy.typing as npt
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import EOS_ID
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.ngram.table import BackoffTable, Int32, map_arrays, write_arrays
 from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
@@ -243,6 +243,15 @@ def load_arpa(path: Path) -> NgramModel | None:
         return None
     table, vocabulary = read_arpa(path)
     return NgramModel(table, WordTokenizer(vocabulary))
+
+
+def lacks_unknown(model: object) -> bool:
+    """Whether a model comes from an ARPA file without `<unk>`, whose log10 probability is -100."""
+    from seqtool.lm.ngram.arpa import MISSING_NATS
+
+    if not isinstance(model, NgramModel):
+        return False
+    return bool(model.table.levels[0].log_probs[UNK_ID] == np.float32(MISSING_NATS))
 
 
 def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.config import to_dict
+from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
@@ -101,7 +101,7 @@ class _Stages:
 def train_ngram(
     inputs: str | Path | Sequence[str | Path],
     output: str | Path = "runs/ngram",
-    config: NgramConfig | None = None,
+    config: NgramConfig | Mapping[str, Any] | None = None,
     *,
     field: str | None = None,
     arpa: str | Path | None = None,
@@ -118,7 +118,7 @@ def train_ngram(
         inputs: text files, directories or `-`; a directory with train.* and valid.* files, of which
             train is read; or one prepared corpus, of any unit.
         output: the model directory.
-        config: all settings.
+        config: all settings, or a dictionary of those that are not the defaults.
         field: which field of .jsonl files holds the text.
         arpa: a file to write the model to as ARPA, too.
         force: replace a model that is there.
@@ -135,6 +135,7 @@ def train_ngram(
         OutputError: the output exists, or cannot be written.
     """
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
     threads = threads or available_threads()
     _check_output(paths, Path(output), arpa, force=force)

@@ -22,12 +22,19 @@ TORCH_CELLS: list[tuple[str, dict[str, Any], type[nn.RNNBase]]] = [
     ("lstm", {}, nn.LSTM),
     ("gru", {}, nn.GRU),
 ]
+ACTIVATIONS: list[tuple[dict[str, Any], nn.Module]] = [
+    ({"activation": "leaky-relu"}, nn.LeakyReLU(0.01)),
+    ({"activation": "leaky-relu", "activation_slope": 0.2}, nn.LeakyReLU(0.2)),
+    ({"activation": "parametric-relu"}, nn.PReLU(6)),
+    ({"activation": "logistic"}, nn.Sigmoid()),
+]
 RHNS = [
     {"depth": depth, "carry": carry}
     for depth, carry in itertools.product((1, 2, 5), ("coupled", "separate"))
 ]
 EVERY_CELL: list[tuple[str, dict[str, Any]]] = [
     *((name, settings) for name, settings, _ in TORCH_CELLS),
+    *(("rnn", settings) for settings, _ in ACTIVATIONS),
     *(("rhn", settings) for settings in RHNS),
     *(("window", {"window": window}) for window in (1, 2, 4)),
 ]
@@ -106,6 +113,34 @@ def test_agrees_with_torch(
     ours = differentiate(*cell(inputs, state, mask), [inputs, *state, *cell.parameters()])
     outputs, last, weights = run_torch(kind, cell, inputs, state, settings)
     assert_same(ours, differentiate(outputs, last, [inputs, *state, *weights]))
+
+
+@pytest.mark.parametrize(("settings", "activation"), ACTIVATIONS, ids=ids)
+def test_activations_agree_with_torch(settings: dict[str, Any], activation: nn.Module) -> None:
+    cell = make("rnn", 4, 6, **settings)
+    inputs, state = random_inputs(cell, 5, 3)
+    ours = differentiate(*cell(inputs, state), [inputs, *state, *cell.parameters()])
+    reader, recurrent = nn.Linear(4, 6).double(), nn.Linear(6, 6).double()
+    activation = activation.double()
+    own = dict(cell.named_parameters())
+    slopes = [own.pop("slope_H")] if "slope_H" in own else []
+    modules = {"ih": reader, "hh": recurrent}
+    with torch.no_grad():
+        for name, value in own.items():  # inner.weight_ih_l0
+            kind, _, which = name.removeprefix("inner.").removesuffix("_l0").partition("_")
+            modules[which].get_parameter(kind).copy_(value)
+        for parameter, value in zip(activation.parameters(), slopes, strict=True):
+            parameter.copy_(value)
+    (hidden,), outputs = state, []
+    for step in inputs:
+        hidden = activation(reader(step) + recurrent(hidden))
+        outputs.append(hidden)
+    leaves = [*activation.parameters()]
+    for name in own:
+        kind, _, which = name.removeprefix("inner.").removesuffix("_l0").partition("_")
+        leaves.append(modules[which].get_parameter(kind))
+    theirs = differentiate(torch.stack(outputs), (hidden,), [inputs, *state, *leaves])
+    assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize(("name", "settings", "kind"), TORCH_CELLS, ids=ids)

@@ -88,6 +88,14 @@ def test_impossible_value_is_named(section: str, name: str, value: Any, message:
             {"model": {"cell": "rnn", "dropout_update": 0.1}},
             "the cell rnn has no memory to add to",
         ),
+        (
+            {"model": {"cell": "rnn", "activation": "relu", "activation_slope": 0.1}},
+            "activation_slope is set, but the activation is relu",
+        ),
+        (
+            {"model": {"recurrent_init_noise": 0.1}},
+            "recurrent_init_noise is set, but recurrent_init is same",
+        ),
         ({"data": {"random_bptt": True, "bptt": 9}}, "random_bptt is true, but bptt is 9"),
         (
             {"model": {"tied": True}, "training": {"embedding_optimiser": "sparse-adam"}},

@@ -131,6 +131,28 @@ def test_orthogonal_and_identity_recurrence(cell: str) -> None:
         assert kind == "identity" or not torch.equal(blocks[0], eye.double())
 
 
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "rhn"])
+def test_identity_with_noise_off_the_diagonal(cell: str) -> None:
+    torch.manual_seed(0)
+    settings: dict[str, Any] = {"recurrent_init": "identity", "recurrent_init_noise": 0.02}
+    network = make(cell=cell, hidden_size=60, **settings)
+    for block in cells(network)[0].recurrent_blocks():
+        assert block.diagonal().tolist() == [1.0] * 60
+        off = block.detach()[~torch.eye(60, dtype=torch.bool)]
+        assert float(off.std()) == pytest.approx(0.02, rel=0.05)  # of 3,540 numbers
+        assert float(off.mean().abs()) < 0.002
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(None, 0.25), (0.1, 0.1)])
+def test_learnt_slopes_start_from_one_value(slope: float | None, expected: float) -> None:
+    settings: dict[str, Any] = {"activation": "parametric-relu", "activation_slope": slope}
+    for init in ("uniform", "units", "xavier"):
+        network = make(cell="rnn", hidden_size=5, init=init, **settings)
+        slopes = cells(network)[0].get_parameter("slope_H")
+        assert slopes.tolist() == pytest.approx([expected] * 5, rel=1e-6)
+        assert slopes.requires_grad
+
+
 def test_identity_keeps_the_state_of_a_relu_network() -> None:
     # Le et al. (2015): h' = relu(0 + I h + 0) = h for a state that is not negative
     network = make(cell="rnn", activation="relu", hidden_size=5, recurrent_init="identity")

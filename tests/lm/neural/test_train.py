@@ -29,6 +29,7 @@ from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
+from seqtool.lm.ngram.train import train_ngram
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
@@ -116,6 +117,23 @@ def test_what_training_leaves_and_returns(tmp_path: Path, corpus: PreparedCorpus
     assert "    seqtool train-lm x\n" in card
     splits = corpus.info["splits"]["valid"]
     assert f"| valid | {splits['sentences']} | {splits['tokens']} |" in card
+
+
+def test_settings_may_be_a_dictionary(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c\n" * 40, encoding="utf-8")
+    corpus = prepare(str(text), tmp_path / "corpus")
+    settings: dict[str, Any] = {
+        "model": {"hidden_size": 4},
+        "training": {"epochs": 1},
+        "data": {"batch_size": 2, "bptt": 4},
+    }
+    by_class = train_lm(corpus, tmp_path / "a", from_dict(NeuralLMConfig, settings))
+    by_dict = train_lm(corpus, tmp_path / "b", settings)
+    assert by_dict.scores["valid_perplexity"] == by_class.scores["valid_perplexity"]
+    assert len(train_ngram(corpus.path, tmp_path / "c", {"order": 2}).statistics) == 2
+    with pytest.raises(ConfigError, match="unknown setting orders"):
+        train_ngram(corpus.path, tmp_path / "d", {"orders": 2})
 
 
 def test_the_score_is_that_of_evaluation(tmp_path: Path, corpus: PreparedCorpus) -> None:

@@ -37,7 +37,7 @@ KENLM = (GOLDEN / "kenlm.arpa").read_text(encoding="utf-8")
         ("-0.3\ta b", "-\ta b", 17, "'-' stands where a log-probability was expected"),
         ("-0.3\ta b\t", "-0.3\ta\t", 17, "the word '-0.0625' is none of the unigrams"),
         ("-0.3\ta b\t", "-0.3\ta b c\t", 17, "5 columns, but an n-gram of order 2 has 3, or 4 wi"),
-        ("-0.3\ta b\t-0.0625", "-0.3", 17, "1 columns, but an n-gram of order 2 has 3"),
+        ("-0.3\ta b\t-0.0625", "-0.3", 17, "1 column, but an n-gram of order 2 has 3"),
         ("-0.0625", "x" * 99, 17, f"'{'x' * 37}...' stands where a backoff was expected"),
         ("-0.0625", "NaN", 17, "'NaN' stands where a backoff was expected"),
         ("-0.3\ta b", "-0.3\ta c", 17, "the word 'c' is none of the unigrams"),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seqtool.analysis.plots import plot_learning_curve, read_learning_curve
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.analysis.drawing.svg import chart_svg
+from seqtool.analysis.learning import find_logs, learning_curves, read_learning_curve
+from seqtool.core.errors import DataError
 
 
 def write_log(path: Path) -> Path:
@@ -28,20 +29,15 @@ def test_curve_holds_the_epochs_and_nothing_else(tmp_path: Path) -> None:
     assert curve.scores == {"valid_perplexity": [250, 190]}
 
 
-def test_svg_shows_both_curves_and_the_best_value(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    plot_learning_curve(write_log(tmp_path / "log.jsonl"), tmp_path / "curve.svg")
-    drawing = (tmp_path / "curve.svg").read_text(encoding="utf-8")
-    for words in ("training (with dropout)", "validation", "190.0", "epoch", "perplexity"):
-        assert f"<!-- {words} -->" in drawing  # matplotlib draws text as paths and names it so
-
-
-def test_unknown_format_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    with pytest.raises(ConfigError) as caught:
-        plot_learning_curve(write_log(tmp_path / "log.jsonl"), tmp_path / "curve.nonsense")
-    assert ".png" in caught.value.hint
-    assert not (tmp_path / "curve.nonsense").exists()
+def test_perplexities_and_the_best_value(tmp_path: Path) -> None:
+    report = learning_curves([("runs/lm", write_log(tmp_path / "log.jsonl"))])
+    (chart,) = report.charts
+    valid, train = chart.series  # type: ignore[union-attr]
+    assert list(valid.y) == [250, 190]
+    assert list(train.y) == pytest.approx([300, 200])
+    drawing = chart_svg(chart)
+    for words in ("training (with dropout)", "validation, 190.0 at best", "epoch", "perplexity"):
+        assert words in drawing
 
 
 @pytest.mark.parametrize(
@@ -73,7 +69,6 @@ def test_a_pipeline_names_its_parts(tmp_path: Path) -> None:
 
 
 def test_a_loss_beyond_all_bounds_is_an_infinite_perplexity(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
     path = tmp_path / "log.jsonl"
     events = [
         {"event": "epoch", "epoch": 1, "loss": 1e4, "scores": {"valid_perplexity": None}},
@@ -83,8 +78,8 @@ def test_a_loss_beyond_all_bounds_is_an_infinite_perplexity(tmp_path: Path) -> N
     curve = read_learning_curve(path)
     assert curve.losses == [1e4, math.inf]
     assert curve.scores == {"valid_perplexity": [math.inf, 9.0]}
-    plot_learning_curve(path, tmp_path / "curve.svg")
-    assert "<!-- 9.0 -->" in (tmp_path / "curve.svg").read_text(encoding="utf-8")
+    (chart,) = learning_curves([("run", path)]).charts
+    assert "epoch 2: 9" in chart_svg(chart)
 
 
 SCORES = {
@@ -99,22 +94,69 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("kind", SCORES)
-def test_scores_of_what_is_trained_on_treebanks(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+def write_scores(path: Path, kind: str) -> Path:
     first, second = SCORES[kind]
     events = [
         {"event": "epoch", "epoch": 1, "loss": 2.0, "scores": first, "is_best": True},
         {"event": "epoch", "epoch": 2, "loss": 1.0, "scores": second, "is_best": True},
         {"event": "epoch", "epoch": 3, "loss": 0.9, "scores": first, "is_best": False},
     ]
-    log = tmp_path / "log.jsonl"
-    log.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
-    plot_learning_curve(log, tmp_path / "curve.svg")
-    drawing = (tmp_path / "curve.svg").read_text(encoding="utf-8")
-    words = ("training loss (with dropout)", "validation score, percent", "epoch 2, the best")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_scores_of_what_is_trained_on_treebanks(tmp_path: Path, kind: str) -> None:
+    report = learning_curves([("run", write_scores(tmp_path / "log.jsonl", kind))])
+    drawing = chart_svg(report.charts)
+    words = ("training loss, with dropout", "validation score (percent)", "epoch 2, the best")
     for text in (*words, *SHOWN[kind]):
-        assert f"<!-- {text} -->" in drawing
+        assert text in drawing
+    assert report.values["runs"][0]["best_epoch"] == 2
+
+
+def test_several_runs_stand_on_one_chart_for_each_kind(tmp_path: Path) -> None:
+    runs = [(kind, write_scores(tmp_path / kind / "log.jsonl", kind)) for kind in SCORES]
+    runs += [("one", write_log(tmp_path / "one.jsonl")), ("two", write_log(tmp_path / "two.jsonl"))]
+    charts = {chart.title: chart for chart in learning_curves(runs).charts}
+    assert list(charts) == [
+        "Perplexity by epoch", "Training loss by epoch", "Validation scores by epoch: parser",
+        "Validation scores by epoch: tagger", "Validation scores by epoch: segmenter",
+    ]  # fmt: skip
+    labels = [series.label for series in charts["Perplexity by epoch"].series]  # type: ignore[union-attr]
+    assert labels == [
+        "one: validation, 190.0 at best", "one: training (with dropout)",
+        "two: validation, 190.0 at best", "two: training (with dropout)",
+    ]  # fmt: skip
+
+
+def test_what_clipping_did_stands_below(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    events = [
+        {"event": "epoch", "epoch": number, "loss": 1.0, "scores": {"valid_perplexity": 9.0},
+         "learning_rate": 0.1 / number, "gradients": {"norm": 3.0 * number, "clipped": 0.25}}
+        for number in (1, 2)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    charts = learning_curves([("run", path)]).charts[1:]
+    assert [(chart.title, list(chart.series[0].y)) for chart in charts] == [  # type: ignore[union-attr]
+        ("Learning rate", [0.1, 0.05]),
+        ("Gradient before clipping", [3.0, 6.0]),
+        ("Clipping", [25.0, 25.0]),
+    ]
+
+
+def test_logs_of_a_run_and_of_the_parts_of_a_pipeline(tmp_path: Path) -> None:
+    for part in ("tagger", "parser", "last"):
+        write_scores(tmp_path / "mine" / part / "log.jsonl", "parser")
+    found = find_logs(tmp_path / "mine")
+    assert [Path(name).name for name, _ in found] == ["parser", "tagger"]
+    log = tmp_path / "mine" / "parser" / "log.jsonl"
+    assert find_logs(log) == [(str(log), log)]
+    assert find_logs(log.parent) == [(str(log.parent), log)]
+    with pytest.raises(DataError, match="no training log is there"):
+        find_logs(tmp_path)
 
 
 def test_epochs_with_other_scores_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,295 @@
+"""Small networks whose weights are set by hand, and maps of one number: dynamics to understand.
+
+Dimensions in names: T steps, I inputs, H hidden units.
+
+The three networks are those of introductory lectures on recurrent networks (G. Hinton's; R. Grosse,
+CSC 321):
+
+    sum           one linear unit that reads the input and itself, each times 1
+    comparison    two inputs, the second times -1: the unit holds the difference of their sums, and
+                  a logistic output tells how far the first is larger
+    parity        two threshold units read the input bit and the last output: OR and AND; the output
+                  is OR and not AND, so it is 1 after an odd number of ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtool.analysis.dynamics import Map, attractors, fixed_points
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.core.arrays import Doubles
+from seqtool.core.errors import ConfigError, counted, did_you_mean
+
+MAPS: dict[str, tuple[str, Callable[[Tensor, float], Tensor], float, float]] = {
+    # name: formula, f(x, parameter), the parameter and the start when none is given
+    "logistic": ("x' = a x (1 - x)", lambda x, a: a * x * (1 - x), 3.5, 0.2),
+    "quadratic": ("x' = x^2 + a", lambda x, a: x * x + a, 0.15, 0.0),
+    "tanh": ("x' = tanh(a x)", lambda x, a: torch.tanh(a * x), 2.0, 0.1),
+}
+NUM_STARTS = 21  # from which fixed points of a map are looked for
+
+
+@dataclass(frozen=True)
+class HandSetNetwork:
+    """A recurrent network: h = f(W x + R h + U y + b), y = g(V h + c), h and y beginning at zero.
+
+    Attributes:
+        inputs: W [H, I].
+        recurrent: R [H, H].
+        feedback: U [H]: what the last output gives.
+        biases: b [H].
+        output: V [H].
+        output_bias: c.
+        activation, output_activation: f and g.
+        units: what the hidden units are called.
+    """
+
+    inputs: Doubles
+    recurrent: Doubles
+    feedback: Doubles
+    biases: Doubles
+    output: Doubles
+    output_bias: float
+    activation: Literal["linear", "threshold"]
+    output_activation: Literal["linear", "threshold", "logistic"]
+    units: Sequence[str]
+
+    def run(self, inputs_TI: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the hidden units [T, H] and the output [T] after each input."""
+        hidden_H, y = np.zeros(len(self.biases)), 0.0
+        states, outputs = [], []
+        for input_I in inputs_TI:
+            sums_H = self.inputs @ input_I + self.recurrent @ hidden_H + self.feedback * y
+            hidden_H = _ACTIVATIONS[self.activation](sums_H + self.biases)
+            total = np.asarray(self.output @ hidden_H + self.output_bias)
+            y = float(_ACTIVATIONS[self.output_activation](total))
+            states.append(hidden_H)
+            outputs.append(y)
+        return np.asarray(states), np.asarray(outputs)
+
+
+_ACTIVATIONS: dict[str, Callable[[Doubles], Doubles]] = {
+    "linear": lambda sums: sums,
+    "threshold": lambda sums: np.asarray(sums > 0, dtype=np.float64),
+    "logistic": lambda sums: (1 + np.tanh(sums / 2)) / 2,  # exp would overflow
+}
+
+
+def _array(*numbers: Any) -> Doubles:
+    return np.asarray(numbers, dtype=np.float64)
+
+
+NETWORKS: Mapping[str, HandSetNetwork] = {
+    "sum": HandSetNetwork(
+        inputs=_array([1]),
+        recurrent=_array([1]),
+        feedback=_array(0),
+        biases=_array(0),
+        output=_array(1),
+        output_bias=0.0,
+        activation="linear",
+        output_activation="linear",
+        units=("sum",),
+    ),
+    "comparison": HandSetNetwork(
+        inputs=_array([1, -1]),
+        recurrent=_array([1]),
+        feedback=_array(0),
+        biases=_array(0),
+        output=_array(5),  # steep: a difference of 1 gives 0.993
+        output_bias=0.0,
+        activation="linear",
+        output_activation="logistic",
+        units=("difference of the sums",),
+    ),
+    "parity": HandSetNetwork(
+        inputs=_array([1], [1]),
+        recurrent=_array([0, 0], [0, 0]),
+        feedback=_array(1, 1),
+        biases=_array(-0.5, -1.5),  # above zero with one of two, and with both
+        output=_array(1, -1),
+        output_bias=-0.5,
+        activation="threshold",
+        output_activation="threshold",
+        units=("OR", "AND"),
+    ),
+}
+# what they are run on when nothing is given: the lectures' kind of sequence
+SEQUENCES: Mapping[str, Sequence[Sequence[float]]] = {
+    "sum": ((2,), (-0.5,), (1,), (1,)),
+    "comparison": ((2, -2), (0, 3.5), (1, 2.2), (4, 0)),
+    "parity": ((0,), (1,), (0,), (1,), (1,), (0,), (1,)),
+}
+
+
+def analyse(
+    *,
+    networks: Sequence[str] = ("sum", "comparison", "parity"),
+    inputs: Sequence[Sequence[float]] = (),
+    maps: Sequence[str] = ("logistic", "quadratic", "tanh"),
+    parameter: float | None = None,
+    start: float | None = None,
+    num_steps: int = 40,
+) -> Report:
+    """Run networks that are set by hand, and maps of one number.
+
+    Args:
+        networks: by name: sum, comparison, parity.
+        inputs: what they read, a row of numbers for each step (two for comparison, bits for
+            parity); each network has a sequence of its own when none is given.
+        maps: by name: logistic, quadratic, tanh.
+        parameter: a of the maps; each has one of its own when none is given.
+        start: x(0) of the maps; the same.
+        num_steps: of the maps.
+
+    Raises:
+        ConfigError: an unknown name, or a sequence that a network cannot read.
+    """
+    for kind, names, known in (("network", networks, NETWORKS), ("map", maps, MAPS)):
+        for name in names:
+            if name not in known:
+                what = f"no {kind} is called {name!r}"
+                raise ConfigError(what, hint=did_you_mean(name, known))
+    if num_steps < 1:
+        raise ConfigError(f"num_steps is {num_steps}", hint="make at least 1 step")
+    tables: list[Table] = []
+    charts: list[Chart] = []
+    remarks: list[str] = []
+    values: dict[str, Any] = {"networks": {}, "maps": {}}
+    for name in networks:
+        rows = _check_inputs(name, inputs or SEQUENCES[name])
+        hidden_TH, outputs_T = NETWORKS[name].run(rows)
+        tables.append(_network_table(name, rows, hidden_TH, outputs_T))
+        charts.append(_network_chart(name, hidden_TH, outputs_T))
+        values["networks"][name] = {
+            "inputs": rows.tolist(),
+            "hidden": hidden_TH.tolist(),
+            "outputs": outputs_T.tolist(),
+        }
+    for name in maps:
+        formula, function, usual, usual_start = MAPS[name]
+        a = usual if parameter is None else parameter
+        x = usual_start if start is None else start
+        step = partial(_apply, function, a)
+        path = follow(step, x, num_steps)
+        found, table, remark = _settling(name, formula, a, x, step)
+        tables.append(table)
+        charts += [_path_chart(name, formula, a, path), _web_chart(name, formula, a, path, step)]
+        remarks.append(remark)
+        values["maps"][name] = {"parameter": a, "start": x, "path": path, **found}
+    return Report("Hand-set cells and maps", remarks, tables, charts, values)
+
+
+def _apply(function: Callable[[Tensor, float], Tensor], a: float, states_BS: Tensor) -> Tensor:
+    return function(states_BS, a)
+
+
+def follow(step: Map, start: float, num_steps: int) -> list[float]:
+    """Return x(0), x(1), ... of a map of one number; fewer where it grows beyond all numbers."""
+    state = torch.tensor([[start]], dtype=torch.float64)
+    path = [start]
+    for _ in range(num_steps):
+        state = step(state)
+        if not bool(torch.isfinite(state)):
+            break
+        path.append(float(state))
+    return path
+
+
+def _check_inputs(name: str, rows: Sequence[Sequence[float]]) -> Doubles:
+    """Return a sequence as an array [T, I]; a ConfigError where a network cannot read it."""
+    width = NETWORKS[name].inputs.shape[1]
+    if not rows or any(len(row) != width for row in rows):
+        what = f"the network {name} reads {counted(width, 'number')} in each step"
+        raise ConfigError(what, hint="give so many, and at least one step")
+    if name == "parity" and any(bit not in (0, 1) for row in rows for bit in row):
+        raise ConfigError("the network parity reads bits", hint="give zeros and ones")
+    return np.asarray(rows, dtype=np.float64)
+
+
+def _network_table(name: str, rows: Doubles, hidden_TH: Doubles, outputs_T: Doubles) -> Table:
+    units = NETWORKS[name].units
+    inputs = [f"input {number + 1}" for number in range(rows.shape[1])]
+    parts = zip(rows.tolist(), hidden_TH.tolist(), outputs_T.tolist(), strict=True)
+    return Table(
+        f"The network {name}, step by step",
+        ("step", *inputs, *units, "output"),
+        [[number, *row, *hidden, out] for number, (row, hidden, out) in enumerate(parts, start=1)],
+    )
+
+
+def _network_chart(name: str, hidden_TH: Doubles, outputs_T: Doubles) -> Chart:
+    steps = list(range(1, len(outputs_T) + 1))
+    units = NETWORKS[name].units
+    series = [
+        Series(unit, steps, hidden_TH[:, number].tolist()) for number, unit in enumerate(units)
+    ]
+    series.append(Series("output", steps, outputs_T.tolist(), style="dashed"))
+    return Chart(f"The network {name}", "lines", "step", "activation", series)
+
+
+def _settling(
+    name: str, formula: str, a: float, start: float, step: Map
+) -> tuple[dict[str, Any], Table, str]:
+    """Return numbers, a table and a sentence: the fixed points of a map, and where it settles."""
+    grid_BS = torch.linspace(-2.0, 2.0, NUM_STARTS, dtype=torch.float64)[:, None]
+    points = fixed_points(step, grid_BS)
+    settled = attractors(step, torch.tensor([[start]], dtype=torch.float64))
+    rows: list[list[Cell]] = [
+        [float(point.state), float(point.eigenvalues.real[0]), point.kind] for point in points
+    ]
+    title = f"Fixed points of {formula} with a = {a:g}"
+    table = Table(title, ("x", "slope of the map", "kind"), rows)
+    cycle = settled[0].states[:, 0].tolist() if settled else []
+    if len(cycle) == 1:
+        where = f"comes to {cycle[0]:.6g}"
+    elif cycle:
+        where = f"comes to a cycle of {len(cycle)} numbers"
+    else:
+        where = "settles nowhere"
+    found = {
+        "fixed_points": [{"x": x, "slope": slope, "kind": kind} for x, slope, kind in rows],
+        "cycle": cycle,
+    }
+    return found, table, f"The {name} map with a = {a:g} {where} from {start:g}."
+
+
+def _path_chart(name: str, formula: str, a: float, path: Sequence[float]) -> Chart:
+    return Chart(
+        f"The {name} map over time",
+        "lines",
+        "step",
+        "x",
+        [Series("x", list(range(len(path))), path)],
+        note=f"{formula}, a = {a:g}, from x(0) = {path[0]:g}.",
+    )
+
+
+def _web_chart(name: str, formula: str, a: float, path: Sequence[float], step: Map) -> Chart:
+    """Draw the map, the diagonal, and the way between them."""
+    low, high = min(*path, -0.1), max(*path, 1.0)
+    grid = np.linspace(low, high, 101)
+    images = step(torch.from_numpy(grid)[:, None])[:, 0].tolist()
+    web_x = [x for x in path[:-1] for _ in range(2)]
+    web_y = [path[0], *(x for x in path[1:] for _ in range(2))][: len(web_x)]
+    return Chart(
+        f"The {name} map",
+        "lines",
+        "x(t)",
+        "x(t+1)",
+        [
+            Series(formula, grid.tolist(), images),
+            Series("x(t+1) = x(t)", [low, high], [low, high], style="dashed"),
+            Series("from step to step", web_x, web_y),
+        ],
+        note=f"a = {a:g}. Fixed points are where the curve meets the diagonal; slopes beyond +-1 "
+        "send states away.",
+    )

@@ -1,0 +1,250 @@
+"""How far back a language model looks: its surprisal when the context is cut.
+
+    the whole text   ... the printer was out of paper , so she bought the printer  ?
+    k = 3                                                       bought the printer  ?
+
+The model begins with the last k tokens before the target and nothing else: a network in its initial
+state, an n-gram model without a context, not even `<s>`. So the curve of an n-gram model of order n
+is constant from k = n - 1 on, that of a window from its width on; that of a recurrent network falls
+as far as it looks back (Khandelwal et al. 2018, "Sharp nearby, fuzzy far away").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.analysis.passage import (
+    Passage,
+    check_language_models,
+    read_passage,
+    read_sentence,
+    surprisals,
+)
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.units import LN_2
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
+
+LENGTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
+BATCH = 64  # targets at a time: of each, the model gives a probability for every symbol
+REACHED = 0.02  # bits: what more context changes by less is not looked at
+
+
+def cut_state(model: Any, num: int) -> Any:
+    """Return `num` hypotheses that have read nothing, not even the beginning of a sentence.
+
+    Raises:
+        ConfigError: a model whose context cannot be cut, as that of a cache.
+    """
+    if model.kind == "mixture":
+        return tuple(cut_state(part, num) for part in model.parts)
+    if model.kind == "ngram":  # no row of any order: no context
+        return np.full((num, model.order - 1), -1, np.int32)
+    if model.kind == "neural-lm":  # the next token is the first that it reads
+        return dataclasses.replace(model.start(num), cells=model.network.initial_state(num))
+    raise ConfigError(
+        f"the context of a {model.kind} cannot be cut", hint="name an n-gram model or a network"
+    )
+
+
+def cut_surprisals(model: Any, contexts: Ids, targets: Ids) -> npt.NDArray[np.float64]:
+    """Return the surprisal of targets after just these contexts, in bits.
+
+    Args:
+        model: a language model.
+        contexts: [B, k] ids.
+        targets: [B] ids.
+
+    Returns:
+        [B].
+    """
+    parts = []
+    for begin in range(0, len(targets), BATCH):
+        rows = slice(begin, begin + BATCH)
+        chosen = targets[rows]
+        state = cut_state(model, len(chosen))
+        for column in range(contexts.shape[1]):
+            state = model.advance(state, np.ascontiguousarray(contexts[rows, column]))
+        log_probs_BV = model.next_log_probs(state)
+        found = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
+        parts.append(0.0 - found / LN_2)
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    *,
+    seed: int = 1,
+    split: str = "valid",
+    num_tokens: int = 20_000,
+    num_targets: int = 300,
+    lengths: Sequence[int] = LENGTHS,
+    sentences: Sequence[str] = (),
+) -> Report:
+    """Measure the surprisal of targets of a text when their contexts are cut to k tokens.
+
+    Args:
+        models: names and loaded language models, side by side.
+        text: a file or directory of text, or a prepared corpus.
+        seed: of the targets that are drawn.
+        split: of a prepared corpus.
+        num_tokens: that are read of the text, at most.
+        num_targets: tokens, `</s>` too, whose surprisal is taken; the more, the surer.
+        lengths: k, in tokens.
+        sentences: of these, the surprisal of the last token by the words before it that the model
+            sees; two that differ far before it show whether the model knows.
+
+    Raises:
+        ConfigError: no language model, or an impossible option.
+        DataError: a text that cannot be used, or that is too short.
+    """
+    check_language_models(models)
+    lengths = sorted(set(lengths))
+    if not lengths or lengths[0] < 1 or num_targets < 1:
+        raise ConfigError("lengths and targets are at least 1", hint="give larger numbers")
+    series: list[Series] = []
+    wholes: list[float] = []
+    remarks: list[str] = []
+    values: dict[str, Any] = {"lengths": list(lengths), "models": {}}
+    for name, model in models:
+        passage = read_passage(model, text, split=split, num_tokens=num_tokens)
+        stream = np.concatenate((np.array([EOS_ID], np.int32), passage.ids))
+        first = max(lengths)
+        if len(passage.ids) <= first:
+            raise DataError(
+                f"the text has {len(passage.ids):,} tokens, but {first} before a target are cut",
+                hint="give a longer text, or smaller lengths",
+                path=text,
+            )
+        places = _drawn(first, len(passage.ids), num_targets, seed)
+        whole = float(surprisals(model, passage)[places].mean())
+        means = []
+        for length in lengths:
+            # the target at place t of the passage stands at t + 1 of the stream
+            contexts = stream[places[:, None] + np.arange(1 - length, 1)]
+            means.append(float(cut_surprisals(model, contexts, passage.ids[places]).mean()))
+        series.append(Series(name, [float(length) for length in lengths], means))
+        wholes.append(whole)
+        reach = next(
+            k for k, bits in zip(lengths, means, strict=True) if bits <= means[-1] + REACHED
+        )
+        remarks.append(
+            f"{name}: with {reach} tokens it predicts as well as with {first}, within {REACHED} "
+            f"bits; with the whole text before, {whole:.3f} bits a token. Measured on "
+            f"{counted(len(places), 'token')} of {len(passage.ids):,}."
+        )
+        values["models"][name] = {
+            "surprisal_bits": means,
+            "whole_text_bits": whole,
+            "targets": len(places),
+            "reach": reach,
+        }
+    charts = [
+        Chart(
+            "Surprisal by how much of the context a model sees",
+            "lines",
+            "tokens of context (k)",
+            "mean surprisal (bits)",
+            series,
+            x_scale="log",
+            note="The context is cut to its last k tokens. Where a curve is flat, the model does "
+            "not look.",
+        )
+    ]
+    tables = [_by_length(lengths, series, wholes)]
+    if sentences:
+        chart, table, found, told = _of_sentences(models, sentences)
+        charts.append(chart)
+        tables.append(table)
+        remarks += told
+        values["sentences"] = found
+    return Report("How far back a model looks", remarks, tables, charts, values)
+
+
+def _by_length(lengths: Sequence[int], series: Sequence[Series], wholes: Sequence[float]) -> Table:
+    """Return a row for each length, with the surprisal and perplexity of each model."""
+    columns = ["tokens of context"]
+    for one in series:
+        columns += [f"{one.label} (bits)", "perplexity"]
+    rows: list[list[Cell]] = []
+    for i, length in enumerate([*map(str, lengths), "all"]):
+        bits = wholes if i == len(lengths) else [one.y[i] for one in series]
+        rows.append([length, *(cell for value in bits for cell in (value, 2.0**value))])
+    return Table("Mean surprisal by tokens of context", columns, rows)
+
+
+def _drawn(first: int, end: int, num: int, seed: int) -> npt.NDArray[np.intp]:
+    """Return places from `first` to `end` - 1, rising; all of them where there are no more."""
+    if end - first <= num:
+        return np.arange(first, end)
+    chosen = np.random.default_rng(seed).choice(end - first, num, replace=False)
+    return np.sort(chosen) + first
+
+
+def _of_sentences(
+    models: Sequence[tuple[str, Any]], sentences: Sequence[str]
+) -> tuple[Chart, Table, list[dict[str, Any]], list[str]]:
+    """Return the curves of sentences' last tokens: chart, table, values and remarks."""
+    series: list[Series] = []
+    rows: list[list[Cell]] = []
+    found: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    for number, sentence in enumerate(sentences, start=1):
+        for name, model in models:
+            passage = read_sentence(model, sentence)
+            bits = last_token_curve(model, passage)
+            label = f"sentence {number}" if len(models) == 1 else f"{name}, sentence {number}"
+            series.append(Series(label, [float(k) for k in range(1, len(bits) + 1)], bits))
+            target = passage.tokens[-2]
+            rows.append([name, number, sentence, target, bits[0], bits[-1]])
+            found.append({"model": name, "sentence": sentence, "target": target, "bits": bits})
+            unknown = [
+                token
+                for token, i in zip(passage.tokens, passage.ids.tolist(), strict=True)
+                if i == UNK_ID
+            ]
+            if unknown:
+                remarks.append(f"{name} does not know {', '.join(dict.fromkeys(unknown))}.")
+    chart = Chart(
+        "Surprisal of the last word of each sentence",
+        "lines",
+        "tokens before it that the model sees",
+        "surprisal (bits)",
+        series,
+        note=f"The rightmost point is the whole sentence, with {EOS} before it.",
+    )
+    columns = [
+        "model",
+        "number",
+        "sentence",
+        "target",
+        "after one token (bits)",
+        "after all (bits)",
+    ]
+    return chart, Table("Sentences and their last words", columns, rows), found, remarks
+
+
+def last_token_curve(model: Any, passage: Passage) -> list[float]:
+    """Return the surprisal of a sentence's last token after 1, 2 ... tokens, in bits.
+
+    The last value is after all of the sentence and the `</s>` before it.
+
+    Raises:
+        DataError: the sentence has no token.
+    """
+    ids = np.concatenate((np.array([EOS_ID], np.int32), passage.ids[:-1]))
+    if len(ids) < 2:
+        raise DataError("a sentence has no words", hint="write one with a word")
+    target = ids[-1:]
+    return [
+        float(cut_surprisals(model, ids[None, len(ids) - 1 - k : len(ids) - 1], target)[0])
+        for k in range(1, len(ids))
+    ]

@@ -1,0 +1,545 @@
+"""Where a state settles: fixed points, cycles and basins of a map, and of a recurrent network.
+
+Dimensions in names: B starts, S numbers of a state, T steps, N tokens.
+
+A map f sends a state to the next, as a recurrent network does while its input stays the same. A
+fixed point is f(x) = x. By the spectral radius of the Jacobian there, it is a sink (below 1: states
+near it come to it), a source (every eigenvalue above 1 in size: they leave it) or a saddle. A cycle
+of p states is a fixed point of f applied p times. The basin of a sink or a cycle is what comes to
+it. While a text is read there is no fixed point, but two starts may still stay apart for ever: then
+the perplexity depends on where the network began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from seqtool.analysis.recurrence import (
+    WINDOW,
+    States,
+    as_tensor,
+    flatten,
+    inputs_of,
+    jacobians,
+    open_networks,
+    read_text,
+    spread_out,
+    states_at,
+)
+from seqtool.analysis.report import Cell, Chart, Disc, Report, Series, Table
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.units import perplexity_of
+from seqtool.core.vocabulary import EOS
+from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.training.state import TENSORS
+
+Map = Callable[[Tensor], Tensor]  # states [B, S] -> the next states [B, S], row by row
+
+MOST_STEPS = 2000  # that a start is followed
+LONGEST_CYCLE = 16
+TOLERANCE = 1e-9  # by which two states are the same, as a share of their size or of 1
+APART = 1e-5  # fixed points nearer than this, in the same measure, are one
+NEWTON_STEPS = 30
+UNEQUAL = 0.1  # perplexities of two basins that differ by more, a share of the smaller, are told
+SAME_END = 1e-2  # states after a text nearer than this, in the same measure, are in one basin
+NUM_PARTS = 10  # of a text, each with its perplexity
+
+Kind = Literal["sink", "source", "saddle"]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A state that a map leaves as it is.
+
+    Attributes:
+        state: [S].
+        eigenvalues: of the Jacobian there, complex, the largest first.
+    """
+
+    state: Tensor
+    eigenvalues: Tensor
+
+    @property
+    def spectral_radius(self) -> float:
+        """Return the largest absolute eigenvalue."""
+        return float(self.eigenvalues.abs().max())
+
+    @property
+    def kind(self) -> Kind:
+        """Return whether states near it come, leave, or both."""
+        if self.spectral_radius < 1:
+            return "sink"
+        return "source" if float(self.eigenvalues.abs().min()) > 1 else "saddle"
+
+
+@dataclass(frozen=True)
+class Attractor:
+    """A fixed point or a cycle that starts came to.
+
+    Attributes:
+        states: of the cycle in their order, [period, S].
+        spectral_radius: of the product of the Jacobians over the cycle.
+        starts: which starts came to it.
+    """
+
+    states: Tensor
+    spectral_radius: float
+    starts: list[int]
+
+    @property
+    def period(self) -> int:
+        """Return the number of its states; 1 is a fixed point."""
+        return len(self.states)
+
+
+def _distances(one_BS: Tensor, other_BS: Tensor) -> Tensor:
+    """Return how far states are apart [B], as a share of their size or of 1."""
+    scale = torch.maximum(one_BS.norm(dim=-1), torch.ones(()).double())
+    distances: Tensor = (one_BS - other_BS).norm(dim=-1) / scale
+    return distances
+
+
+def settle(step: Map, starts_BS: Tensor, *, most_steps: int = MOST_STEPS) -> tuple[Tensor, Tensor]:
+    """Follow states until they repeat, and return a round of each and its period.
+
+    Returns:
+        The last states, [LONGEST_CYCLE + 1, B, S], and the shortest period of each start [B], 0
+        where there is none: it wanders, is unbounded or needs more steps.
+    """
+    current_BS = starts_BS
+    for number in range(most_steps):
+        next_BS = step(current_BS)
+        is_still = bool((_distances(next_BS, current_BS) < TOLERANCE / 100).all())
+        current_BS = next_BS
+        if is_still or (number % 100 == 99 and not bool(torch.isfinite(current_BS).any())):
+            break
+    rounds = [current_BS]
+    for _ in range(LONGEST_CYCLE):
+        rounds.append(step(rounds[-1]))
+    rounds_PBS = torch.stack(rounds)
+    periods_B = torch.zeros(len(starts_BS), dtype=torch.int64)
+    for period in range(LONGEST_CYCLE, 0, -1):  # a shorter one wins
+        is_same = _distances(rounds_PBS[period], rounds_PBS[0]) < TOLERANCE
+        periods_B[is_same] = period
+    return rounds_PBS, periods_B
+
+
+def attractors(step: Map, starts_BS: Tensor) -> list[Attractor]:
+    """Return the fixed points and cycles that starts come to, those of many starts first."""
+    with torch.no_grad():
+        rounds_PBS, periods_B = settle(step, starts_BS)
+    found: list[tuple[Tensor, list[int]]] = []
+    for start, period in enumerate(periods_B.tolist()):
+        if not period:
+            continue
+        round_PS = rounds_PBS[:period, start]
+        for states_PS, members in found:
+            if len(states_PS) == period:
+                near = _distances(states_PS, round_PS[:1].expand(period, -1))
+                if float(near.min()) < APART:
+                    members.append(start)
+                    break
+        else:
+            found.append((round_PS, [start]))
+    known = []
+    for states_PS, members in found:
+        product = torch.eye(states_PS.shape[1], dtype=torch.float64)
+        for matrix in jacobians(step, states_PS):
+            product = matrix @ product
+        radius = float(torch.linalg.eigvals(product).abs().max())
+        known.append(Attractor(states_PS, radius, members))
+    return sorted(known, key=lambda attractor: -len(attractor.starts))
+
+
+def fixed_points(step: Map, starts_BS: Tensor) -> list[FixedPoint]:
+    """Return the fixed points that Newton's method finds, sinks or not, by spectral radius.
+
+    Each start x moves by the solution d of (J - I) d = x - f(x), or by half of it, a quarter and so
+    on where the whole makes |f(x) - x| larger. That nothing more is found proves nothing.
+    """
+    found: list[FixedPoint] = []
+    for start_S in starts_BS:
+        state_S = _newton(step, start_S)
+        if state_S is None:
+            continue
+        if any(float(_distances(state_S, other.state)) < APART for other in found):
+            continue
+        eigenvalues_S = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
+        order_S = eigenvalues_S.abs().argsort(descending=True, stable=True)
+        found.append(FixedPoint(state_S, eigenvalues_S[order_S]))
+    return sorted(found, key=lambda point: point.spectral_radius)
+
+
+def _newton(step: Map, state_S: Tensor) -> Tensor | None:
+    """Return the fixed point that Newton's method reaches; None where it fails."""
+    identity = torch.eye(len(state_S), dtype=torch.float64)
+    residual_S = step(state_S[None])[0] - state_S
+    size = float(residual_S.norm())
+    for _ in range(NEWTON_STEPS):
+        matrix_SS = identity - jacobians(step, state_S[None])[0]
+        move_S, info = torch.linalg.solve_ex(matrix_SS, residual_S)
+        if int(info):  # an eigenvalue of exactly 1: no single point
+            break
+        for halving in range(8):
+            moved_S = state_S + move_S / 2**halving
+            moved_residual_S = step(moved_S[None])[0] - moved_S
+            if float(moved_residual_S.norm()) < size:
+                break
+        else:  # as near as it comes
+            break
+        state_S, residual_S = moved_S, moved_residual_S
+        size = float(residual_S.norm())
+    return state_S if size < TOLERANCE * max(1.0, float(state_S.norm())) else None
+
+
+def state_map(network: NeuralNetwork, input_E: Tensor) -> Map:
+    """Return what a network makes of the states of all layers, its input being fixed.
+
+    Args:
+        network: in float64.
+        input_E: an embedding.
+    """
+    sizes = [part.shape[1] for part in _parts(network.initial_state(1), network)]
+    num_parts = [len(layer) for layer in network.initial_state(1)[: network.config.layers]]
+
+    def step(flat_BS: Tensor) -> Tensor:
+        parts = iter(torch.split(flat_BS, sizes, dim=1))
+        states = [tuple(next(parts) for _ in range(num)) for num in num_parts]
+        walk = network.steps(input_E.expand(len(flat_BS), -1), states)
+        return torch.cat([flatten(after) for _, _, after, _ in walk], dim=1)
+
+    return step
+
+
+def _parts(states: States, network: NeuralNetwork) -> list[Tensor]:
+    """Return the parts of the states of all layers, but not the last words."""
+    return [part for layer in states[: network.config.layers] for part in layer]
+
+
+def flat_states(states: States, network: NeuralNetwork) -> Tensor:
+    """Return the states of all layers as vectors, [B, S]."""
+    return torch.cat(_parts(states, network), dim=1)
+
+
+@torch.no_grad()
+def nats_by_start(network: NeuralNetwork, ids: Ids, starts_BS: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the surprisal of each token of a text from each initial state, and the last states.
+
+    Args:
+        network: in float64.
+        ids: the text, [N].
+        starts_BS: states of all layers; each reads the whole text.
+
+    Returns:
+        Nats [N, B], and states [B, S].
+    """
+    num_starts = len(starts_BS)
+    states = network.initial_state(num_starts)
+    parts = iter(torch.split(starts_BS, [p.shape[1] for p in _parts(states, network)], dim=1))
+    for number in range(network.config.layers):
+        states[number] = tuple(next(parts).contiguous() for _ in states[number])
+    read, found = inputs_of(ids), []
+    for begin in range(0, len(ids), WINDOW):
+        inputs_TB = as_tensor(read[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
+        targets_TB = as_tensor(ids[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
+        output = network.output(inputs_TB, states)
+        hidden_TBH, states = network(inputs_TB, states)
+        logs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+        found.append(-logs_N.view(targets_TB.shape))
+    return torch.cat(found), flat_states(states, network)
+
+
+def read_carried(run: str | Path, network: NeuralNetwork) -> Tensor:
+    """Return the states that training carried last, one for each stream, [B, S].
+
+    Args:
+        run: the directory of the model.
+        network: its network.
+
+    Raises:
+        ModelError: no saved state of a run of this network is there.
+    """
+    path = Path(run) / "last" / TENSORS
+    hint = "name the directory of a model that was trained here, with its folder last/"
+    wanted = [part.shape[1] for part in _parts(network.initial_state(1), network)]
+    names = [
+        f"carried.{layer}.{part}"
+        for layer, parts in enumerate(network.initial_state(1)[: network.config.layers])
+        for part in range(len(parts))
+    ]
+    try:
+        with safe_open(path, framework="pt") as file:
+            parts = [file.get_tensor(name).double() for name in names]
+    except (OSError, SafetensorError) as error:
+        raise ModelError("no state of training is there", hint=hint, path=path) from error
+    if [part.shape[1:] for part in parts] != [(size,) for size in wanted]:
+        raise ModelError("the state is of another network", hint=hint, path=path)
+    return torch.cat(parts, dim=1)
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    *,
+    initial: bool = False,
+    seed: int = 1,
+    split: str = "valid",
+    num_tokens: int = 500,
+    tokens: Sequence[str] = ("</s>",),
+    num_starts: int = 24,
+    num_newton: int = 8,
+    runs: Sequence[str | Path] = (),
+) -> Report:
+    """Show where recurrent language models settle, and whether it matters where they begin.
+
+    Args:
+        models: names and loaded models, side by side.
+        text: a file or directory of text, or a prepared corpus.
+        initial: show each network freshly initialised, too.
+        seed: of the starts that are drawn, and of the initial networks.
+        split: of a prepared corpus.
+        num_tokens: of the text, that are read from each initial state.
+        tokens: each is a fixed input; the mean embedding over the text is one more.
+        num_starts: states that are followed for each input: zero, some of the text, drawn ones.
+        num_newton: of these, from which Newton's method looks for fixed points that are no sinks.
+        runs: directories of the models, in their order: the states that their training carried
+            last are initial states too.
+
+    Raises:
+        ConfigError: a model is no recurrent network, an unknown token, or an impossible number.
+        DataError: a text that cannot be used.
+        ModelError: a directory of `runs` has no saved state.
+    """
+    if num_starts < 4 or num_newton < 1:
+        hint = "follow at least 4 starts, and 1 by Newton's method"
+        raise ConfigError(f"num_starts is {num_starts}, num_newton {num_newton}", hint=hint)
+    if len(runs) not in (0, len(models)):
+        what = f"{counted(len(runs), 'run')} for {counted(len(models), 'model')}"
+        raise ConfigError(what, hint="name the directory of each model, or none")
+    warnings, remarks = [], []
+    point_rows: list[list[Cell]] = []
+    start_rows: list[list[Cell]] = []
+    charts: list[Chart] = []
+    values: dict[str, Any] = {}
+    folder_of = {name: run for (name, _), run in zip(models, runs, strict=False)}
+    for name, model, network in open_networks(models, initial=initial, seed=seed):
+        ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=20)
+        read = inputs_of(ids)
+        inputs = {token: _embedding(network, model, token) for token in tokens}
+        inputs["mean input"] = network.embedding(as_tensor(read)).mean(dim=0)
+        starts_BS = _draw_starts(network, read, num_starts, seed)
+        of_model: dict[str, Any] = {"inputs": {}, "starts": {}}
+        values[name] = of_model
+        initial_states = {"zero": starts_BS[:1]}
+        if name in folder_of:
+            initial_states["carried by training"] = read_carried(folder_of[name], network)[:4]
+        initial_states["after the text"] = starts_BS[1:2]
+        for label, input_E in inputs.items():
+            step = state_map(network, input_E)
+            found = attractors(step, starts_BS)
+            points = fixed_points(step, starts_BS[:: max(1, num_starts // num_newton)])
+            of_model["inputs"][label] = _to_json(found, points, num_starts)
+            point_rows += [[name, label, *row] for row in _rows(found, points, num_starts)]
+            charts.append(_plane(f"{name}, {label}", found, points, step))
+            for number, attractor in enumerate(found[:3], start=1):
+                kind = "sink" if attractor.period == 1 else "cycle"
+                initial_states[f"{kind} {number} of {label}"] = attractor.states[:1]
+        initial_states["drawn"] = starts_BS[num_starts // 2 :][:6]
+        rows, chart, warning, told = _by_start(name, network, ids, initial_states)
+        start_rows += rows
+        charts.append(chart)
+        of_model["starts"] = told
+        warnings += [warning] if warning else []
+        if not warning:
+            remarks.append(f"{name}: where it begins does not matter for the perplexity.")
+    tables = [
+        Table(
+            "Where states settle while the input stays the same",
+            (
+                *("model", "input", "what", "period (steps)", "spectral radius"),
+                *("norm of the state", "starts that come to it (%)"),
+            ),
+            point_rows,
+        ),
+        Table(
+            "Perplexity by initial state",
+            (
+                *("model", "initial state", "perplexity, first half", "second half"),
+                "ends in basin",
+            ),
+            start_rows,
+        ),
+    ]
+    remarks.append(
+        "Starts of one basin end in the same state, whatever they began with; a text drives all."
+    )
+    return Report("Dynamics", [*warnings, *remarks], tables, charts, values)
+
+
+def _embedding(network: NeuralNetwork, model: Any, token: str) -> Tensor:
+    vocabulary = model.tokenizer.vocabulary
+    if token not in vocabulary:
+        hint = f"choose another, such as {' or '.join(vocabulary.nearest(token)) or EOS}"
+        raise ConfigError(f"no token of the model is {token!r}", hint=hint)
+    return network.embedding.weight[vocabulary.id(token)]
+
+
+def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tensor:
+    """Return states to start from, [num, S]: zero, the last of a text, others of it, drawn ones.
+
+    Half are zero, states of the text, and these with the opposite sign; the other half is drawn
+    from a normal distribution, each number with twice the root mean square that it has in the text.
+    """
+    places = [*spread_out(0, len(read) - 1, max(1, num // 4), seed), len(read)]
+    visited_BS = flat_states(states_at(network, read, places), network)
+    scale_S = 2 * visited_BS.square().mean(dim=0).sqrt()
+    generator = torch.Generator().manual_seed(seed)
+    drawn_BS = scale_S * torch.randn(num, len(scale_S), generator=generator, dtype=torch.float64)
+    zero_1S = torch.zeros_like(scale_S)[None]
+    known_BS = torch.cat([zero_1S, visited_BS[-1:], visited_BS[:-1], -visited_BS])[: num // 2]
+    return torch.cat([known_BS, drawn_BS[: num - len(known_BS)]])
+
+
+def _rows(
+    found: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
+) -> list[list[Cell]]:
+    """Return rows of the table: what starts come to, and what Newton's method finds beside."""
+    rows: list[list[Cell]] = []
+    for attractor in found:
+        what = "sink" if attractor.period == 1 else "cycle"
+        share = 100 * len(attractor.starts) / num_starts
+        norm = float(attractor.states[0].norm())
+        rows.append([what, attractor.period, attractor.spectral_radius, norm, share])
+    for point in points:
+        if not _is_among(point, found):
+            rows.append([point.kind, 1, point.spectral_radius, float(point.state.norm()), 0.0])
+    lost = num_starts - sum(len(attractor.starts) for attractor in found)
+    if lost:
+        rows.append(["not settled", None, None, None, 100 * lost / num_starts])
+    return rows
+
+
+def _is_among(point: FixedPoint, found: Sequence[Attractor]) -> bool:
+    return any(
+        attractor.period == 1 and float(_distances(point.state, attractor.states[0])) < APART
+        for attractor in found
+    )
+
+
+def _to_json(
+    found: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
+) -> dict[str, Any]:
+    return {
+        "attractors": [
+            {
+                "period": attractor.period,
+                "spectral_radius": attractor.spectral_radius,
+                "starts": attractor.starts,
+            }
+            for attractor in found
+        ],
+        "fixed_points": [
+            {
+                "kind": point.kind,
+                "spectral_radius": point.spectral_radius,
+                "norm": float(point.state.norm()),
+            }
+            for point in points
+        ],
+        "num_starts": num_starts,
+    }
+
+
+def _plane(
+    label: str, found: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
+) -> Chart:
+    """Draw the eigenvalues at sinks and at the other fixed points."""
+    series = []
+    sinks = [attractor.states[0] for attractor in found if attractor.period == 1]
+    for number, state_S in enumerate(sinks[:4], start=1):
+        eigenvalues = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
+        series.append(_series(f"sink {number}", eigenvalues))
+    others = [point for point in points if not _is_among(point, found)]
+    for point in others[:4]:
+        radius = f"{point.spectral_radius:.3g}"
+        series.append(_series(f"{point.kind}, radius {radius}", point.eigenvalues))
+    return Chart(
+        f"Eigenvalues at fixed points: {label}",
+        "plane",
+        "real part",
+        "imaginary part",
+        series,
+        discs=[Disc(0.0, 0.0, 1.0, "unit circle")],
+        note="All inside the unit circle: a sink.",
+    )
+
+
+def _series(label: str, eigenvalues: Tensor) -> Series:
+    return Series(label, eigenvalues.real.tolist(), eigenvalues.imag.tolist())
+
+
+def _by_start(
+    name: str, network: NeuralNetwork, ids: Ids, initial_states: Mapping[str, Tensor]
+) -> tuple[list[list[Cell]], Chart, str, list[dict[str, Any]]]:
+    """Return rows, a chart, a warning or "", and numbers of the perplexity by initial state."""
+    labels = [
+        f"{label} {number}" if len(states_BS) > 1 else label
+        for label, states_BS in initial_states.items()
+        for number in range(1, len(states_BS) + 1)
+    ]
+    nats_NB, ends_BS = nats_by_start(network, ids, torch.cat(list(initial_states.values())))
+    half = len(ids) // 2
+    first = [perplexity_of(nats) for nats in nats_NB[:half].mean(dim=0).tolist()]
+    second = [perplexity_of(nats) for nats in nats_NB[half:].mean(dim=0).tolist()]
+    basins: list[int] = []
+    for end, state_S in enumerate(ends_BS):
+        near = [
+            basins[other]
+            for other in range(end)
+            if float(_distances(state_S, ends_BS[other])) < SAME_END
+        ]
+        basins.append(near[0] if near else max(basins, default=0) + 1)
+    rows: list[list[Cell]] = [
+        [name, *row] for row in zip(labels, first, second, basins, strict=True)
+    ]
+    edges = np.linspace(0, len(ids), NUM_PARTS + 1).astype(int)
+    parts = [nats_NB[low:high].mean(dim=0).tolist() for low, high in pairwise(edges)]
+    series = [
+        Series(label, edges[1:].tolist(), [perplexity_of(part[column]) for part in parts])
+        for column, label in enumerate(labels)
+    ]
+    chart = Chart(
+        f"Perplexity by initial state: {name}",
+        "lines",
+        "tokens read",
+        "perplexity of the last part",
+        series,
+        y_scale="log",
+        note=f"Each point is of {len(ids) // NUM_PARTS} tokens.",
+    )
+    low, high = (
+        min(range(len(second)), key=second.__getitem__),
+        max(range(len(second)), key=second.__getitem__),
+    )
+    warning = ""
+    if basins[low] != basins[high] and second[high] > (1 + UNEQUAL) * second[low]:
+        warning = (
+            f"warning: {name} has {counted(len(set(basins)), 'basin')}: after {half:,} tokens its "
+            f"perplexity is still {second[high]:.1f} from the start {labels[high]!r}, and "
+            f"{second[low]:.1f} from {labels[low]!r}. What it scores depends on where it begins."
+        )
+    told = [
+        {"start": label, "first_half": one, "second_half": two, "basin": basin}
+        for label, one, two, basin in zip(labels, first, second, basins, strict=True)
+    ]
+    return rows, chart, warning, told

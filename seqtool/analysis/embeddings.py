@@ -1,0 +1,215 @@
+"""What stands close together in a table of vectors: words, tags, labels of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.core.arrays import Doubles
+from seqtool.core.errors import ConfigError, did_you_mean
+
+COMMONEST = 200  # of which words are drawn where none is given
+DRAWN = 8
+NEAREST = 6
+MAPPED = 60  # names on the map
+
+
+@dataclass(frozen=True)
+class VectorTable:
+    """Vectors with names.
+
+    Attributes:
+        name: of the table.
+        names: [N], the most frequent first, as models number them.
+        vectors: [N, D].
+    """
+
+    name: str
+    names: list[str]
+    vectors: Doubles
+
+    def nearest(self, place: int, num: int) -> list[tuple[str, float]]:
+        """Return the names whose vectors point most alike, with the cosine, the nearest first.
+
+        A vector of zeros is alike to none: its cosines are 0.
+        """
+        lengths = np.linalg.norm(self.vectors, axis=1)
+        unit = self.vectors / np.where(lengths > 0, lengths, 1.0)[:, None]
+        cosines = unit @ unit[place]
+        order = [i for i in np.argsort(-cosines, kind="stable").tolist() if i != place]
+        return [(self.names[i], float(cosines[i])) for i in order[:num]]
+
+
+def vector_tables(model: Any) -> list[VectorTable]:
+    """Return the tables of a model whose rows have names; none for an n-gram model.
+
+    Of a language model these are the words' vectors on the way in; of a parser or tagger those of
+    each group of symbols (forms, suffixes, tags ...), and of the labels of arcs. A mixture has
+    those of its parts.
+    """
+    if hasattr(model, "parts"):
+        return [table for part in model.parts for table in vector_tables(part)]
+    if hasattr(model, "network"):
+        weight = model.network.embedding.weight.detach().cpu().numpy().astype(np.float64)
+        return [VectorTable("words", list(model.tokenizer.vocabulary.symbols), weight)]
+    if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
+        return [*vector_tables(model.parser), *vector_tables(model.tagger)]
+    found = []
+    if hasattr(model, "types"):  # a parser
+        for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):
+            found += _groups(symbols, model.weights[f"{weight}.weight"])
+        labels = list(model.labels.names)
+        # label number 0 means none
+        vectors = np.asarray(model.weights["labels.weight"], np.float64)[1 : 1 + len(labels)]
+        found.append(VectorTable("labels", labels, vectors))
+    elif hasattr(model, "forms"):  # a tagger
+        found += _groups(model.forms.symbols, model.weights["lexical.weight"])
+    return found
+
+
+def _groups(symbols: Any, weight: Any) -> list[VectorTable]:
+    """Return a table for each group of symbols of a parser or tagger."""
+    tables = []
+    for group, names in symbols.groups.items():
+        unknown, last = symbols.range_of(group)
+        vectors = np.asarray(weight, np.float64)[unknown + 1 : last + 1]
+        if len(names):
+            tables.append(VectorTable(group, list(names), vectors))
+    return tables
+
+
+def plane_of(vectors: Doubles) -> tuple[Doubles, Doubles]:
+    """Return vectors in the plane of their two largest principal components.
+
+    Args:
+        vectors: [N, D].
+
+    Returns:
+        The places, [N, 2], and the shares of the variance that the two components have, [2]. The
+        sign of a component is that which makes its largest entry positive.
+    """
+    centred = vectors - vectors.mean(axis=0)
+    left, sizes, right = np.linalg.svd(centred, full_matrices=False)
+    if len(sizes) < 2:
+        left, sizes = np.pad(left, ((0, 0), (0, 1))), np.pad(sizes, (0, 1))
+        right = np.pad(right, ((0, 1), (0, 0)))
+    signs = np.sign(right[np.arange(2), np.argmax(np.abs(right[:2]), axis=1)])
+    total = float((sizes**2).sum()) or 1.0
+    return left[:, :2] * sizes[:2] * np.where(signs == 0, 1, signs), sizes[:2] ** 2 / total
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path = "",
+    *,
+    seed: int = 1,
+    table: str = "",
+    words: Sequence[str] = (),
+    num_nearest: int = NEAREST,
+    num_mapped: int = MAPPED,
+) -> Report:
+    """Show the nearest names of some, and a map of the commonest.
+
+    Args:
+        models: names and loaded models of any kind.
+        text: none is read; every analysis has one.
+        seed: of the words that are drawn.
+        table: of vectors; the first of each model where none is given.
+        words: whose nearest are shown; some of the commonest, drawn, where none is given.
+        num_nearest: how many of them.
+        num_mapped: names on the map: those given and their nearest, then the commonest.
+
+    Raises:
+        ConfigError: a model without such a table, or a word that is not in it.
+    """
+    tables, charts = [], []
+    remarks: list[str] = []
+    values: dict[str, Any] = {}
+    for name, model in models:
+        known = {one.name: one for one in vector_tables(model)}
+        if not known:
+            raise ConfigError(f"{name} has no vectors", hint="name a network, a parser or a tagger")
+        if table and table not in known:
+            raise ConfigError(
+                f"{name} has no table of {table!r}",
+                hint=did_you_mean(table, known, otherwise=f"choose one of: {', '.join(known)}"),
+            )
+        chosen = known[table] if table else next(iter(known.values()))
+        places = _places(chosen, name, words, seed)
+        near = {chosen.names[i]: chosen.nearest(i, num_nearest) for i in places}
+        rows: list[list[Cell]] = [
+            [word, ", ".join(f"{other} {cosine:z.2f}" for other, cosine in found)]
+            for word, found in near.items()
+        ]
+        title = f"The nearest of {chosen.name}, {name}"
+        tables.append(Table(title, ["name", "nearest, with their cosine"], rows))
+        shown = _mapped(chosen, places, num_mapped, num_nearest if words else 0)
+        chart, shares = _map(chosen, name, shown)
+        charts.append(chart)
+        remarks.append(
+            f"{name}: {len(chosen.names):,} {chosen.name}, {chosen.vectors.shape[1]} numbers each; "
+            f"tables: {', '.join(known)}."
+        )
+        values[name] = {
+            "table": chosen.name,
+            "tables": {one.name: list(one.vectors.shape) for one in known.values()},
+            "nearest": {
+                word: [{"name": other, "cosine": cosine} for other, cosine in found]
+                for word, found in near.items()
+            },
+            "variance_shares": shares,
+        }
+    return Report("Vectors of words, tags and labels", remarks, tables, charts, values)
+
+
+def _places(table: VectorTable, model: str, words: Sequence[str], seed: int) -> list[int]:
+    numbers = {name: i for i, name in enumerate(table.names)}
+    for word in words:
+        if word not in numbers:
+            raise ConfigError(
+                f"{model} has no vector of {word!r} among its {table.name}",
+                hint=did_you_mean(word, numbers, otherwise="name another, or another --table"),
+            )
+    if words:
+        return [numbers[word] for word in words]
+    # what is written with a letter, as marks and special symbols tell little
+    common = [i for i, name in enumerate(table.names) if name[:1].isalpha()][:COMMONEST]
+    common = common or list(range(len(table.names)))
+    drawn = np.random.default_rng(seed).permutation(len(common))[:DRAWN]
+    return [common[i] for i in sorted(drawn.tolist())]
+
+
+def _mapped(table: VectorTable, places: Sequence[int], num: int, around: int) -> list[int]:
+    """Return which names are on the map: those asked for, their nearest, then the commonest."""
+    numbers = {name: i for i, name in enumerate(table.names)}
+    chosen = list(places)
+    for place in places:
+        chosen += [numbers[name] for name, _ in table.nearest(place, around)] if around else []
+    chosen += [i for i, name in enumerate(table.names) if name[:1].isalpha()]
+    return list(dict.fromkeys(chosen))[: max(num, len(places))]
+
+
+def _map(table: VectorTable, model: str, shown: Sequence[int]) -> tuple[Chart, list[float]]:
+    points, shares = plane_of(table.vectors[np.asarray(shown)])
+    percent = [f"{100 * share:.0f}% of the variance" for share in shares.tolist()]
+    series = Series(
+        "",
+        points[:, 0].tolist(),
+        points[:, 1].tolist(),
+        names=[table.names[i] for i in shown],
+    )
+    chart = Chart(
+        f"A map of {table.name}, {model}",
+        "points",
+        f"first principal component ({percent[0]})",
+        f"second principal component ({percent[1]})",
+        [series],
+        note="Two dimensions of many: what is far apart here is so in the table; what is close "
+        "here need not be.",
+    )
+    return chart, shares.tolist()

@@ -1,0 +1,291 @@
+"""Gates of recurrent cells over a text: how open they are, how long they keep, how many are stuck.
+
+Dimensions in names: N tokens, H units.
+
+A memory that is multiplied by k(t) in step t loses half of itself in ln 2 / -mean(ln k) steps: the
+half-life of a unit, by the geometric mean of what keeps it. That is the forget gate of the LSTM,
+the update gate of the GRU (as torch has it: h' = (1 - z) n + z h) and, of the RHN, the product of
+the carry gates of all depths. It tells of the direct path, not of what goes through the candidate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtool.analysis.recurrence import (
+    as_tensor,
+    inputs_of,
+    layer_labels,
+    make_steps,
+    open_networks,
+    read_text,
+)
+from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Series, Table
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.treebank.sentence import UPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.tagger.model import Tagger
+
+NUM_BINS = 20  # of histograms
+ACTIVATION = "activation"  # what a plain RNN has in the place of gates
+NEAR = 0.1  # a gate within this of 0 or of 1 is saturated; of the range of an activation, too
+SENTENCE_END = "end of sentence"
+
+Range = tuple[float, float]  # between which values lie
+GATE: Range = (0.0, 1.0)
+ACTIVATIONS: dict[str, Range] = {"tanh": (-1.0, 1.0), "logistic": GATE}  # of others, none
+
+
+class GateName(NamedTuple):
+    """Which gate; layers and depths from 0. That of a plain RNN is its activation."""
+
+    layer: int
+    depth: int
+    gate: str
+
+
+@torch.no_grad()
+def values_of_gates(network: NeuralNetwork, ids: Ids) -> dict[GateName, Tensor]:
+    """Return the values of each gate over a text, [N, H].
+
+    The text is read as one stream from the zero state.
+
+    Args:
+        network: in float64.
+        ids: what is read, [N].
+    """
+    found: dict[GateName, list[Tensor]] = {}
+    is_plain = network.config.cell == "rnn"
+    for layers in make_steps(network, as_tensor(ids)[:, None], network.initial_state(1)):
+        for number, layer in enumerate(layers):
+            for depth, gates in enumerate(layer.cell.gates(layer.inputs_BI, layer.before)):
+                for gate, values_1H in gates.items():
+                    if gate != "candidate":
+                        found.setdefault(GateName(number, depth, gate), []).append(values_1H)
+                    elif is_plain:
+                        found.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def half_lives(values: Mapping[GateName, Tensor], cell: str) -> dict[int, Tensor]:
+    """Return the half-life of each unit's memory in tokens [H], by layer, from 0.
+
+    It is infinite where nothing is ever lost. A plain RNN has no gate that keeps.
+
+    Args:
+        values: of `values_of_gates`.
+        cell: the name of the cell.
+    """
+    keeping = {"lstm": "forget", "gru": "update", "rhn": "carry"}.get(cell)
+    sums: dict[int, Tensor] = {}
+    for name, part_NH in values.items():
+        kept_NH = part_NH if name.gate == keeping else None
+        if cell == "rhn" and name.gate == "transform" and name._replace(gate="carry") not in values:
+            kept_NH = 1 - part_NH
+        if kept_NH is not None:
+            logs_H = kept_NH.log().mean(dim=0)
+            sums[name.layer] = sums.get(name.layer, torch.zeros_like(logs_H)) + logs_H
+    return {layer: math.log(2) / -logs_H for layer, logs_H in sums.items()}
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    *,
+    initial: bool = False,
+    seed: int = 1,
+    split: str = "valid",
+    num_tokens: int = 1000,
+    tagger: Tagger | None = None,
+) -> Report:
+    """Show how open the gates of recurrent language models are over a text.
+
+    Args:
+        models: names and loaded models, side by side.
+        text: a file or directory of text, or a prepared corpus.
+        initial: show each network freshly initialised, too.
+        seed: of the initial networks.
+        split: of a prepared corpus.
+        num_tokens: that are read of the text, at most.
+        tagger: gives the word class of each token; the models must be of words.
+
+    Raises:
+        ConfigError: a model is no recurrent network, or not of words where a tagger is given.
+        DataError: a text that cannot be used.
+    """
+    remarks: list[str] = []
+    gate_rows: list[list[Cell]] = []
+    life_rows: list[list[Cell]] = []
+    life_series: list[Series] = []
+    charts: list[Chart | HeatMap] = []
+    report_values: dict[str, Any] = {}
+    for name, model, network in open_networks(models, initial=initial, seed=seed):
+        ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
+        read, config = inputs_of(ids), network.config
+        values = values_of_gates(network, read)
+        bounds = ACTIVATIONS.get(config.activation) if config.cell == "rnn" else GATE
+        labels = layer_labels(name, network)
+        deep = len({gate.depth for gate in values}) > 1
+        titles = {
+            gate: f"{labels[gate.layer]}{f', depth {gate.depth + 1}' if deep else ''}: {gate.gate}"
+            for gate in values
+        }
+        found = {titles[gate]: _summary(part, bounds) for gate, part in values.items()}
+        for title, of_gate in found.items():
+            shares = 100 * of_gate["share_low"], 100 * of_gate["share_high"]
+            gate_rows.append([title, of_gate["mean"], of_gate["spread"], *shares])
+        charts.append(_histograms(name, found))
+        lives = half_lives(values, config.cell)
+        for layer, lives_H in lives.items():
+            series, row = _show_lives(labels[layer], lives_H)
+            life_series.append(series)
+            life_rows.append(row)
+        if not lives:
+            remarks.append(f"{name} is a plain RNN: it has no gates; its activations are shown.")
+        report_values[name] = {
+            "gates": found,
+            "half_life": {
+                labels[layer]: [_or_none(life) for life in part.tolist()]
+                for layer, part in lives.items()
+            },
+        }
+        if tagger is not None:
+            by_class = _by_class(values, _classes(name, model, read, tagger))
+            charts.append(_class_map(name, titles, by_class))
+            report_values[name]["by_class"] = {
+                titles[gate]: means for gate, means in by_class.items()
+            }
+    tables = [
+        Table(
+            "Gates over the text",
+            ("gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"),
+            gate_rows,
+        )
+    ]
+    if life_rows:
+        columns = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
+        tables.append(Table("Half-life of the memory, over units", ("layer", *columns), life_rows))
+        charts.append(
+            Chart(
+                "Half-life of the memory",
+                "lines",
+                "share of units (%)",
+                "half-life (tokens)",
+                life_series,
+                y_scale="log",
+                note="Units in the order of their half-lives, of the direct path alone.",
+            )
+        )
+    remarks.append(
+        f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
+        "shut at zero or below, and never open."
+    )
+    return Report("Gates", remarks, tables, charts, report_values)
+
+
+def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
+    """Return what is told of a gate: numbers, and a histogram of shares."""
+    low, high = bounds or (float(values_NH.min().clamp(max=0)), float(values_NH.max().clamp(min=1)))
+    margin = NEAR * (high - low)
+    if bounds is None:  # a rectifier
+        is_low, is_high = values_NH <= 0, torch.zeros_like(values_NH)
+    else:
+        is_low, is_high = values_NH < low + margin, values_NH > high - margin
+    counts, edges = np.histogram(values_NH.numpy(), bins=NUM_BINS, range=(low, high))
+    return {
+        "mean": float(values_NH.mean()),
+        "spread": float(values_NH.std(correction=0)),
+        "share_low": float(is_low.double().mean()),
+        "share_high": float(is_high.double().mean()),
+        "bin_edges": edges.tolist(),
+        "histogram": (counts / values_NH.numel()).tolist(),
+    }
+
+
+def _histograms(name: str, found: Mapping[str, dict[str, Any]]) -> Chart:
+    series = []
+    for title, of_gate in found.items():
+        edges = of_gate["bin_edges"]
+        centres = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
+        series.append(Series(title, centres, [100 * share for share in of_gate["histogram"]]))
+    return Chart(
+        f"Gates of {name}",
+        "lines",
+        "value of the gate",
+        "share of units and tokens (%)",
+        series,
+        note=f"Histograms of {NUM_BINS} bins.",
+    )
+
+
+def _or_none(life: float) -> float | None:
+    """Return None for a half-life without end."""
+    return life if math.isfinite(life) else None
+
+
+def _show_lives(label: str, lives_H: Tensor) -> tuple[Series, list[Cell]]:
+    ordered = sorted(lives_H.tolist())
+    shares = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
+    drawn = [life if math.isfinite(life) else math.nan for life in ordered]
+    # a unit's own value each time: between one that is finite and one that is not, there is none
+    quarters = [ordered[round(share * (len(ordered) - 1))] for share in (0.25, 0.5, 0.75)]
+    return Series(label, shares, drawn), [label, *(_or_none(life) for life in quarters)]
+
+
+def _classes(name: str, model: Any, read: Ids, tagger: Tagger) -> list[str]:
+    """Return the word class of each token that is read."""
+    tokenizer = model.tokenizer
+    if tokenizer.unit != "word":
+        raise ConfigError(
+            f"{name} reads units of {tokenizer.unit}, which have no word class",
+            hint="leave the tagger out, or name a model of words",
+        )
+    words = tokenizer.vocabulary.decode(read.tolist())
+    rows = [[str(place), word, *["_"] * 8] for place, word in enumerate(words, start=1)]
+    ends = np.flatnonzero(read == EOS_ID).tolist()
+    pieces = itertools.pairwise([-1, *ends, len(rows)])
+    sentences = [Sentence([], rows[begin + 1 : end], []) for begin, end in pieces]
+    tagger.tag(sentences)
+    is_end = (read == EOS_ID).tolist()
+    return [SENTENCE_END if at else row[UPOS] for at, row in zip(is_end, rows, strict=True)]
+
+
+def _by_class(
+    values: Mapping[GateName, Tensor], classes: Sequence[str]
+) -> dict[GateName, dict[str, float]]:
+    """Return the mean of each gate over the tokens of each class, frequent classes first."""
+    ordered = [name for name, _ in Counter(classes).most_common()]
+    masks = {name: torch.tensor([found == name for found in classes]) for name in ordered}
+    return {
+        gate: {name: float(part_NH[mask_N].mean()) for name, mask_N in masks.items()}
+        for gate, part_NH in values.items()
+    }
+
+
+def _class_map(
+    name: str, titles: Mapping[GateName, str], by_class: Mapping[GateName, dict[str, float]]
+) -> HeatMap:
+    columns = list(next(iter(by_class.values())))
+    return HeatMap(
+        f"Gates of {name} by word class",
+        "class of the token that is read",
+        "gate",
+        columns,
+        [titles[gate] for gate in by_class],
+        [list(means.values()) for means in by_class.values()],
+        "mean of the gate",
+        note="Classes in the order of their frequency in the text.",
+    )

@@ -1,0 +1,364 @@
+"""How far back a recurrent network learns: gradients, temporal Jacobians and clipping.
+
+Dimensions in names: T steps, B positions of the text, S numbers of a layer's state, K lags.
+
+With L(t) the loss of the token after step t, in nats, d L(t) / d state(t-k) is what k steps of
+back-propagation leave of its gradient: the product of k temporal Jacobians. It vanishes or explodes
+with k (Bengio, Simard & Frasconi 1994; Pascanu, Mikolov & Bengio 2013), and no faster than the
+product of the bounds of the steps (Zilly et al. 2017, section 3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqtool.analysis.recurrence import (
+    as_tensor,
+    cut,
+    inputs_of,
+    jacobian_bounds,
+    layer_labels,
+    losses,
+    make_steps,
+    open_networks,
+    products,
+    quantiles,
+    read_text,
+    spectral_norms,
+    spectral_radii,
+    spread_out,
+    states_at,
+    temporal_jacobians,
+)
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.core import storage
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.lm.neural.network import NeuralNetwork
+
+MAX_LOG = 1 << 28  # bytes of a log
+SHOWN_LAGS = (1, 2, 3, 5, 10, 20, 50, 100, 200)  # of tables
+EVERY_LAG = 10  # up to it, norms of products are taken at every lag, then at every fifth
+
+
+@dataclass(frozen=True)
+class JacobianSteps:
+    """The temporal Jacobians of one layer, over T steps before each of B positions.
+
+    Attributes:
+        radii, largest, smallest: spectral radius, largest and smallest singular value of the last
+            step's, [B].
+        norms: lag k -> largest singular values of the products of k, [B].
+        bounds: lag k -> the product of the bounds of these steps, [B].
+    """
+
+    radii: Tensor
+    largest: Tensor
+    smallest: Tensor
+    norms: Mapping[int, Tensor]
+    bounds: Mapping[int, Tensor]
+
+
+def loss_gradients(network: NeuralNetwork, ids: Ids, positions: Sequence[int], lags: int) -> Tensor:
+    """Return the norm of d L(t) / d state(t-k) for k from 0 to `lags`, [K + 1, B].
+
+    The state is that of all layers together, after step t-k; L(t) is minus the log-probability of
+    the token after step t, in nats. For k = 0 it is the gradient of what the output layer reads:
+    the output of the last layer.
+
+    Args:
+        network: in float64.
+        ids: a text, [N].
+        positions: steps t, ascending, each from `lags` - 1 to N - 1; step t reads the token before
+            `ids[t]`, which is the target.
+        lags: the largest k, 1 or more.
+    """
+    starts = [position - lags + 1 for position in positions]
+    read = inputs_of(ids)
+    current, ids_TB = states_at(network, read, starts), cut(read, starts, lags)
+    taken: list[list[Tensor]] = []
+    top_BH = torch.empty(0)
+    for ids_B in ids_TB.unbind(0):
+        # views, so that the gradient of a state holds what goes through the next step alone: not
+        # what its layer gives to those above in the same step
+        current = [
+            tuple((part if taken else part.requires_grad_()).view_as(part) for part in layer)
+            for layer in current[: network.config.layers]
+        ]
+        taken.append([part for layer in current for part in layer])
+        done = list(network.steps(network.embedding(ids_B), current))
+        current, top_BH = [after for _, _, after, _ in done], done[-1][-1]
+    targets_B = as_tensor(ids[list(positions)])
+    total = losses(network, ids_TB, top_BH, targets_B).sum()
+    found = torch.autograd.grad(total, [top_BH, *(part for parts in taken for part in parts)])
+    num_parts = len(taken[0])
+    norms = [found[0].norm(dim=1)]
+    for end in range(len(found), 1, -num_parts):
+        norms.append(torch.cat(found[end - num_parts : end], dim=1).norm(dim=1))
+    return torch.stack(norms)
+
+
+def layer_jacobians(
+    network: NeuralNetwork, ids: Ids, positions: Sequence[int], lags: int
+) -> list[JacobianSteps]:
+    """Return the temporal Jacobians of each layer, over the `lags` steps up to each position.
+
+    Args: as of `loss_gradients`.
+    """
+    starts = [position - lags + 1 for position in positions]
+    read = inputs_of(ids)
+    with torch.no_grad():
+        states, ids_TB = states_at(network, read, starts), cut(read, starts, lags)
+        steps = list(make_steps(network, ids_TB, states))
+    wanted = {k for k in range(1, lags + 1) if k <= EVERY_LAG or k % 5 == 0 or k == lags}
+    found = []
+    for of_layer in zip(*steps, strict=True):
+        matrices = [temporal_jacobians(at.cell, at.inputs_BI, at.before) for at in of_layer]
+        with torch.no_grad():
+            by_step = [jacobian_bounds(at.cell, at.inputs_BI, at.before) for at in of_layer]
+        singular = torch.linalg.svdvals(matrices[-1])
+        together = zip(products(matrices), accumulate(reversed(by_step), torch.mul), strict=True)
+        norms, bounds = {}, {}
+        for k, (product, bound_B) in enumerate(together, start=1):
+            if k in wanted:
+                norms[k], bounds[k] = spectral_norms(product), bound_B
+        found.append(
+            JacobianSteps(
+                spectral_radii(matrices[-1]), singular[:, 0], singular[:, -1], norms, bounds
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """What a run's log tells of its gradients, by report.
+
+    Attributes:
+        steps: the last optimiser step of each report.
+        before: mean norm of the gradient before clipping, over the steps of the report.
+        after: the mean norm after it.
+        shares: of the steps that were clipped.
+    """
+
+    steps: list[int]
+    before: list[float]
+    after: list[float]
+    shares: list[float]
+
+
+def read_clipping(log_path: str | Path) -> Clipping:
+    """Return what `log.jsonl` tells of the gradients of a run: by step, of a short one by epoch.
+
+    Raises:
+        DataError: there is no such file, a line is no event, or no norm was logged.
+    """
+    path = Path(log_path)
+    by_event = {name: Clipping([], [], [], []) for name in ("step", "epoch")}
+    try:
+        lines = storage.read_file(path, MAX_LOG).decode().splitlines()
+    except (OSError, ValueError) as error:
+        raise DataError("no training log", hint="name a trained model", path=path) from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+            found = by_event.get(event["event"])
+            norms = event.get("gradients")
+            # null: it was not finite
+            if found is not None and norms and None not in norms.values():
+                found.steps.append(int(event["step"]))
+                found.before.append(float(norms["norm"]))
+                found.after.append(float(norms["clipped_norm"]))
+                found.shares.append(float(norms["clipped"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                "not a line of a training log", hint="name a trained model", path=path, line=number
+            ) from error
+    found = by_event["step"] if by_event["step"].steps else by_event["epoch"]
+    if not found.steps:
+        hint = "train it again: norms are logged since this release"
+        raise DataError("the log has no norms of gradients", hint=hint, path=path)
+    return found
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    *,
+    initial: bool = False,
+    seed: int = 1,
+    split: str = "valid",
+    num_tokens: int = 2000,
+    lags: int = 50,
+    num_positions: int = 64,
+    num_jacobians: int = 4,
+    runs: Sequence[str | Path] = (),
+) -> Report:
+    """Measure how far back the gradients of recurrent language models reach.
+
+    Args:
+        models: names and loaded models, side by side.
+        text: a file or directory of text, or a prepared corpus.
+        initial: show each network freshly initialised, too.
+        seed: of the positions, and of the initial networks.
+        split: of a prepared corpus.
+        num_tokens: that are read of the text, at most.
+        lags: the largest lag k, in tokens.
+        num_positions: of the text, drawn, where the loss is taken; the more, the surer.
+        num_jacobians: of these, where the temporal Jacobians of all lags are taken: slow.
+        runs: directories of runs whose `log.jsonl` tells of clipping, such as the models'.
+
+    Raises:
+        ConfigError: a model is no recurrent network, or an impossible option.
+        DataError: a text that cannot be used, or a log that tells nothing.
+    """
+    if lags < 1 or num_positions < 1 or num_jacobians < 1:
+        what = "lags, num_positions and num_jacobians must be at least 1"
+        raise ConfigError(what, hint="give larger numbers")
+    gradient_series: list[Series] = []
+    relative_series: list[Series] = []
+    product_series: list[Series] = []
+    gradient_rows: list[list[Cell]] = []
+    jacobian_rows: list[list[Cell]] = []
+    remarks = []
+    values: dict[str, Any] = {"lags": list(range(lags + 1)), "models": {}, "clipping": {}}
+    for name, model, network in open_networks(models, initial=initial, seed=seed):
+        ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=lags + 1)
+        positions = spread_out(lags - 1, len(ids) - 1, num_positions, seed)
+        norms = loss_gradients(network, ids, positions, lags)
+        spread = [quantiles(row) for row in norms.tolist()]
+        shares = [quantiles(row) for row in (norms / norms[0]).tolist()]
+        for series, quartiles in ((gradient_series, spread), (relative_series, shares)):
+            low, middle, high = (list(part) for part in zip(*quartiles, strict=True))
+            series.append(Series(name, list(range(lags + 1)), middle, low=low, high=high))
+        shown = [k for k in (0, *SHOWN_LAGS) if k <= lags]
+        gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
+        remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
+        of_model: dict[str, Any] = {
+            "positions": len(positions),
+            "gradient_norm": _as_columns(spread),
+            "share_of_lag_0": _as_columns(shares),
+            "layers": [],
+        }
+        values["models"][name] = of_model
+        chosen = positions[:: max(1, len(positions) // num_jacobians)][:num_jacobians]
+        found = layer_jacobians(network, ids, chosen, lags)
+        for label, steps in zip(layer_labels(name, network), found, strict=True):
+            measured = (steps.radii, steps.largest, steps.smallest)
+            jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
+            at = list(steps.norms)
+            middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
+            bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
+            product_series.append(Series(label, at, middles))
+            product_series.append(Series(f"{label}: bound", at, bounds, style="dashed"))
+            of_model["layers"].append(
+                {
+                    "spectral_radius": steps.radii.tolist(),
+                    "largest_singular_value": steps.largest.tolist(),
+                    "smallest_singular_value": steps.smallest.tolist(),
+                    "lags": at,
+                    "product_norm": [steps.norms[k].tolist() for k in at],
+                    "product_bound": [steps.bounds[k].tolist() for k in at],
+                }
+            )
+    quartiles_note = "Line: median over positions of the text; band: quartiles."
+    charts = [
+        Chart(
+            "Gradient of the loss by an earlier state",
+            "lines",
+            "lag k (tokens)",
+            "norm of d loss(t) / d state(t-k) (nats)",
+            gradient_series,
+            y_scale="log",
+            note=quartiles_note,
+        ),
+        Chart(
+            "The same as a share of lag 0",
+            "lines",
+            "lag k (tokens)",
+            "norm at lag k / norm at lag 0",
+            relative_series,
+            y_scale="log",
+            note=f"{quartiles_note} A straight line falls by the same factor with each token.",
+        ),
+        Chart(
+            "Products of temporal Jacobians",
+            "lines",
+            "steps multiplied (tokens)",
+            "largest singular value",
+            product_series,
+            y_scale="log",
+            note="Dashed: what the weights and gates of these steps allow at most.",
+        ),
+    ]
+    tables = [
+        Table(
+            "Norm of d loss(t) / d state(t-k)",
+            (
+                *("model", "lag k (tokens)", "lower quartile (nats)", "median (nats)"),
+                *("upper quartile (nats)", "median share of lag 0"),
+            ),
+            gradient_rows,
+        ),
+        Table(
+            "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
+            ("layer", "spectral radius", "largest singular value", "smallest singular value"),
+            jacobian_rows,
+        ),
+    ]
+    for run in runs:
+        clipping = read_clipping(Path(run) / "log.jsonl")
+        chart, table = _show_clipping(str(run), clipping)
+        charts.append(chart)
+        tables.append(table)
+        values["clipping"][str(run)] = vars(clipping)
+    return Report("Gradients through time", remarks, tables, charts, values)
+
+
+def _half_way(name: str, shares: Sequence[float]) -> str:
+    """Say where the gradient has shrunk to a hundredth, or grown a hundredfold."""
+    for k, share in enumerate(shares):
+        if share <= 0.01 or share >= 100:
+            verb = "shrunk to a hundredth" if share <= 0.01 else "grown a hundredfold"
+            return f"{name}: the median gradient has {verb} after {counted(k, 'token')}."
+    return (
+        f"{name}: after {counted(len(shares) - 1, 'token')}, the median gradient has "
+        f"{shares[-1]:.3g} of its norm."
+    )
+
+
+def _as_columns(quartiles: Sequence[tuple[float, float, float]]) -> dict[str, list[float]]:
+    names = ("lower_quartile", "median", "upper_quartile")
+    columns = zip(*quartiles, strict=True)
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _show_clipping(run: str, clipping: Clipping) -> tuple[Chart, Table]:
+    chart = Chart(
+        f"Norm of the gradient in training: {run}",
+        "lines",
+        "optimiser steps",
+        "norm of the gradient (nats)",
+        [
+            Series("before clipping", clipping.steps, clipping.before),
+            Series("after clipping", clipping.steps, clipping.after, style="dashed"),
+        ],
+        y_scale="log",
+        note="Means over the steps of each report of the log.",
+    )
+    share = sum(clipping.shares) / len(clipping.shares)
+    low, middle, high = quantiles(clipping.before)
+    table = Table(
+        f"Norm of the gradient in training: {run}",
+        ("lower quartile", "median", "upper quartile", "clipped steps (%)"),
+        [[low, middle, high, 100 * share]],
+    )
+    return chart, table

@@ -1,0 +1,288 @@
+"""All analyses that fit the models of a directory: what was trained, how well, and what it does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqtool.analysis.learning import LOG, learning_curves, shown_name
+from seqtool.analysis.passage import read_passage, surprisals
+from seqtool.analysis.report import Cell, Report, Table
+from seqtool.core import checkpoint
+from seqtool.core.errors import DataError, ModelError, SeqtoolError
+from seqtool.core.vocabulary import UNK_ID
+from seqtool.text.datasets import sample_text, sample_treebank
+
+LANGUAGES = ("en", "ko")  # of the sample
+TRIED = 2000  # tokens by which the text of a model is chosen
+MOST_UNKNOWN = 0.3  # a model that knows fewer words of a text is of another language
+SIDE_BY_SIDE = 6  # models of one chart
+TOKENS = 10_000  # that are read for an analysis
+PARSED = ("parser", "pipeline")
+
+OnAnalysis = Callable[[str], object]
+
+
+class Analysis(NamedTuple):
+    """What a page shows of models of some kinds.
+
+    Attributes:
+        module: has the function `analyse`.
+        kinds: of models.
+        options: of the function, where a page wants others than its defaults.
+    """
+
+    module: str
+    kinds: tuple[str, ...]
+    options: Mapping[str, Any]
+
+
+RECURRENT = "recurrent"  # a neural language model, but for those of a window
+LM_KINDS = ("neural-lm", "ngram", "mixture")
+# of language models that read one text, in this order
+OF_TEXT = (
+    Analysis("seqtool.analysis.gradients", (RECURRENT,), {"num_positions": 32, "num_jacobians": 2}),
+    Analysis("seqtool.analysis.spectra", (RECURRENT,), {"num_positions": 1}),
+    Analysis("seqtool.analysis.gates", (RECURRENT,), {}),
+    Analysis("seqtool.analysis.dynamics", (RECURRENT,), {"num_starts": 10, "num_newton": 2}),
+    Analysis("seqtool.analysis.context", ("neural-lm", "ngram"), {"num_targets": 150}),
+    Analysis("seqtool.analysis.surprisal", LM_KINDS, {"num_tokens": TOKENS}),
+    Analysis("seqtool.analysis.sparsity", ("ngram",), {}),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model of a directory.
+
+    Attributes:
+        name: its path below the directory.
+        path: where it is.
+        header: its header.
+    """
+
+    name: str
+    path: Path
+    header: checkpoint.Header
+
+
+def find_models(directory: Path) -> list[Found]:
+    """Return the models of a directory, and of the folders in it; not the parts of a model.
+
+    Raises:
+        DataError: there is none.
+        ModelError: the header of one is damaged.
+    """
+    found = []
+    for path in sorted((*directory.glob("*"), *directory.glob("*/*"))):
+        is_part = path.parent != directory and (path.parent / checkpoint.HEADER).is_file()
+        if (path / checkpoint.HEADER).is_file() and not is_part:
+            name = path.relative_to(directory).as_posix()
+            found.append(Found(name, path, checkpoint.read_header(path)))
+    if not found:
+        raise DataError(
+            "there is no model in it",
+            hint="train one with `seqtool ngram train` or `seqtool train-lm`, or name another "
+            "directory",
+            path=directory,
+        )
+    return found
+
+
+def overview(
+    directory: Path,
+    *,
+    text: Path | None = None,
+    treebank: Path | None = None,
+    seed: int = 1,
+    threads: int | None = None,
+    on_analysis: OnAnalysis = lambda _: None,
+) -> Iterator[Report]:
+    """Give the reports on the models of a directory, one after another.
+
+    Each language model is shown on the text of the sample that it knows best, and so is each
+    parser; models of one text stand side by side. An analysis that a model cannot have is told of
+    in its place.
+
+    Args:
+        directory: of models; the parts of pipelines and mixtures are not shown by themselves.
+        text: what language models are shown on; a text of the sample where none is given.
+        treebank: what parsers are shown on, in the same way.
+        seed: of all that is drawn.
+        threads: of networks.
+        on_analysis: called with what comes next.
+
+    Raises:
+        DataError: there is no model.
+        ModelError: a model is damaged.
+    """
+    models = find_models(directory)
+    yield _trained(models)
+    logs = [log for one in models for log in _logs(one)]
+    if logs:
+        on_analysis("learning curves")
+        yield _or_told("Learning curves", lambda: learning_curves(logs))
+    yield from _of_language_models(models, text, seed, threads, on_analysis)
+    yield from _of_parsers(models, treebank, on_analysis)
+    for one in models:
+        if one.header.kind in ("neural-lm", *PARSED, "tagger"):
+            on_analysis(f"embeddings: {one.name}")
+            yield _analysed("seqtool.analysis.embeddings", [(one.name, _open(one, threads))], "",
+                            seed=seed)  # fmt: skip
+
+
+def _logs(found: Found) -> list[tuple[str, Path]]:
+    """Return the logs of a run, each with the name of the model, or of a part of a pipeline."""
+    if found.header.kind == "pipeline":
+        parts = sorted(found.path.glob(f"*/{LOG}"))
+        return [(f"{found.name}/{log.parent.name}", log) for log in parts]
+    log = found.path / LOG
+    return [(found.name, log)] if log.is_file() else []
+
+
+def _open(found: Found, threads: int | None) -> Any:
+    if found.header.kind in LM_KINDS:
+        from seqtool.lm.mixture.model import open_language_model
+
+        return open_language_model(found.path, threads=threads)
+    return checkpoint.load(found.path)
+
+
+def _trained(models: Sequence[Found]) -> Report:
+    """Return what the headers tell."""
+    rows: list[list[Cell]] = []
+    for one in models:
+        header = one.header
+        scores = ", ".join(
+            f"{shown_name(name)} {value:,.2f}"
+            for name, value in header.scores.items()
+            if isinstance(value, int | float) and math.isfinite(value) and "second" not in name
+        )
+        size = sum(checkpoint.file_sizes(one.path, header).values()) / 1e6
+        rows.append([one.name, _kind(header), header.num_parameters, size, scores, header.command])
+    columns = ["model", "kind", "parameters", "size (MB)", "scores", "made by"]
+    return Report(
+        "What was trained, and how well", tables=[Table("Models", columns, rows)],
+        values={"models": [dict(zip(columns, row, strict=True)) for row in rows]},
+    )  # fmt: skip
+
+
+def _kind(header: checkpoint.Header) -> str:
+    model = header.config.get("model")
+    cell = model.get("cell") if isinstance(model, dict) else None
+    return f"{header.kind} ({cell})" if isinstance(cell, str) else header.kind
+
+
+def _of_language_models(
+    models: Sequence[Found],
+    text: Path | None,
+    seed: int,
+    threads: int | None,
+    on_analysis: OnAnalysis,
+) -> Iterator[Report]:
+    """Give the reports on language models, those that read the same text side by side."""
+    groups: dict[tuple[str, Path], list[tuple[Found, Any]]] = {}
+    for one in models:
+        if one.header.kind not in LM_KINDS:
+            continue
+        model = _open(one, threads)
+        texts = [text] if text else [sample_text(language, "test") for language in LANGUAGES]
+        (unknown, _), chosen = min((_strangeness(model, path), path) for path in texts)
+        if unknown > MOST_UNKNOWN:
+            yield Report(
+                f"{one.name} on {chosen.name}",
+                [f"{one.name} does not know the words of {chosen}; give a text with --text."],
+            )
+            continue
+        groups.setdefault((model.tokenizer.unit, chosen), []).append((one, model))
+    for (unit, chosen), members in groups.items():
+        where = f"{unit}s of {'/'.join(chosen.parts[-2:])}"
+        for analysis in OF_TEXT:
+            fitting = [
+                (one, model)
+                for one, model in members
+                if {model.kind, _recurrence(model)} & set(analysis.kinds)
+            ]
+            fitting = fitting[:SIDE_BY_SIDE]
+            if not fitting:
+                continue
+            on_analysis(f"{analysis.module.rpartition('.')[2]}: {where}")
+            options = dict(analysis.options)
+            if analysis.kinds == ("ngram",):
+                options["statistics"] = {one.name: one.header.statistics for one, _ in fitting}
+            pairs = [(one.name, model) for one, model in fitting]
+            yield _analysed(analysis.module, pairs, chosen, where, seed=seed, **options)
+
+
+def _recurrence(model: Any) -> str:
+    """Return `RECURRENT` of a recurrent network, "" of others."""
+    is_network = model.kind == "neural-lm"
+    return RECURRENT if is_network and model.network.config.cell != "window" else ""
+
+
+def _strangeness(model: Any, text: Path) -> tuple[float, float]:
+    """Return the share of a text's tokens that a model does not know, and its mean surprisal."""
+    passage = read_passage(model, text, num_tokens=TRIED)
+    unknown = round(float((passage.ids == UNK_ID).mean()), 2)
+    return unknown, float(surprisals(model, passage).mean())
+
+
+def _of_parsers(
+    models: Sequence[Found], treebank: Path | None, on_analysis: OnAnalysis
+) -> Iterator[Report]:
+    groups: dict[Path, list[tuple[str, Any]]] = {}
+    for one in models:
+        if one.header.kind in PARSED:
+            model = checkpoint.load(one.path)
+            samples = [sample_treebank(language, "test") for language in LANGUAGES]
+            chosen = treebank or min((_unknown_forms(model, path), path) for path in samples)[1]
+            groups.setdefault(chosen, []).append((one.name, model))
+    for chosen, members in groups.items():
+        where = "/".join(chosen.parts[-2:])
+        on_analysis(f"errors: {where}")
+        pairs = members[:SIDE_BY_SIDE]
+        yield _analysed("seqtool.analysis.errors", pairs, chosen, where)
+
+
+def _unknown_forms(model: Any, treebank: Path) -> float:
+    """Return the share of the forms of a treebank's beginning that a parser does not know."""
+    from seqtool.treebank.conllu import read_conllu
+    from seqtool.treebank.sentence import FORM
+
+    groups = getattr(model, "parser", model).types.lexical.groups
+    known = {form for name in ("form", "lower") for form in groups.get(name, ())}
+    forms = [
+        form
+        for sentence in islice(read_conllu(treebank, check="columns"), 100)
+        for form in sentence.column(FORM)
+    ]
+    return sum(form not in known for form in forms) / max(1, len(forms))
+
+
+def _analysed(
+    module: str,
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    where: str = "",
+    **options: Any,
+) -> Report:
+    """Return the report of an analysis under a title that names what it is on."""
+    name = module.rpartition(".")[2]
+    names = where or ", ".join(name for name, _ in models)
+    report = _or_told(name, lambda: import_module(module).analyse(models, text, **options))
+    return replace(report, title=f"{report.title}: {names}")
+
+
+def _or_told(name: str, make: Callable[[], Report]) -> Report:
+    """Return a report, or one that says why there is none: a page shows the others all the same."""
+    try:
+        return make()
+    except ModelError:
+        raise
+    except SeqtoolError as error:
+        return Report(name, [f"Left out: {error}. {error.hint}".strip()])

@@ -1,0 +1,109 @@
+"""A stretch of text that models are looked at with: whole sentences, as tokens and as ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import is_corpus, read_blocks
+from seqtool.core.units import LN_2
+from seqtool.core.vocabulary import EOS, EOS_ID
+from seqtool.lm.protocol import LanguageModel, read_ids
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Whole sentences of a text, `</s>` after each.
+
+    Attributes:
+        tokens: [N], as written.
+        ids: [N], of one model.
+    """
+
+    tokens: list[str]
+    ids: Ids
+
+    def sentences(self) -> Iterator[slice]:
+        """Give the place of each sentence, its `</s>` included."""
+        begin = 0
+        for end in (np.flatnonzero(self.ids == EOS_ID) + 1).tolist():
+            yield slice(begin, end)
+            begin = end
+
+
+def read_passage(
+    model: LanguageModel, text: str | Path, *, split: str = "valid", num_tokens: int = 20_000
+) -> Passage:
+    """Return the first sentences of a text as a model reads them, at least one.
+
+    Args:
+        model: whose tokenizer reads it.
+        text: a file or directory of text, or a prepared corpus of the model's vocabulary.
+        split: of a prepared corpus.
+        num_tokens: at most so many, but for the one sentence that is always read.
+
+    Raises:
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+    """
+    tokenizer = model.tokenizer
+    if is_corpus(text):
+        ids = read_ids(model, text, split=split, num_tokens=num_tokens)
+        ends = np.flatnonzero(ids == EOS_ID)
+        if not len(ends):
+            raise DataError(
+                f"the first sentence has more than {num_tokens:,} tokens",
+                hint="read more of them",
+                path=text,
+            )
+        ids = ids[: ends[-1] + 1]
+        return Passage(tokenizer.vocabulary.decode(ids), ids)
+    tokens: list[str] = []
+    parts: list[Ids] = []
+    for block in read_blocks([text]):
+        for line in block.decode("utf-8").split("\n")[:-1]:
+            words = tokenizer.tokens(line)
+            if tokens and len(tokens) + len(words) + 1 > num_tokens:
+                return Passage(tokens, np.concatenate(parts))
+            tokens += [*words, EOS]
+            parts += [tokenizer.encode(line), np.array([EOS_ID], np.int32)]
+    if not tokens:
+        raise DataError("the text is empty", hint="give a text with at least one line", path=text)
+    return Passage(tokens, np.concatenate(parts))
+
+
+def read_sentence(model: LanguageModel, sentence: str) -> Passage:
+    """Return one sentence as a model reads it, `</s>` after it.
+
+    Raises:
+        DataError: it holds what the tokenizer refuses.
+    """
+    tokenizer = model.tokenizer
+    tokens, ids = tokenizer.tokens(sentence), tokenizer.encode(sentence)
+    return Passage([*tokens, EOS], np.concatenate((ids, np.array([EOS_ID], np.int32))))
+
+
+def surprisals(model: LanguageModel, passage: Passage) -> npt.NDArray[np.float64]:
+    """Return the surprisal of every token in bits, [N]; the text before it is carried on."""
+    (scores,) = model.score_ids([passage.ids])
+    bits: npt.NDArray[np.float64] = 0.0 - scores.log_probs / LN_2
+    return bits
+
+
+def check_language_models(models: Sequence[tuple[str, Any]]) -> None:
+    """Refuse models that score no text.
+
+    Raises:
+        ConfigError: there is one, or none at all.
+    """
+    if not models:
+        raise ConfigError("no model is given", hint="name one with -m")
+    for name, model in models:
+        if not hasattr(model, "next_log_probs"):
+            raise ConfigError(f"{name} is no language model", hint="leave it out")

@@ -1,0 +1,132 @@
+"""What an analysis returns: numbers for JSON, and tables and charts that show them.
+
+An analysis computes and says what is to be seen; how it is drawn (terminal, SVG, PNG, HTML) is the
+business of the drawing layer, so that all charts look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Cell = str | int | float | None
+Scale = Literal["linear", "log"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns.
+
+    Attributes:
+        title: what it tells, one line.
+        columns: their names, with units where they have some ("surprisal (bits)").
+        rows: each as long as `columns`; None where there is no value.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, one set of points, or the bars of one colour.
+
+    Attributes:
+        label: its name in the legend; "" for none.
+        x: [N], numbers, or names in a chart of bars or a heat map.
+        y: [N]; NaN leaves a gap.
+        low, high: [N], a band around a line, or the ends of error bars; empty for none.
+        names: [N], what a point is called, in a scatter plot; empty for none.
+        style: a line may be dashed, as a bound or a reference is.
+    """
+
+    label: str
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    names: Sequence[str] = ()
+    style: Literal["solid", "dashed"] = "solid"
+
+
+@dataclass(frozen=True)
+class Disc:
+    """A disc in the plane: of Gersgorin's, or the unit circle.
+
+    Attributes:
+        x, y: the centre.
+        radius: in the units of the axes.
+        label: in the legend; discs of one label are drawn alike.
+    """
+
+    x: float
+    y: float
+    radius: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of one pair of axes.
+
+    Attributes:
+        title: what is to be seen, one line.
+        kind: lines, points, bars beside each other, or the complex plane with equal units (points
+            and `discs`).
+        x_label, y_label: the axes, with units in brackets.
+        series: what is drawn.
+        x_scale, y_scale: of the axes.
+        discs: of a plane.
+        note: a sentence under it; how to read it.
+    """
+
+    title: str
+    kind: Literal["lines", "points", "bars", "plane"]
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    discs: Sequence[Disc] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Values of a grid, in colours.
+
+    Attributes:
+        title, x_label, y_label, note: as of a `Chart`.
+        columns, rows: their names.
+        values: [rows][columns]; NaN where there is none.
+        value_label: what a colour tells, with units.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    values: Sequence[Sequence[float]]
+    value_label: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that an analysis found.
+
+    Attributes:
+        title: the analysis, one line.
+        remarks: what a reader should know, a sentence each: warnings first.
+        tables, charts: in the order to be shown.
+        values: what `--json` prints.
+    """
+
+    title: str
+    remarks: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart | HeatMap] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,192 @@
+"""What an n-gram model has seen, and what it has not: the two problems of counting.
+
+Most n-grams of a new text were never seen in training, and the more of them a model is to hold, the
+larger it is (Jurafsky & Martin, "Speech and Language Processing", chapter 3). The figures are of
+the model's own table, so n-grams that were pruned count as not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.analysis.passage import read_passage
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.core.arrays import Ids
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import EOS_ID
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.table import BackoffTable, OrderSize
+
+
+def rows_of_ngrams(table: BackoffTable, ids: Ids) -> npt.NDArray[np.int64]:
+    """Return where the table has the n-grams that end at each token of a text.
+
+    Args:
+        table: of V words, of order N.
+        ids: [T] of whole sentences, `EOS_ID` after each; each sentence begins at `<s>`.
+
+    Returns:
+        [N, T]: at order n the row, -1 where the table has no such n-gram, -2 where the sentence has
+        no n tokens up to there, `<s>` counted.
+    """
+    bos = table.vocabulary_size
+    starts = np.concatenate(([True], ids[:-1] == EOS_ID))
+    # how many tokens of the sentence stand up to each, `<s>` and itself counted
+    begins = np.flatnonzero(starts)
+    lengths = np.arange(len(ids)) - begins[np.cumsum(starts) - 1] + 2
+    rows = np.full((table.order, len(ids)), -1, np.int64)
+    rows[0] = ids
+    for n in range(2, table.order + 1):
+        level = table.levels[n - 1]
+        before = np.concatenate(([-1], rows[n - 2, :-1]))
+        if n == 2:
+            before[starts] = bos
+        else:
+            # `<s> w` ends at the first token of a sentence, and so on: those rows are carried on
+            before[starts] = -1
+        contexts = np.repeat(np.arange(len(level.begins) - 1), np.diff(level.begins))
+        # rows are sorted by context, then by word: so is the pair as one number
+        keys = contexts.astype(np.int64) * (bos + 1) + level.words
+        wanted = before * (bos + 1) + ids
+        places = np.searchsorted(keys, wanted)
+        inside = np.minimum(places, max(0, len(keys) - 1))
+        is_found = (before >= 0) & (places < len(keys))
+        if len(keys):
+            is_found &= keys[inside] == wanted
+        rows[n - 1] = np.where(is_found, places, -1)
+        rows[n - 1, lengths < n] = -2
+    return rows
+
+
+def analyse(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    *,
+    seed: int = 1,
+    split: str = "valid",
+    num_tokens: int = 1_000_000,
+    statistics: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Report:
+    """Show what n-gram models hold by order, and what of a text they have not seen.
+
+    Args:
+        models: names and loaded n-gram models.
+        text: a file or directory of text, or a prepared corpus, which they have not read.
+        seed: nothing is drawn; every analysis has one.
+        split: of a prepared corpus.
+        num_tokens: that are read of the text, at most.
+        statistics: what the header of a model tells of its counts, by the model's name: from there
+            the n-grams that were counted once.
+
+    Raises:
+        ConfigError: a model is no n-gram model.
+        DataError: a text that cannot be used.
+    """
+    from seqtool.lm.ngram.table import order_sizes
+
+    rows: list[list[Cell]] = []
+    values: dict[str, Any] = {}
+    sizes_of: dict[str, list[OrderSize]] = {}
+    unseen: list[Series] = []
+    used: list[Series] = []
+    remarks: list[str] = []
+    for name, model in models:
+        if getattr(model, "kind", "") != "ngram":
+            raise ConfigError(f"{name} is no n-gram model", hint="name one that ngram train made")
+        table = model.table
+        arrays = {key: array.nbytes for key, array in table.arrays().items()}
+        sizes_of[name] = order_sizes(arrays, (statistics or {}).get(name))
+        passage = read_passage(model, text, split=split, num_tokens=num_tokens)
+        found = unseen_shares(table, passage.ids)
+        (scores,) = model.score_ids([passage.ids])
+        counts = np.bincount(scores.columns["order"], minlength=table.order + 1)[1:]
+        orders = []
+        for size, shares, count in zip(sizes_of[name], found, counts.tolist(), strict=True):
+            share = count / len(passage.ids)
+            orders.append({"order": size.order, "types": size.ngrams, "singletons": size.singletons,
+                           **shares, "probabilities_from": share, "bytes": size.bytes})  # fmt: skip
+            rows.append([name, size.order, size.ngrams, size.singletons, size.bytes / 1e6,
+                         *_percents(shares), 100 * share])  # fmt: skip
+        values[name] = {"tokens": len(passage.ids), "orders": orders}
+        numbers = [str(size.order) for size in sizes_of[name]]
+        unseen.append(Series(name, numbers, [100 * shares["ngrams_unseen"] for shares in found]))
+        used.append(Series(name, numbers, [100 * order["probabilities_from"] for order in orders]))
+        remarks.append(
+            f"{name}: of the text's {table.order}-grams {100 * found[-1]['ngrams_unseen']:.1f}% "
+            f"were never seen, of their contexts {100 * found[-1]['contexts_unseen']:.1f}%."
+        )
+    columns = [
+        *("model", "order", "n-grams", "seen once", "MB", "unseen (%)", "contexts unseen (%)"),
+        "used (%)",
+    ]
+    charts = [
+        Chart(
+            "N-grams of the text that were never seen", "bars", "order", "tokens (percent)", unseen
+        ),
+        Chart(
+            "The order that each probability came from", "bars", "order", "tokens (percent)", used
+        ),
+        *(sizes_chart(sizes, name if len(models) > 1 else "") for name, sizes in sizes_of.items()),
+    ]
+    return Report(
+        "Sparsity and size of n-gram models",
+        remarks,
+        [Table("What each order holds, and what it has not seen", columns, rows)],
+        charts,
+        {"models": values},
+    )
+
+
+def unseen_shares(table: BackoffTable, ids: Ids) -> list[dict[str, float]]:
+    """Return, of each order, the shares of a text's n-grams and contexts that the table lacks.
+
+    Counted are the tokens with n - 1 tokens of their sentence before them, `<s>` one of these; at
+    order 1 `<unk>` is a word like others, and the context is empty.
+
+    Args:
+        table: the model's.
+        ids: [T], as `rows_of_ngrams` takes them.
+    """
+    rows = rows_of_ngrams(table, ids)
+    result = []
+    for n in range(1, table.order + 1):
+        is_there = rows[n - 1] != -2
+        num = max(1, int(is_there.sum()))
+        before = np.zeros(len(ids), bool)
+        if n > 1:
+            # `<s>`, the context of a sentence's first token, is always there
+            starts = np.concatenate(([True], ids[:-1] == EOS_ID))
+            before[1:] = rows[n - 2, :-1] < 0
+            before[starts] = False
+        result.append(
+            {
+                "ngrams_unseen": float((rows[n - 1] == -1).sum() / num),
+                "contexts_unseen": float((before & is_there).sum() / num),
+            }
+        )
+    return result
+
+
+def _percents(shares: Mapping[str, float]) -> list[Cell]:
+    return [100 * shares["ngrams_unseen"], 100 * shares["contexts_unseen"]]
+
+
+def sizes_chart(sizes: Sequence[OrderSize], name: str = "") -> Chart:
+    """Return the bytes of each order of an n-gram model, and of all orders up to it."""
+    orders = [f"{size.order}: {size.ngrams:,} n-grams" for size in sizes]
+    return Chart(
+        f"Size by order, {name}" if name else "Size by order",
+        "bars",
+        "order",
+        "size (MB)",
+        [
+            Series("this order", orders, [size.bytes / 1e6 for size in sizes]),
+            Series("all orders up to it", orders, [size.total_bytes / 1e6 for size in sizes]),
+        ],
+    )

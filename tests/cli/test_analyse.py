@@ -1,0 +1,247 @@
+"""`seqtool analyse`, `predict` and `plot` as a user meets them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CommandResult
+
+from seqtool.cli.app import complete, main
+from seqtool.text.datasets import sample_text, sample_treebank
+
+Run = Callable[..., CommandResult]
+TINY = "--set training.epochs=1 --set learning.min_steps=2 --hidden 16 --set model.encoder_size=8"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models of all kinds in runs/, of the beginning of the sample."""
+    folder = tmp_path_factory.mktemp("trained")
+    for split, lines in (("train", 120), ("test", 30)):
+        text = sample_text("en", split).read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / f"{split}.txt").write_text("".join(text[:lines]), encoding="utf-8")
+    trees = sample_treebank("en", "test").read_text(encoding="utf-8").split("\n\n")
+    (folder / "trees.conllu").write_text("\n\n".join(trees[:40]) + "\n\n", encoding="utf-8")
+    commands = (
+        "ngram train train.txt --order 3 -o runs/ngram",
+        "train-lm train.txt --hidden 8 --embedding 8 --layers 1 --epochs 2 --batch-size 4 "
+        "--bptt 10 --threads 1 -o runs/lm",
+        f"train-parser trees.conllu --dev trees.conllu {TINY} --threads 1 -o runs/parser",
+    )
+    with contextlib.chdir(folder):
+        for command in commands:
+            assert main([*command.split(), "--json"]) == 0, command
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder to work in: runs/ and the texts."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.txt", "test.txt", "trees.conllu"):
+        shutil.copy(trained / name, tmp_path)
+    (tmp_path / "runs").symlink_to(trained / "runs")
+    return tmp_path
+
+
+COMMANDS = {
+    "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
+    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial --clipping": "",
+    "analyse spectrum test.txt --at the --positions 1": "",
+    "analyse gates test.txt --tokens 60": "",
+    "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1": "",
+    "analyse cells --map quadratic --steps 9": "",
+    "analyse context test.txt --lengths 1,2 --targets 9 --initial": "",
+    "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
+    "analyse sparsity test.txt": "",
+    "analyse errors trees.conllu": "",
+    "analyse surprisal test.txt -m runs/lm --initial --tokens 99": "",
+    "analyse embeddings -m runs/lm --initial --names 5": "",
+    "analyse embeddings -m runs/lm -m runs/parser --names 9": "",
+    "predict -m runs/ngram --top 3 -p": "the old",
+    "plot runs/lm runs/parser": "",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_analysis_in_every_form(here: Path, seqtool: Run, command: str) -> None:
+    words = [*command.split(), *([COMMANDS[command]] if COMMANDS[command] else [])]
+    shown = seqtool(*words)
+    assert shown.code == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) < 200
+    assert "\x1b" not in shown.stdout
+    content = json.loads(seqtool(*words, "--json").stdout)
+    assert content["title"]
+    written = seqtool(*words, "-o", "picture.svg", "--html", "page.html")
+    assert (written.code, written.stdout) == (0, "picture.svg\npage.html\n"), written.stderr
+    svg = Path("picture.svg").read_bytes()
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    html = Path("page.html").read_text(encoding="utf-8")
+    assert content["title"] in html
+    # again: the same bytes
+    seqtool(*words, "-o", "picture.svg")
+    assert Path("picture.svg").read_bytes() == svg
+
+
+def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> None:
+    result = seqtool("analyse", "-o", "all.html", "--text", "test.txt", "--treebank",
+                     "trees.conllu", "--json")  # fmt: skip
+    assert result.code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert content["page"] == "all.html"
+    titles = [report["title"] for report in content["reports"]]
+    for title in ("What was trained, and how well", "Learning curves", "How far back a model looks",
+                  "Surprisal word by word", "Sparsity and size of n-gram models",
+                  "Where parsers err", "Vectors of words, tags and labels"):  # fmt: skip
+        assert any(found.startswith(title) for found in titles), title
+    assert [one for one in content["reports"] for remark in one["remarks"]
+            if remark.startswith("Left out")] == []  # fmt: skip
+    html = Path("all.html").read_text(encoding="utf-8")
+    assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
+
+
+def test_a_page_shows_the_parts_of_a_pipeline(here: Path, seqtool: Run) -> None:
+    short = " ".join(
+        f"--set {part}.training.epochs=1 --set {part}.learning.min_steps=2"
+        for part in ("segmenter", "tagger", "parser")
+    )
+    train = "train-parser trees.conllu --dev trees.conllu --raw --fast --threads 1 --set folds=2 "
+    assert seqtool(*f"{train} {short} -o pipelines/mine".split()).code == 0
+    result = seqtool("analyse", "report", "pipelines", "--treebank", "trees.conllu", "--json")
+    assert result.code == 0, result.stderr
+    trained, curves = json.loads(result.stdout)["reports"][:2]
+    inspected = json.loads(seqtool("inspect", "pipelines/mine", "--json").stdout)
+    (model,) = trained["models"]
+    assert model["size (MB)"] == inspected["bytes"] / 1e6 > 0
+    assert [run["run"] for run in curves["runs"]] == [
+        "mine/parser",
+        "mine/segmenter",
+        "mine/tagger",
+    ]
+
+
+def test_a_group_alone_is_its_own_command() -> None:
+    assert complete(["analyse"]) == ["analyse", "report"]
+    assert complete(["analyse", "-o", "x"]) == ["analyse", "report", "-o", "x"]
+    assert complete(["analyse", "--help"]) == ["analyse", "--help"]
+    assert complete(["analyse", "context", "-h"]) == ["analyse", "context", "-h"]
+    assert complete(["ngram"]) == ["ngram"]
+    assert complete([]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("analyse report nothing", "there is no model in it", "seqtool ngram train"),
+        ("analyse context -m runs/parser", "is no language model", "-m"),
+        ("analyse context -m runs/lm -m runs/lm", "is given twice", "once"),
+        ("analyse gradients -m runs/ngram", "is no recurrent network", "train-lm"),
+        ("analyse cells --map logistics", "logistics", "logistic"),
+        ("analyse cells --network sum -i x", "no list of numbers", "0.5,2"),
+        ("analyse context --lengths 1,x", "no list of whole numbers", "1,2,5"),
+        ("analyse sparsity -m runs/lm", "is no n-gram model", "ngram train"),
+        ("analyse errors -m runs/lm", "is no parser", "train-parser"),
+        ("analyse embeddings -m runs/ngram", "has no vectors", "network"),
+        ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'", ""),
+        ("predict -p dgo", "outside the model's vocabulary", "--allow-unknown"),
+        ("predict --top 0", "at least 1", "--top"),
+        ("plot runs/ngram", "no training log is there", "seqtool inspect --plot"),
+        ("plot runs/nothing", "no such model or log", "check the path"),
+        ("plot runs/lm -o x.nonsense", "cannot be drawn", ".svg"),
+        ("plot runs/lm -o no/x.svg", "directory to write to is not there", "make it"),
+        ("plot runs/lm -o x.svg --html x.svg", "the same file", "two names"),
+    ],
+)
+def test_errors_are_two_lines(
+    here: Path, seqtool: Run, words: str, message: str, hint: str
+) -> None:
+    before = sorted(here.iterdir())
+    result = seqtool(*words.split())
+    assert (result.code, result.stdout) == (1, ""), result.stderr
+    *_, error, advice = result.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert advice.startswith("hint: ")
+    assert hint in advice
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
+    token = '<script>"&'
+    Path("hostile.txt").write_text(f"a {token} b\n" * 9, encoding="utf-8")
+    assert seqtool("ngram", "train", "hostile.txt", "--order", 2, "-o", "hostile").code == 0
+    result = seqtool("predict", "-m", "hostile", "-p", "a", "--html", "p.html", "-o", "p.svg")
+    assert result.code == 0, result.stderr
+    for name in ("p.html", "p.svg"):
+        written = Path(name).read_text(encoding="utf-8")
+        assert "<script" not in written
+        assert "&lt;script&gt;" in written
+    shown: Any = ElementTree.parse("p.svg").getroot()
+    assert any(token in (node.text or "") for node in shown.iter())
+
+
+def test_of_a_mixture(here: Path, seqtool: Run) -> None:
+    assert seqtool("ngram", "train", "train.txt", "--order", 2, "-o", "two").code == 0
+    words = ["predict", "-m", "runs/ngram", "-m", "two", "--weights", "0.4,0.6", "-p", "the"]
+    result = seqtool(*words, "--json")
+    assert result.code == 0, result.stderr
+    content = json.loads(result.stdout)
+    for one in content["tokens"]:
+        parts = sum(part["weight"] * part["probability"] for part in one["parts"])
+        assert one["probability"] == pytest.approx(parts)
+    total = content["rest"] + sum(one["probability"] for one in content["tokens"])
+    assert total == pytest.approx(1)
+
+
+def test_one_analysis_imports_no_other(here: Path) -> None:
+    script = here / "imports.py"
+    script.write_text(
+        "import sys\nfrom seqtool.cli.app import main\n"
+        "main(['analyse', 'sparsity', 'test.txt', '--json'])\n"
+        "own = [name for name in sys.modules if name.startswith('seqtool.analysis.')]\n"
+        "loaded = {name.rpartition('.')[2] for name in own}\n"
+        "print(*sorted(loaded), 'torch' in sys.modules, file=sys.stderr)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=True, cwd=here
+    )
+    loaded = run.stderr.splitlines()[-1].split()
+    assert "sparsity" in loaded
+    assert loaded[-1] == "False"  # no torch
+    assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
+
+
+def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
+    (run,) = json.loads(seqtool("plot", "runs/lm", "--json").stdout)["runs"]
+    assert len(run["epochs"]) == len(run["gradient_norm"]) == len(run["clipped"]) == 2
+    assert all(norm > 0 for norm in run["gradient_norm"])
+    assert all(0 <= share <= 1 for share in run["clipped"])
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("surprisal -m runs/lm -m runs/ngram", "test.txt"),
+        ("context -m runs/lm -m runs/ngram --lengths 1,2", "test.txt"),
+        ("errors -m runs/parser", "trees.conllu"),
+    ],
+)
+def test_each_model_reads_all_of_stdin(
+    seqtool: Run, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, file: str
+) -> None:
+    words = ["analyse", *command.split(), "--json"]
+    named = seqtool(*words[:2], file, *words[2:])
+    assert named.code == 0, named.stderr
+    with open(here / file, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        piped = seqtool(*words)
+    assert (piped.code, piped.stdout) == (0, named.stdout)
