@@ -24,7 +24,7 @@ from seqtool.analysis.passage import (
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS, UNK
+from seqtool.core.vocabulary import EOS, UNK, UNK_ID
 from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
 # name -> the largest value of the band; None for all that is above
@@ -65,6 +65,7 @@ def analyse(
     check_language_models(models)
     passage = read_passage(models[0][1], text, split=split, num_tokens=num_tokens)
     bits: dict[str, Doubles] = {}
+    unknown: dict[str, int] = {}
     for name, model in models:
         own = read_passage(model, text, split=split, num_tokens=num_tokens)
         if own.tokens != passage.tokens:
@@ -73,6 +74,7 @@ def analyse(
                 hint="compare models of one unit, or their bits per byte with eval-ppl",
             )
         bits[name] = surprisals(model, own)
+        unknown[name] = int((own.ids == UNK_ID).sum())
     bands = dict([_count_bands(models, passage)])
     bands["tokens since the word was last there"] = _distance_bands(passage)
     if tagger is not None:
@@ -95,6 +97,12 @@ def analyse(
     if len(models) > 1:
         if counting := _counting_model(models):
             remarks.append(f"The counts in the training text are those of {counting[0]}.")
+        if len(set(unknown.values())) > 1:
+            counts = ", ".join(f"{num:,} by {name}" for name, num in unknown.items())
+            remarks.append(
+                f"Tokens not known: {counts}. Such a token has the surprisal of {UNK}, so a model "
+                "that knows fewer words has the easier task."
+            )
         differences, told = _where_one_gains(bits, passage)
         tables += differences
         remarks += told

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from seqtool.cli.models import default_model, open_model
+from seqtool.cli.models import default_model, names_of, open_model
 from seqtool.cli.options import (
     JsonOption,
     SeedOption,
@@ -135,21 +135,8 @@ def open_language_models(
     chosen = list(paths or [default_model(*(kinds or ("lm", "ngram")))])
     return [
         (name, open_language_model(path, threads=threads))
-        for name, path in zip(_names(chosen), chosen, strict=True)
+        for name, path in zip(names_of(chosen), chosen, strict=True)
     ]
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Return what models are called.
-
-    Raises:
-        ConfigError: one is given twice.
-    """
-    names = [str(path) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name} is given twice", hint="name each model once")
-    return names
 
 
 def _with_initial(
@@ -329,7 +316,8 @@ def errors(
     shown.check()
     paths = list(model or [default_model("parser")])
     models = [
-        (name, open_model(path, "parser")) for name, path in zip(_names(paths), paths, strict=True)
+        (name, open_model(path, "parser"))
+        for name, path in zip(names_of(paths), paths, strict=True)
     ]
     run_analysis("errors", models, text or stdin_or_sample("GOLD", "trees"), shown, beam=beam)
 
@@ -371,7 +359,9 @@ def embeddings(
     """
     shown.check()
     paths = list(model or [default_model("lm", "parser", "tagger")])
-    models = [(name, _open(path, threads)) for name, path in zip(_names(paths), paths, strict=True)]
+    models = [
+        (name, _open(path, threads)) for name, path in zip(names_of(paths), paths, strict=True)
+    ]
     run_analysis(
         "embeddings",
         _with_initial(models, initial, seed),

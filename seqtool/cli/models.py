@@ -72,6 +72,19 @@ def chosen_models(models: Sequence[Path] | None) -> list[Path]:
     return list(models) if models else [default_model("lm", "ngram")]
 
 
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Return what models are called.
+
+    Raises:
+        ConfigError: one is given twice.
+    """
+    names = [str(path) for path in paths]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{name} is given twice", hint="name each model once")
+    return names
+
+
 def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     """Return the weights of `--weights`, None when it is not given.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqtool.cli.models import chosen_models
+from seqtool.cli.models import chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -95,13 +95,13 @@ def pairs(
     names = files or [stdin_or_sample("FILE", "pairs")]
     given = read_pairs(names)
     results: list[tuple[str, str, PairsEvaluation]] = []
-    for path in chosen:
+    for name, path in zip(names_of(chosen), chosen, strict=True):
         language_model = open_language_model(path, device=device, threads=threads)
         with progress_bar(f"scoring with {path}") as on_progress:
             found = evaluate_pairs(
                 language_model, given, score=cast("Score", score), on_progress=on_progress
             )
-        results.append((str(path), language_model.kind, found))
+        results.append((name, language_model.kind, found))
     if output is not None:
         rows = [row for name, _, found in results for row in found.rows(name)]
         write_table(output, COLUMNS, rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import chosen_models
+from seqtool.cli.models import chosen_models, names_of
 from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, stdin_or_sample
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
@@ -147,6 +147,7 @@ def surprisal(
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
     stimuli = _stimuli(paths, text_column, item_column)
     models = chosen_models(model)
+    names = names_of(models)
     parts = open_parts(models, device=device, threads=threads)
     if entropy and all(part.tokenizer.unit != "word" for part in parts):
         raise ConfigError(
@@ -168,8 +169,8 @@ def surprisal(
     is_shown = as_json and output == "-"
     opened = nullcontext(collected) if is_shown else open_table(output)
     with opened as table:
-        for path, part, counts in zip(models, parts, all_counts, strict=True):
-            total = _Totals(str(path), part.tokenizer.unit)
+        for model_name, part, counts in zip(names, parts, all_counts, strict=True):
+            total = _Totals(model_name, part.tokenizer.unit)
             unknown = UnknownWords(part.tokenizer)
             if carry_state and carries_state(part):
                 total.state = "carried"
@@ -183,13 +184,13 @@ def surprisal(
                 ):
                     own = make_columns(lines, total.lines + 1, frequencies=counts)
                     numbers = own["sentence"]
-                    name = {"model": [str(path)] * len(numbers)} if len(parts) > 1 else {}
+                    name = {"model": [model_name] * len(numbers)} if len(parts) > 1 else {}
                     given = {} if stimuli is None else stimuli.columns(numbers)
                     table.write(name | given | own)
                     total.add(lines)
                     unknown.add_written(word.text for line in lines for word in line if word.oov)
             totals.append(total)
-            shown = f"{path}: " if len(parts) > 1 else ""
+            shown = f"{model_name}: " if len(parts) > 1 else ""
             if not as_json:
                 state = f"; {STATES[total.state]}" if carries_state(part) else ""
                 note(f"{shown}{total.told()}{state}")

@@ -130,6 +130,13 @@ def test_profiles(text: Path) -> None:
     assert numbered(["a", "b", "a"]) == ["a", "b", "a (2)"]
 
 
+def test_unknown_words_of_each_are_told(text: Path) -> None:
+    remarks = analyse([("one", model(1)), ("two", model(2, "ab"))], text).remarks
+    assert any("1 by one, 2 by two" in remark for remark in remarks)  # x; c and x
+    same = analyse([("one", model(1)), ("two", model(2))], text).remarks
+    assert not any("not known" in remark for remark in same)
+
+
 def test_different_tokens_do_not_compare(text: Path) -> None:
     characters = random_bigrams(char_tokenizer("abcx "), 1)
     with pytest.raises(ConfigError, match="different tokens"):

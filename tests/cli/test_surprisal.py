@@ -165,6 +165,7 @@ def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch)
         (["bad.csv", "--text-column", "a"], "error: bad.csv:3: 3 cells in this row, but 2"),
         (["open.csv", "--text-column", "a"], "error: open.csv:2: no table: unexpected end"),
         (["own.csv", "--text-column", "text"], "error: own.csv:1: has a column 'surprisal'"),
+        (["text.txt", "-m", "words"], "error: words is given twice"),
         (["twice.csv", "--text-column", "a"], "error: twice.csv:1: two columns are named 'b'"),
         (["head.csv", "--text-column", "a"], "error: head.csv: has no rows"),
         (["marks.tsv", "--text-column", "a"], "error: marks.tsv:4: the text contains the special"),
