@@ -140,7 +140,7 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
     separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
     for other, what in separators.items():
-        if separator not in header and len(next(csv.reader([header], delimiter=other), [])) > 1:
+        if separator not in header and _num_cells(header, other) > 1:
             raise DataError(
                 f"the cells seem to be separated by {what}, where {separators[separator]} are read",
                 hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
@@ -174,6 +174,14 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
             what = f"{len(row)} cells in this row, but {len(names)} columns"
             raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
     return GivenTable(shown, names, rows, lines[1:])
+
+
+def _num_cells(line: str, separator: str) -> int:
+    """Return how many cells a line has with this separator; 0 where it is no row of a table."""
+    try:
+        return len(next(csv.reader([line], delimiter=separator), []))
+    except csv.Error:
+        return 0
 
 
 def _suffix(target: str | Path) -> str:
