@@ -335,6 +335,9 @@ def train_tagger(
 @takes_options(
     "seqtool.parsing.parser.config:ParserConfig",
     {
+        "--decoder": offer("model.decoder", help="What finds trees (default transition)."),
+        "--classifier": offer("model.classifier", help="What scores them (default neural)."),
+        "--loss": offer("learning.loss", help="What is learnt (default local)."),
         "--system": offer(
             "model.system",
             help="auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or "

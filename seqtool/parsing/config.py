@@ -22,6 +22,10 @@ def _itself(name: str) -> Sequence[str]:
     return (name,)
 
 
+def _none(values: Mapping[str, Any]) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Presets(Generic[C]):
     """The settings of one kind of model by name.
@@ -32,6 +36,8 @@ class Presets(Generic[C]):
         table: name -> section -> setting -> value; what is left out is as `config` has it.
         default: the name that is taken where none is given.
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
+        implied: the name that options, as dotted settings with values, stand for where none is
+            given; None for the default.
     """
 
     kind: str
@@ -39,6 +45,7 @@ class Presets(Generic[C]):
     table: Mapping[str, Mapping[str, Any]]
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
+    implied: Callable[[Mapping[str, Any]], str | None] = _none
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -72,7 +79,10 @@ class Presets(Generic[C]):
                 f"the settings are {given!r:.60}",
                 hint=f"give a {self.config.__name__}, the name of a preset, or a dictionary",
             )
-        settings = self.settings()
+        parts = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+        settings = self.settings(
+            self.implied({f"{part}.{k}": v for part in parts for k, v in parts[part].items()})
+        )
         _merge(settings, given)
         return from_dict(self.config, settings)
 
@@ -93,7 +103,7 @@ class Presets(Generic[C]):
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.
         """
-        settings = self.settings(name)
+        settings = self.settings(name or self.implied(values))
         if run is not None and name is None:
             from seqtool.training.run import read_settings
 

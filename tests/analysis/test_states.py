@@ -119,7 +119,7 @@ def test_a_parser(tmp_path: Path) -> None:
     found = np.load(tmp_path / "x.npy")
     arrays = parser.encode(sentences)
     parser.prepare()
-    vectors = torch.from_numpy(parser.classifier.products.vectors.copy())
+    vectors = torch.from_numpy(parser.decoder.classifier.products.vectors.copy())
     encoder = network_of(parser).encoder
     begin = 0
     for place, sentence in enumerate(sentences):

@@ -122,7 +122,7 @@ def udpipe_program(pipeline: Any) -> Callable[[Path, Path], None]:
 def forget_types(parser: Parser) -> None:
     """Make the parser as it was when it was loaded."""
     parser.types.clear()
-    parser.classifier.products.clear()
+    parser.decoder.classifier.products.clear()
 
 
 def our_parser(parser: Parser, beam: int) -> Callable[[Path, Path], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -35,8 +36,14 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class ModelConfig(Config):
-    """What the classifier is, and what it sees."""
+    """What finds trees, what scores them, and what that sees."""
 
+    decoder: Literal["transition", "graph"] = setting(
+        "transition", "transition: a tree by steps; graph: the best tree by scores of its arcs"
+    )
+    classifier: Literal["neural", "linear"] = setting(
+        "neural", "neural: vectors and hidden units; linear: sparse indicator features"
+    )
     system: SystemName = setting(
         "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
     )
@@ -115,6 +122,11 @@ class ModelConfig(Config):
 class LearningConfig(Config):
     """How the classifier is taught, beside the settings of the training loop."""
 
+    loss: Literal["local", "global", "crf", "matrix-tree"] = setting(
+        "local",
+        "local: single decisions (transitions, or the head of each word); global: whole beams "
+        "(Andor et al. 2016); crf, matrix-tree: whole trees, of a graph, projective ones or all",
+    )
     oracle: Literal["dynamic", "static"] = setting(
         "dynamic", "dynamic: learn from the parser's own configurations; swap has only static"
     )
@@ -233,7 +245,18 @@ _TABLE["accurate"] = {
 }
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast")
+# the presets of other decoders and classifiers than those of `fast`
+_IMPLIED = {("graph", "neural"): "graph", ("transition", "linear"): "linear"}
+
+
+def implied(values: Mapping[str, Any]) -> str | None:
+    """Return the preset that options stand for, given as dotted settings; None for the default."""
+    chosen = values.get("model.decoder"), values.get("model.classifier")
+    decoder, classifier = chosen[0] or "transition", chosen[1] or "neural"
+    return _IMPLIED.get((decoder, classifier))
+
+
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

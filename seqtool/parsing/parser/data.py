@@ -24,7 +24,8 @@ from seqtool.parsing.encoding.features import (
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
-from seqtool.parsing.parser.transitions import SYSTEMS, Labels
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, UPOS, Sentence

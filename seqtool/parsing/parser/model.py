@@ -25,21 +25,18 @@ from seqtool.parsing.encoding.features import (
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
-from seqtool.parsing.parser.classifier import Classifier, average_scorer, weight_shapes
 from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ParserConfig
-from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.transitions import Labels
+from seqtool.parsing.parser.decoder import Decoder
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.classifier import weight_shapes
+from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
 from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
-# what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
-# sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
-# 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
-TEMPERATURE = 1.5
 TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
 CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
 HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
@@ -67,8 +64,7 @@ class Parser(TreebankModel[ParserConfig]):
     ) -> None:
         super().__init__(config, weights, word_states)
         self.types, self.labels = types, labels
-        self.classifier = Classifier(config.model, weights)
-        self._classifiers = [self.classifier]
+        self.decoder = make_decoder(config, labels, weights)
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
 
@@ -145,9 +141,12 @@ class Parser(TreebankModel[ParserConfig]):
         if not others:
             return self
         together = super().ensemble(others)
-        together._classifiers += [
-            Classifier(member.config.model, member.weights) for member in together.members[1:]
-        ]
+        together.decoder = together.decoder.joined(
+            [
+                make_decoder(member.config, member.labels, member.weights)
+                for member in together.members[1:]
+            ]
+        )
         return together
 
     def copy(self) -> Parser:
@@ -166,23 +165,14 @@ class Parser(TreebankModel[ParserConfig]):
 
     def limit_types(self) -> None:
         """Forget all types if too many were met."""
-        tables = [classifier.products for classifier in self._classifiers]
-        if max(table.num_bytes for table in tables) > TABLE_BYTES:
+        if self.decoder.num_bytes > TABLE_BYTES:
             self.types.clear()
-            for table in tables:
-                table.clear()
-
-    def prepare(self) -> None:
-        """Make the products of the types that were met since the last time."""
-        for classifier in self._classifiers:
-            num_types = classifier.products.num_types
-            if num_types < len(self.types):
-                classifier.products.extend(*self.types.arrays(num_types))
+            self.decoder.clear()
 
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""
-        return self.classifier.num_layers
+        return self.decoder.num_layers
 
     def sentence_states(
         self,
@@ -207,8 +197,8 @@ class Parser(TreebankModel[ParserConfig]):
         if not allow_missing:
             _refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
         with self._threads.limit(limits=1, user_api="blas"):
-            self.prepare()
-            states = self.classifier.states(arrays, layer)
+            self.decoder.prepare(self.types)
+            states = self.decoder.states(arrays, layer)
         begins = arrays.tokens + 1  # behind its ROOT
         return [states[i : i + n] for i, n in zip(begins, arrays.lengths, strict=True)]
 
@@ -221,21 +211,8 @@ class Parser(TreebankModel[ParserConfig]):
         """
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
-            self.prepare()
-            scorers = [
-                classifier.scorer(arrays.types, classifier.in_context(arrays))
-                for classifier in self._classifiers
-            ]
-            return search(
-                self.config.model.system,
-                self.labels,
-                arrays.tokens,
-                arrays.lengths,
-                len(arrays.types),
-                average_scorer(scorers),
-                beam=beam,
-                temperature=TEMPERATURE,
-            )
+            self.decoder.prepare(self.types)
+            return self.decoder.decode(arrays, beam=beam)
 
     def trees(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Tree]:
         """Parse encoded sentences: heads and labels of each, lifted arcs put back."""
@@ -432,6 +409,11 @@ class _StreamParser:
             columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
             self._types[unknown] = types.numbers(columns)
         return self._types[numbers]
+
+
+def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
+    """Return what finds the trees of a parser of such settings, labels and weights."""
+    return TransitionDecoder(config.model, labels, weights)
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

@@ -13,9 +13,10 @@ from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
+from seqtool.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -121,4 +122,9 @@ def _read(
     return data.config, data
 
 
-PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, ParserTask, Parser.card)
+def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
+    """Return the task of a parser with such settings."""
+    return ParserTask(config, data, device=device, command=command)
+
+
+PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card)

@@ -90,5 +90,6 @@ PRESETS = Presets(
     {name: _settings_of(name) for name in parsers.PRESETS.table},
     default="accurate",
     targets=_targets,
+    implied=parsers.implied,
 )
 preset, resolve = PRESETS.settings, PRESETS.resolve

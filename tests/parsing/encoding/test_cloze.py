@@ -21,7 +21,7 @@ from seqtool.parsing.encoding import encoder
 from seqtool.parsing.encoding.encoder import CLOZE_SIZE, NONE, Cloze, ContextEncoder, word_numbers
 from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data as parser_data
-from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.tagger.data import prepare_data as tagger_data
 from seqtool.parsing.tagger.task import TaggerTask
 from seqtool.treebank.sentence import FORM

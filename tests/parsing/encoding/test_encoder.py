@@ -23,12 +23,12 @@ from seqtool.core.errors import ConfigError, Interrupted
 from seqtool.parsing.encoding.encoder import ContextEncoder
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
-from seqtool.parsing.parser import classifier
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.hidden_layer import SCALE, compile_slots, extract
-from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.task import Examples
-from seqtool.parsing.parser.transitions import SYSTEMS, Configurations
+from seqtool.parsing.parser.transition import classifier
+from seqtool.parsing.parser.transition.hidden_layer import SCALE, compile_slots, extract
+from seqtool.parsing.parser.transition.search import search
+from seqtool.parsing.parser.transition.task import Examples
+from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 WIDTH, SIZE = 5, 6
@@ -162,8 +162,8 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
     network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))
     parser.prepare()
-    in_context = parser.classifier.in_context(arrays)
-    scorer = parser.classifier.scorer(arrays.types, in_context)
+    in_context = parser.decoder.classifier.in_context(arrays)
+    scorer = parser.decoder.classifier.scorer(arrays.types, in_context)
     symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
     vectors = network.type_vectors(*symbols)
     # sentences lie one after another behind NONE
@@ -204,11 +204,11 @@ def test_tokens_may_be_numbered_otherwise() -> None:
     parser = random_parser(tiny_config(**BILSTM))
     arrays = parser.encode(random_sentences(6, 9))
     parser.prepare()
-    in_context = parser.classifier.in_context(arrays)
-    by_itself = parser.classifier.scorer(arrays.types, in_context)
+    in_context = parser.decoder.classifier.in_context(arrays)
+    by_itself = parser.decoder.classifier.scorer(arrays.types, in_context)
     # the same tokens, behind 100 others
     shift = np.concatenate([np.zeros(100, np.int32), np.arange(len(arrays.types), dtype=np.int32)])
-    shifted = parser.classifier.scorer(arrays.types[shift], in_context, shift)
+    shifted = parser.decoder.classifier.scorer(arrays.types[shift], in_context, shift)
     trees = [
         search("swap", LABELS, arrays.tokens + more, arrays.lengths, len(arrays.types) + more, s)
         for s, more in ((by_itself, 0), (shifted, 100))
@@ -221,10 +221,10 @@ def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = random_parser(tiny_config(**BILSTM))
     arrays = parser.encode(random_sentences(20, 9))
     parser.prepare()
-    whole = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
+    whole = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
     monkeypatch.setattr(classifier, "GROUP_TOKENS", 12)
     monkeypatch.setattr(classifier, "BLOCK", 5)
-    parts = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
+    parts = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     # a sum in another order may be rounded to the next whole number; row 0 is of no token
     assert np.abs(whole[1:].astype(int) - parts[1:]).max() <= 1
 

@@ -18,7 +18,7 @@ from seqtool.core.errors import DataError
 from seqtool.parsing.encoding import encoder
 from seqtool.parsing.encoding.encoder import NONE, HeadChoice
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.task import ParserTask
+from seqtool.parsing.parser.transition.task import ParserTask
 
 WIDTH, NUM_LABELS = 6, 4
 

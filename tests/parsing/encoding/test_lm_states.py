@@ -35,9 +35,9 @@ from seqtool.parsing.encoding.encoder import Cloze
 from seqtool.parsing.encoding.pretrained import WordStates, open_word_states
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.hidden_layer import SCALE
-from seqtool.parsing.parser.task import ParserTask
 from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.transition.hidden_layer import SCALE
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.tagger import data as tagging
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.task import TaggerTask
@@ -263,7 +263,7 @@ def test_a_parser_s_products_are_those_of_its_network(folder: Path) -> None:
         task.module.contexts.weight.mul_(5)
     parser, arrays = task.model(), data.dev.arrays
     parser.prepare()
-    found = parser.classifier.in_context(arrays).reshape(len(arrays.types), -1)
+    found = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     with torch.no_grad():
         vectors = task.module.type_vectors(*task._symbols)[arrays.types[1:]]
         results = []

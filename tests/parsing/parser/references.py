@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser import transitions
+from seqtool.parsing.parser.transition import transitions
 
 SHIFT, REDUCE, LEFT, RIGHT, ROOT = range(5)
 Heads = tuple[int, ...]  # of words 1..n; 0 is ROOT, -1 no head yet

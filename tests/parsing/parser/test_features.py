@@ -22,8 +22,9 @@ from seqtool.parsing.encoding.features import (
     shape,
 )
 from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fields
-from seqtool.parsing.parser.hidden_layer import compile_slots, extract
-from seqtool.parsing.parser.transitions import Configurations, Labels
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
+from seqtool.parsing.parser.transition.transitions import Configurations
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
 
 WORDS = st.lists(

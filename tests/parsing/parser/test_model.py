@@ -14,12 +14,14 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
-from seqtool.parsing.parser import classifier, model
+from seqtool.parsing.parser import model
 from seqtool.parsing.parser.config import CHEN_MANNING
-from seqtool.parsing.parser.hidden_layer import SCALE, extract
+from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.network import ParserNetwork
-from seqtool.parsing.parser.transitions import SYSTEMS, Configurations, Labels
+from seqtool.parsing.parser.transition import classifier
+from seqtool.parsing.parser.transition.hidden_layer import SCALE, extract
+from seqtool.parsing.parser.transition.network import ParserNetwork
+from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence, find_fault
@@ -55,14 +57,14 @@ def test_the_tables_give_the_scores_of_the_plain_network(
     network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))
     parser.prepare()
-    scorer = parser.classifier.scorer(arrays.types)
+    scorer = parser.decoder.classifier.scorer(arrays.types)
     symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
     compared = 0
 
     def check(batch: Configurations, which: Ints, scores: Any) -> None:
         nonlocal compared
         scorer(batch, which, scores)
-        slots = parser.classifier.slots
+        slots = parser.decoder.classifier.slots
         inputs = [torch.from_numpy(a).long() for a in extract(batch, which, arrays.types, slots)]
         vectors = network.type_vectors(*symbols)
         with torch.no_grad():
@@ -76,7 +78,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(
         assert float(np.abs(scores - expected).max()) < 0.05 * float(np.abs(expected).max())
         compared += len(which)
 
-    from seqtool.parsing.parser.search import search
+    from seqtool.parsing.parser.transition.search import search
 
     search(system, LABELS, arrays.tokens, arrays.lengths, len(arrays.types), check)
     assert compared > 50

@@ -19,9 +19,10 @@ from strategies import sentence_texts
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict, to_dict
 from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
-from seqtool.parsing.parser.transitions import SYSTEMS, Labels
+from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_items, write_conllu
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL, HEAD, Sentence

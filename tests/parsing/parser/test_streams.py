@@ -17,8 +17,8 @@ from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.parser import model
+from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.transitions import Labels
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
@@ -184,7 +184,7 @@ def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch
         parsed.append(item)
         # as if the parser met too much when it parsed something else meanwhile
         parser.types.clear()
-        parser.classifier.products.clear()
+        parser.decoder.classifier.products.clear()
     stream = io.BytesIO()
     write_conllu(parsed, stream)
     assert stream.getvalue() == expected

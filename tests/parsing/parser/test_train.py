@@ -15,12 +15,12 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.parsing.parser import task as task_module
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.task import Examples, ParserTask
 from seqtool.parsing.parser.train import TrainedParser, train_parser
-from seqtool.parsing.parser.transitions import SYSTEMS
+from seqtool.parsing.parser.transition import task as task_module
+from seqtool.parsing.parser.transition.task import Examples, ParserTask
+from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL

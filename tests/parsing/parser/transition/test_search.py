@@ -11,8 +11,8 @@ from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.search import search
-from seqtool.parsing.parser.transitions import (
+from seqtool.parsing.parser.transition.search import search
+from seqtool.parsing.parser.transition.transitions import (
     BASE,
     FRONT,
     HEAD,
@@ -143,7 +143,7 @@ def test_sentences_do_not_depend_on_their_neighbours(
     lengths = [1, 7, 2, 12, 5, 1, 3, 9, 4, 6]
     together = parsed(system, lengths, beam=beam)
     # so few rows that most sentences wait for a lane
-    monkeypatch.setattr("seqtool.parsing.parser.search.LANE_ROWS", 2 * beam)
+    monkeypatch.setattr("seqtool.parsing.parser.transition.search.LANE_ROWS", 2 * beam)
     assert parsed(system, lengths, beam=beam) == together
     for length, (heads, labels) in zip(lengths, together, strict=True):
         assert is_tree(tuple(heads))

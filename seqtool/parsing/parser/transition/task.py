@@ -30,15 +30,20 @@ from seqtool.parsing.encoding.encoder import (
     word_numbers,
 )
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
-from seqtool.parsing.parser.classifier import Classifier
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.network import ParserNetwork
-from seqtool.parsing.parser.oracles import Oracle
-from seqtool.parsing.parser.search import NODE_ROWS, Scorer
-from seqtool.parsing.parser.transitions import NUM_ACTIONS, TOKENS, UNATTACHED, Configurations
+from seqtool.parsing.parser.transition.classifier import Classifier
+from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
+from seqtool.parsing.parser.transition.network import ParserNetwork
+from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.search import NODE_ROWS, Scorer
+from seqtool.parsing.parser.transition.transitions import (
+    NUM_ACTIONS,
+    TOKENS,
+    UNATTACHED,
+    Configurations,
+)
 from seqtool.parsing.train import TreebankTask
 
 NUM_LANES = 512

@@ -26,7 +26,8 @@ from parsing.parser.references import (
 from parsing.parser.references import trees as all_trees
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.transitions import (
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.transitions import (
     BASE,
     HEAD,
     LABEL,
@@ -35,7 +36,6 @@ from seqtool.parsing.parser.transitions import (
     ROOT,
     SYSTEMS,
     Configurations,
-    Labels,
 )
 
 ALL = list(SYSTEMS)

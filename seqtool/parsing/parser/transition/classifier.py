@@ -13,7 +13,8 @@ from seqtool.parsing.encoding.features import NONE, TokenArrays, token_rows
 from seqtool.parsing.encoding.lstm import Recurrence, Room, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WEIGHT, project
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.hidden_layer import (
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.hidden_layer import (
     NUM_BUCKETS,
     SCALE,
     Tables,
@@ -23,8 +24,8 @@ from seqtool.parsing.parser.hidden_layer import (
     hidden_layer,
     round_into,
 )
-from seqtool.parsing.parser.search import Scorer
-from seqtool.parsing.parser.transitions import Configurations, Labels
+from seqtool.parsing.parser.transition.search import Scorer
+from seqtool.parsing.parser.transition.transitions import Configurations
 
 Number = TypeVar("Number", bound=np.generic)
 

@@ -28,7 +28,8 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Bytes, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.transitions import (
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.transitions import (
     ARC_EAGER,
     ARC_HYBRID,
     ARC_STANDARD,
@@ -52,7 +53,6 @@ from seqtool.parsing.parser.transitions import (
     TOKENS,
     UNATTACHED,
     Configurations,
-    Labels,
 )
 from seqtool.treebank.projectivity import first_non_projective, projective_orders
 

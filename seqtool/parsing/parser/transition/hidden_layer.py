@@ -34,7 +34,7 @@ from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError
 from seqtool.core.instructions import fetch
-from seqtool.parsing.parser.transitions import (
+from seqtool.parsing.parser.transition.transitions import (
     BASE,
     BUFFER,
     FRONT,

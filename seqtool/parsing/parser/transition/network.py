@@ -17,7 +17,7 @@ from torch.nn import functional
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, HeadChoice, as_it_is
 from seqtool.parsing.encoding.features import PAD
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.hidden_layer import NUM_BUCKETS
+from seqtool.parsing.parser.transition.hidden_layer import NUM_BUCKETS
 
 
 def gated(sums: Tensor) -> Tensor:

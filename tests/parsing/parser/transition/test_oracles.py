@@ -24,8 +24,9 @@ from parsing.parser.references import (
 from parsing.parser.references import trees as all_trees
 
 from seqtool.core.arrays import Ints
-from seqtool.parsing.parser.oracles import ILLEGAL, Oracle
-from seqtool.parsing.parser.transitions import (
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.oracles import ILLEGAL, Oracle
+from seqtool.parsing.parser.transition.transitions import (
     LEFT,
     NUM_ACTIONS,
     REDUCE,
@@ -34,7 +35,6 @@ from seqtool.parsing.parser.transitions import (
     SYSTEMS,
     TOKENS,
     Configurations,
-    Labels,
 )
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root", "root:x"))

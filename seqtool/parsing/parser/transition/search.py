@@ -15,7 +15,8 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.transitions import UNATTACHED, Configurations, Labels
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurations
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more

@@ -1,0 +1,68 @@
+"""What finds the trees of a parser: the `Decoder`, of which each family of parsers has one.
+
+A `model.Parser` knows files, columns, words and labels; its decoder knows weights, and gives heads
+and label ids of sentences in token arrays (see `encoding.features`). No decoder needs torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+from seqtool.core.arrays import Floats, Ints
+from seqtool.parsing.encoding.features import TokenArrays, Types
+
+
+class Decoder(ABC):
+    """Trees by the weights of one parser, or of several whose scores are averaged."""
+
+    @abstractmethod
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return a decoder that goes by the average of the scores of this one and others.
+
+        Args:
+            others: of the same family; what they read and what they build is alike.
+        """
+
+    @abstractmethod
+    def prepare(self, types: Types) -> None:
+        """Make ready for the types that were met since the last time."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what was made ready for types, of each member; 0 where nothing is kept."""
+        return 0
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what was made ready; types are numbered anew from here on."""
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has; 0 without one."""
+        return 0
+
+    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
+        """Return the encoder's states of all tokens, [T, 2H]; the rows of no sentence are zeros.
+
+        There is an encoder, and `prepare` was called. Of several members, they are the first one's.
+
+        Args:
+            arrays: sentences.
+            layer: of the encoder, from 1; the last one when not given.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
+        """Parse sentences; `prepare` was called.
+
+        Args:
+            arrays: sentences.
+            beam: hypotheses per sentence; 1 where the decoder needs none to find the best tree.
+
+        Returns:
+            Token arrays of heads and label ids; -1 in the rows of NONE and ROOT. Each sentence has
+            a tree with exactly one arc from ROOT.
+        """

@@ -1,0 +1,1 @@
+"""Parsers that build a tree by transitions: systems, oracles, the classifier, the search."""
