@@ -7,11 +7,39 @@ and label ids of sentences in token arrays (see `encoding.features`). No decoder
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
 
 from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import TokenArrays, Types
+
+
+class RankedTree(NamedTuple):
+    """One of the best trees of a sentence of n words.
+
+    Attributes:
+        heads: int32 [n]; 0 is ROOT.
+        label_ids: int32 [n].
+        score: what the trees of a sentence are ranked by: a natural log-probability where the
+            decoder has probabilities, else its own score.
+    """
+
+    heads: Ints
+    label_ids: Ints
+    score: float
+
+
+class ArcTable(NamedTuple):
+    """What a decoder thinks of every arc of a sentence of n words.
+
+    Attributes:
+        probabilities: float32 [n, 1 + n]: that head h (0 is ROOT) is the head of word d + 1; a row
+            sums to 1 at most.
+        label_ids: int32 [n, 1 + n]: the label that the arc would have; -1 where none is known.
+    """
+
+    probabilities: Floats
+    label_ids: Ints
 
 
 class Decoder(ABC):
@@ -66,3 +94,14 @@ class Decoder(ABC):
             Token arrays of heads and label ids; -1 in the rows of NONE and ROOT. Each sentence has
             a tree with exactly one arc from ROOT.
         """
+
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
+        """Give the `num` best trees of each sentence that differ, the best first; `prepare`d.
+
+        The first one is that of `decode`. There may be fewer.
+        """
+        raise NotImplementedError
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give what is thought of the arcs of each sentence; `prepare` was called."""
+        raise NotImplementedError
