@@ -11,6 +11,8 @@ letter case apart. This is the alignment of Zeman et al. 2018 (CoNLL 2018 shared
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -22,15 +24,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtool.core.arrays import Bools, Longs
+from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence, find_fault
+from seqtool.treebank.sentence import (
+    DEPREL,
+    FEATS,
+    FORM,
+    LEMMA,
+    MISC,
+    UPOS,
+    XPOS,
+    Sentence,
+    find_fault,
+)
 
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]
 
+SCORE = "Score"  # of MISC: the probability of a word's arc
 ROOT = -1
 NOT_ALIGNED = -2
 
@@ -63,6 +76,7 @@ class Annotation:
         deprels: (W,) relations without subtypes.
         parents: (W,) number of the head, `ROOT` for the root.
         lengths: (W,) words from head to dependent, 0 for the root.
+        scores: (W,) the probability of the word's arc by `Score` in MISC; NaN where there is none.
     """
 
     path: str
@@ -81,6 +95,7 @@ class Annotation:
     deprels: Texts
     parents: Longs
     lengths: Longs
+    scores: Doubles
 
 
 def universal_relation(deprel: str) -> str:
@@ -106,7 +121,7 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
     heads: list[int] = []
     num_words: list[int] = []
     num_tokens: list[int] = []
-    columns: dict[int, list[str]] = {i: [] for i in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL)}
+    columns: dict[int, list[str]] = {i: [] for i in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL, MISC)}
     for sentence in sentences:
         path = path or sentence.path
         transposed = list(zip(*sentence.rows, strict=True))
@@ -163,7 +178,17 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
         deprels=_texts(columns[DEPREL], cache(universal_relation)),
         parents=parents,
         lengths=np.where(head_array > 0, distances, 0),
+        scores=np.array([_score_in(misc) for misc in columns[MISC]], np.float64),
     )
+
+
+def _score_in(misc: str) -> float:
+    """Return the probability that an item `Score` of MISC holds; NaN if it holds none."""
+    if SCORE not in misc:
+        return math.nan
+    found = re.search(rf"(?:^|\|){SCORE}=([01](?:\.[0-9]+)?)(?:\||$)", misc)
+    score = math.nan if found is None else float(found[1])
+    return score if score <= 1 else math.nan
 
 
 def checked(sentence: Sentence) -> Sentence:

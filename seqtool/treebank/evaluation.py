@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from seqtool.treebank.alignment import (
 )
 
 NUM_SAMPLES = 10_000
+NUM_BINS = 10  # of the expected calibration error
 SEED = 1
 
 _BLOCK = 1 << 22  # draws held at a time
@@ -104,6 +105,62 @@ class Confusion:
     right_head: int
 
 
+class Bin(NamedTuple):
+    """Words whose arcs are about as probable.
+
+    Attributes:
+        words: how many.
+        confidence: the mean of their probabilities.
+        accuracy: the share of them whose head is right.
+    """
+
+    words: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationError:
+    """How far the probabilities of arcs are from the shares of them that are right.
+
+    Attributes:
+        error: the expected calibration error, from 0 to 1 (Guo et al. 2017, equation 3): the mean
+            over bins of |accuracy - confidence|, by their words.
+        bins: of as many words each, the least probable first.
+    """
+
+    error: float
+    bins: tuple[Bin, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return {
+            "expected_calibration_error": self.error,
+            "words": sum(each.words for each in self.bins),
+            "bins": [each._asdict() for each in self.bins],
+        }
+
+
+def calibration_error(
+    probabilities: Doubles, are_right: Bools, *, num_bins: int = NUM_BINS
+) -> CalibrationError:
+    """Return the error of probabilities, [N], of arcs, which are right or not, in equal-mass bins.
+
+    Where a bin ends among arcs of one probability, their accuracy is that of all of them, so that
+    the order of the words does not matter.
+    """
+    order = np.argsort(probabilities, kind="stable")
+    _, places, sizes = np.unique(probabilities, return_inverse=True, return_counts=True)
+    accuracies = (np.bincount(places, weights=are_right) / sizes)[places]
+    bins = tuple(
+        Bin(len(rows), float(probabilities[rows].mean()), float(accuracies[rows].mean()))
+        for rows in np.array_split(order, num_bins)
+        if len(rows)
+    )
+    gaps = [each.words * abs(each.accuracy - each.confidence) for each in bins]
+    return CalibrationError(sum(gaps) / max(1, len(order)), bins)
+
+
 @dataclass(frozen=True)
 class ParserEvaluation:
     """The scores of an annotation.
@@ -119,6 +176,8 @@ class ParserEvaluation:
         punctuation: whether UAS, LAS, relations, lengths and confusions count it.
         by_sentence: metric -> (S, 3) words right, in gold, and predicted, of each gold sentence;
             for every metric of words.
+        calibration: of the probabilities that arcs have in column MISC (`Score`), of words that
+            match, against their heads; None without any.
     """
 
     scores: dict[str, Score]
@@ -129,13 +188,20 @@ class ParserEvaluation:
     words: int
     punctuation: bool
     by_sentence: dict[str, Longs]
+    calibration: CalibrationError | None = None
 
     def __getitem__(self, metric: str) -> Score:
         return self.scores[metric]
 
     def to_json(self) -> dict[str, Any]:
-        """Return metric -> precision, recall, F1 and accuracy of aligned words, in percent."""
-        return {metric: score.to_json() for metric, score in self.scores.items()}
+        """Return metric -> precision, recall, F1 and accuracy of aligned words, in percent.
+
+        Beside them is `calibration`, where arcs have probabilities.
+        """
+        metrics: dict[str, Any] = {metric: score.to_json() for metric, score in self.scores.items()}
+        if self.calibration is not None:
+            metrics["calibration"] = self.calibration.to_json()
+        return metrics
 
     def details_to_json(
         self, *, relations: bool = False, lengths: bool = False, confusions: int = 0
@@ -261,6 +327,11 @@ def compare(
         scores[metric] = Score(correct, num_gold, num_predicted, aligned)
 
     is_counted = counted[0][of_gold]
+    confidences = predicted.scores[of_predicted]
+    is_scored = is_counted & np.isfinite(confidences)
+    calibration = None
+    if is_scored.any():
+        calibration = calibration_error(confidences[is_scored], heads[is_scored])
     wrong = ~relations & is_counted
     return ParserEvaluation(
         scores=scores,
@@ -273,6 +344,7 @@ def compare(
         words=len(gold.parents),
         punctuation=punctuation,
         by_sentence=by_sentence,
+        calibration=calibration,
     )
 
 

@@ -8,6 +8,7 @@ are common, so a text lacks FEATS where more words in a row have none than chanc
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from seqtool.core.arrays import Bytes, Longs
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import TokenArrays, Types, token_rows
-from seqtool.treebank.sentence import COLUMNS, FORM
+from seqtool.treebank.sentence import COLUMNS, FORM, Sentence
 
 CHANCE = 1e-6  # words without a column are chance where it is more likely than this
 # of a long text, words in a row that may be without a column that the treebank has for most words:
@@ -111,6 +112,19 @@ class ColumnCheck:
         counted: Longs = total - before
         self._num[place] = int(counted[-1])
         return counted
+
+
+def refuse_lacking(
+    sentences: Sequence[Sentence], arrays: TokenArrays, check: ColumnCheck, *, is_all: bool
+) -> None:
+    """Refuse the first of the next sentences with too little; arguments are those of `find`.
+
+    Raises:
+        DataError: there is one.
+    """
+    if (lacking := check.find(arrays, is_all=is_all)) is not None:
+        sentence = sentences[lacking.sentence]
+        raise lacking.error(sentence.path, sentence.line_of(1))
 
 
 def _shares(types: Types) -> list[float]:

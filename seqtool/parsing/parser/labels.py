@@ -67,6 +67,15 @@ class Labels:
         arcs, roots = len(self.arcs), len(self.roots)
         return np.cumsum([0, 1, 1, arcs, arcs, roots], dtype=np.int32)
 
+    def action_of(self, transition: int) -> tuple[int, int]:
+        """Return the action of a transition, and the id of the label of its arc; -1 without one."""
+        if transition < 2:
+            return transition, -1
+        action = int(np.searchsorted(self.segments, transition, side="right")) - 1
+        # labels of arcs from ROOT are numbered on from the others, as these transitions are
+        is_left = transition < 2 + len(self.arcs)
+        return action, transition - 2 if is_left else transition - 2 - len(self.arcs)
+
     def ids(self, heads: Sequence[int], labels: Sequence[str]) -> list[int]:
         """Return the ids of a tree's labels; one not known here counts as the most frequent one."""
         first = len(self.arcs)

@@ -6,6 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
 from seqtool.treebank.sentence import DEPREL, FORM, UPOS, Sentence
@@ -14,6 +16,11 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 # Unicode's classes of characters that are written, or make others be written, to the left
 _LEFTWARD = frozenset({"R", "AL", "AN", "RLE", "RLO", "RLI"})
+
+# keep a terminal from turning a line round that has words written from right to left
+LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
+_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_WITHOUT_DIRECTION = dict.fromkeys(map(ord, (LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
 class Surface(NamedTuple):
@@ -130,3 +137,13 @@ def is_leftward(text: str, otherwise: bool = False) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return otherwise
+
+
+def width_of(text: str) -> int:
+    """Return the cells that a text takes in a terminal; marks of direction take none."""
+    return cell_len(text.translate(_WITHOUT_DIRECTION))
+
+
+def isolated(text: str) -> str:
+    """Return a text that keeps its own direction and does not turn what stands beside it."""
+    return f"{_ISOLATE}{text}{_END}" if has_leftward(text) else text

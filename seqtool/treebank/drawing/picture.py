@@ -72,6 +72,26 @@ class Picture:
     elements: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A sentence whose tree grows: all arcs have the places that they have in the whole tree.
+
+    Attributes:
+        width, height: of the whole.
+        words: the elements of the words, tags and multiword tokens.
+        arcs: the elements of each arc, that of word 1 first.
+        spans: left and right end of each word.
+        base: how far down the arcs end.
+    """
+
+    width: float
+    height: float
+    words: str
+    arcs: list[str]
+    spans: list[tuple[float, float]]
+    base: float
+
+
 def svg_picture(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give one SVG document with all sentences, one below another."""
     pictures = [draw(sentence) for sentence in sentences]
@@ -107,30 +127,63 @@ def style_inside(kind: str) -> str:
 def draw(sentence: MarkedSentence) -> Picture:
     """Return the picture of a sentence."""
     arcs, gold_arcs = _arcs(sentence)
-    centres, width = _centres(sentence, arcs + gold_arcs)
-    leftward = is_leftward(sentence.text)
-    if leftward:
-        centres = [width - centre for centre in centres]
+    centres, width, leftward = _placed(sentence, arcs + gold_arcs)
     step = -SLOT if leftward else SLOT
     levels, gold_levels = _levels(arcs, len(sentence)), _levels(gold_arcs, len(sentence))
     base = ROOT_ROOM + LEVEL * max((0, *levels))
-    elements = [f"<title>{escape(sentence.text)}</title>"]
-    elements += _draw_arcs(arcs, levels, centres, step, base, -1)
+    lines, labels = _draw_arcs(arcs, levels, centres, step, base, -1)
+    elements = [f"<title>{escape(sentence.text)}</title>", *lines, *labels]
+    word_elements, y = _draw_words(sentence, centres, base, leftward)
+    elements += word_elements
+    if gold_arcs:
+        lines, labels = _draw_arcs(gold_arcs, gold_levels, centres, step, y, 1)
+        elements += lines + labels
+        y += ROOT_ROOM + LEVEL * max(gold_levels)
+    return Picture(width, y + MARGIN, "".join(f"{element}\n" for element in elements))
+
+
+def draw_stages(sentence: MarkedSentence) -> Stages:
+    """Return the picture of a sentence with each arc by itself; no gold arcs are drawn."""
+    arcs = [
+        Arc(head, word, sentence.relations[word - 1], "")
+        for word, head in enumerate(sentence.heads, start=1)
+    ]
+    centres, width, leftward = _placed(sentence, arcs)
+    levels = _levels(arcs, len(sentence))
+    base = ROOT_ROOM + LEVEL * max((0, *levels))
+    lines, labels = _draw_arcs(arcs, levels, centres, -SLOT if leftward else SLOT, base, -1)
+    words, y = _draw_words(sentence, centres, base, leftward)
+    halves = [WORD_CELL * cell_len(form) / 2 for form in sentence.forms]
+    return Stages(
+        width=width,
+        height=y + MARGIN,
+        words="".join(f"{element}\n" for element in words),
+        arcs=[f"{line}{label}\n" for line, label in zip(lines, labels, strict=True)],
+        spans=[
+            (centre - half, centre + half) for centre, half in zip(centres, halves, strict=True)
+        ],
+        base=base,
+    )
+
+
+def _draw_words(
+    sentence: MarkedSentence, centres: list[float], base: float, leftward: bool
+) -> tuple[list[str], float]:
+    """Return the elements of words, tags and multiword tokens, and how far down they reach."""
+    elements = []
     y = base + FORM_LINE
     for centre, form, tag in zip(centres, sentence.forms, sentence.tags, strict=True):
-        elements.append(_text("form", centre, y, form, leftward))
-        elements.append(_text("tag", centre, y + TAG_LINE, tag))
+        elements.append(text_element("form", centre, y, form, leftward))
+        elements.append(text_element("tag", centre, y + TAG_LINE, tag))
     y += TAG_LINE + 8
     if sentence.surfaces:
         for surface in sentence.surfaces:
             left, right = sorted((centres[surface.first - 1], centres[surface.last - 1]))
             elements.append(f'<path class="bracket" d="M{left - 6:g} {y:g}v4H{right + 6:g}v-4"/>')
-            elements.append(_text("surface", (left + right) / 2, y + 18, surface.form, leftward))
+            middle = (left + right) / 2
+            elements.append(text_element("surface", middle, y + 18, surface.form, leftward))
         y += SURFACE_LINE
-    if gold_arcs:
-        elements += _draw_arcs(gold_arcs, gold_levels, centres, step, y, 1)
-        y += ROOT_ROOM + LEVEL * max(gold_levels)
-    return Picture(width, y + MARGIN, "".join(f"{element}\n" for element in elements))
+    return elements, y
 
 
 def _arcs(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
@@ -143,6 +196,13 @@ def _arcs(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
         if correction is not None:
             gold_arcs.append(Arc(correction[0], word, correction[1], "gold"))
     return arcs, gold_arcs
+
+
+def _placed(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], float, bool]:
+    """Return the middle of each word, the width of all, and whether they run to the left."""
+    centres, width = _centres(sentence, arcs)
+    leftward = is_leftward(sentence.text)
+    return [width - centre for centre in centres] if leftward else centres, width, leftward
 
 
 def _centres(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], float]:
@@ -214,14 +274,17 @@ def _draw_arcs(
     step: float,
     base: float,
     direction: int,
-) -> list[str]:
-    """Return the elements of the arcs on one side of the words, which they meet at height `base`.
+) -> tuple[list[str], list[str]]:
+    """Return the lines of the arcs on one side of the words, and their relations.
+
+    They meet the words at height `base`. Relations are written after all arcs, so that no line
+    crosses them.
 
     `step` is from one slot to the next, negative from right to left. The direction is -1 for arcs
     above the words, 1 for arcs below them.
     """
     slots = _slots(arcs, centres, step)
-    lines, labels = [], []  # relations are written after all arcs, so that no line crosses them
+    lines, labels = [], []
     for i, (arc, level) in enumerate(zip(arcs, levels, strict=True)):
         top = base + direction * (LEVEL * level + 4)
         x = slots[i, arc.word]
@@ -243,8 +306,8 @@ def _draw_arcs(
             middle, label_y = x, top + (-4 if direction < 0 else 12)
         group = f' class="{arc.kind}"' if arc.kind else ""
         lines.append(f'<g{group}><path class="arc" d="{line}"/><path class="arrow" d="{tip}"/></g>')
-        labels.append(f"<g{group}>{_text('relation', middle, label_y, arc.relation)}</g>")
-    return lines + labels
+        labels.append(f"<g{group}>{text_element('relation', middle, label_y, arc.relation)}</g>")
+    return lines, labels
 
 
 def _slots(arcs: list[Arc], centres: list[float], step: float) -> dict[tuple[int, int], float]:
@@ -265,7 +328,7 @@ def _slots(arcs: list[Arc], centres: list[float], step: float) -> dict[tuple[int
     }
 
 
-def _text(kind: str, x: float, y: float, text: str, leftward: bool = False) -> str:
+def text_element(kind: str, x: float, y: float, text: str, leftward: bool = False) -> str:
     """Return a text; `leftward` turns brackets round where no letter says which way they open."""
     direction = ' direction="rtl"' if is_leftward(text, leftward) else ""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{direction}>{escape(text)}</text>'

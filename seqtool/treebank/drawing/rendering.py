@@ -16,17 +16,19 @@ from html import escape
 from itertools import repeat
 from typing import Any, Literal
 
-from rich.cells import cell_len
 from rich.style import Style
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.terminal import json_text
 from seqtool.treebank.drawing.marked import (
+    LEFT_TO_RIGHT,
     MarkedSentence,
     fault_of,
     has_leftward,
+    isolated,
     mark,
     printable,
+    width_of,
 )
 from seqtool.treebank.drawing.picture import (
     STYLE,
@@ -57,11 +59,6 @@ _FAINT = Style(dim=True)
 _WORD = Style(bold=True)
 _WRONG = Style(color="red")
 _GOLD = Style(color="green")
-
-# keep a terminal from turning a line round that has words written from right to left
-_LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
-_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
-_WITHOUT_DIRECTION = dict.fromkeys(map(ord, (_LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
 def render(
@@ -213,7 +210,7 @@ def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iter
 
     for sentence in sentences:
         words = range(1, len(sentence) + 1)
-        notes = {s.first: f"{s.first}-{s.last} {_isolated(s.form)}" for s in sentence.surfaces}
+        notes = {s.first: f"{s.first}-{s.last} {isolated(s.form)}" for s in sentence.surfaces}
         marks = [
             "" if gold is None else f"✗ gold: {gold[1]} of {gold[0]}"
             for gold in map(sentence.correction, words)
@@ -222,7 +219,7 @@ def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iter
         # (cells, styles, aligned to the right)
         columns = [
             (list(map(str, words)), repeat(_FAINT), True),
-            (list(map(_isolated, sentence.forms)), repeat(_WORD), False),
+            (list(map(isolated, sentence.forms)), repeat(_WORD), False),
             (sentence.tags, repeat(_FAINT), False),
             (sentence.relations, relation_styles, False),
             ([notes.get(word, "") for word in words], repeat(_FAINT), False),
@@ -230,29 +227,19 @@ def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iter
         ]
         rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
         for number, (cells, styles, to_right) in enumerate(columns):
-            width = max(map(_width, cells))
+            width = max(map(width_of, cells))
             if not width:
                 continue
             gap = " " if number < 2 else "  "
             for i, (cell, style) in enumerate(zip(cells, styles, strict=False)):
-                blank = " " * (width - _width(cell))
+                blank = " " * (width - width_of(cell))
                 shown = paint(cell, style)
                 rows[i] += gap + (blank + shown if to_right else shown + blank)
         any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
-        start = _LEFT_TO_RIGHT if any_leftward else ""
+        start = LEFT_TO_RIGHT if any_leftward else ""
         title = f"# {sentence.name}: " if sentence.name else "# "
-        lines = [paint(title + _isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
+        lines = [paint(title + isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
         yield "".join(f"{start}{line}\n" for line in lines) + "\n"
-
-
-def _width(text: str) -> int:
-    """Return the cells that a text takes in a terminal; marks of direction take none."""
-    return cell_len(text.translate(_WITHOUT_DIRECTION))
-
-
-def _isolated(text: str) -> str:
-    """Return a text that keeps its own direction and does not turn what stands beside it."""
-    return f"{_ISOLATE}{text}{_END}" if has_leftward(text) else text
 
 
 def _lines(heads: list[int]) -> list[str]:

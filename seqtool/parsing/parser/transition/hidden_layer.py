@@ -244,6 +244,15 @@ def _bucket(configs, nodes, config, words, measures, which):  # type: ignore[no-
     return 6 if distance <= 6 else 7 if distance <= 10 else 8
 
 
+def measure_text(kind: int, bucket: int) -> str:
+    """Return what a class of a measure stands for, as in `2`, `7-10` or `11+`; "" for none."""
+    if bucket == 0:
+        return ""
+    if kind == COUNT:
+        return f"{bucket - 1}+" if bucket == NUM_BUCKETS - 1 else str(bucket - 1)
+    return ("<1", "1", "2", "3", "4", "5-6", "7-10", "11+")[bucket - 1]
+
+
 @compiled(types.void(_table, _table, _ints, _ints, _slots, _seen))
 def _extract(configs, nodes, which, token_numbers, slots, seen):  # type: ignore[no-untyped-def]
     words = np.empty(slots.nodes.shape[0], np.int32)

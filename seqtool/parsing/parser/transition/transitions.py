@@ -221,25 +221,31 @@ def _settle(configs, nodes, config, system, num_arcs, num_roots):  # type: ignor
             return
 
 
+@compiled(types.void(_table, _table, _int, _int, _int))
+def _begin(configs, nodes, config, token, length):  # type: ignore[no-untyped-def]
+    """Begin a sentence: ROOT on the stack, all words ahead."""
+    base = configs[config, BASE]
+    configs[config, TOKENS] = token
+    configs[config, LENGTH] = length
+    configs[config, STACK_SIZE] = 1
+    configs[config, FRONT] = 1
+    configs[config, UNATTACHED] = length
+    for word in range(length + 1):
+        row = base + word
+        nodes[row] = 0
+        nodes[row, HEAD] = -1
+        nodes[row, LABEL] = -1
+        nodes[row, BUFFER] = word  # FRONT is 1, so that ROOT's entry is never read
+
+
 @compiled(types.void(_table, _table, _ints, _ints, _ints, _int, _int, _int))
 def _start(  # type: ignore[no-untyped-def]
     configs, nodes, which, tokens, lengths, system, num_arcs, num_roots
 ):
-    """Begin a sentence in each of some configurations: ROOT on the stack, all words ahead."""
+    """Begin a sentence in each of some configurations, and settle them."""
     for place in range(which.shape[0]):
         config = which[place]
-        base, length = configs[config, BASE], lengths[place]
-        configs[config, TOKENS] = tokens[place]
-        configs[config, LENGTH] = length
-        configs[config, STACK_SIZE] = 1
-        configs[config, FRONT] = 1
-        configs[config, UNATTACHED] = length
-        for word in range(length + 1):
-            row = base + word
-            nodes[row] = 0
-            nodes[row, HEAD] = -1
-            nodes[row, LABEL] = -1
-            nodes[row, BUFFER] = word  # FRONT is 1, so that ROOT's entry is never read
+        _begin(configs, nodes, config, tokens[place], lengths[place])
         _settle(configs, nodes, config, system, num_arcs, num_roots)
 
 
@@ -352,6 +358,15 @@ class Configurations:
         if len(lengths) and int(lengths.max()) > self.max_words:
             raise ValueError(f"a sentence is longer than {self.max_words} words")
         _start(self.configs, self.nodes, which, tokens, lengths, self.system, *self._counts)
+
+    def begin(self, config: int, token: int, length: int) -> None:
+        """Begin a sentence as `start` does, and take no transition, not even the only one."""
+        _begin(self.configs, self.nodes, config, token, length)
+
+    def take(self, config: int, transition: int) -> None:
+        """Take one legal transition, and none after it."""
+        action, label = self.labels.action_of(transition)
+        _act(self.configs, self.nodes, config, action, label, self.system)
 
     def unfinished(self, which: Ints) -> Ints:
         """Return those of `which` that are not final."""

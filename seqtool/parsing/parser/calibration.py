@@ -1,0 +1,130 @@
+"""Probabilities of arcs that mean what they say: of those with 0.9, nine in ten are right.
+
+What a decoder thinks of an arc (`decoder.ArcTable`) is mostly too sure. On the validation part, a
+logistic regression learns from it how often such arcs are right:
+
+    P(head is right) = 1 / (1 + exp(-(slope * log(p / (1 - p)) + bias)))
+
+It is Platt's (1999) with the log-odds of p for the score, and has temperature scaling (Guo et al.
+2017) in it, where the bias is 0. Beams have a fit of their own, as their probabilities are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqtool.core.arrays import Bools, Doubles, Floats, Ints
+from seqtool.parsing.parser.decoder import ArcTable
+
+BEAMS = (1, 4)  # for which a fit is made
+LEAST = 1e-4  # probabilities are taken for no nearer to 0 or 1: log-odds from -9.2 to 9.2
+_MAX_STEPS = 100
+_RIDGE = 1e-6  # of Newton's method, so that it ends where all arcs have the same probability
+
+
+class Calibration(NamedTuple):
+    """A logistic regression on the log-odds of a probability; see above."""
+
+    slope: float
+    bias: float
+
+    def __call__(self, probabilities: Floats | Doubles) -> Doubles:
+        """Return the probabilities that arcs are right."""
+        return _logistic(self.slope * log_odds(probabilities) + self.bias)
+
+
+def log_odds(probabilities: Floats | Doubles) -> Doubles:
+    """Return log(p / (1 - p)), bounded by `LEAST`."""
+    bounded = np.clip(probabilities.astype(np.float64), LEAST, 1 - LEAST)
+    odds: Doubles = np.log(bounded) - np.log1p(-bounded)
+    return odds
+
+
+def _logistic(values: Doubles) -> Doubles:
+    result: Doubles = 0.5 + 0.5 * np.tanh(0.5 * values)
+    return result
+
+
+def fit(probabilities: Floats | Doubles, are_right: Bools) -> Calibration:
+    """Return the calibration of the largest likelihood, by Newton's method.
+
+    Args:
+        probabilities: of arcs, [N], one or more.
+        are_right: whether each is right, [N]. Their targets are Platt's, which keep away from 0 and
+            1, so that the fit is finite where all arcs are right.
+    """
+    inputs = np.stack((log_odds(probabilities), np.ones(len(probabilities))), axis=1)
+    num_right = int(are_right.sum())
+    num_wrong = len(are_right) - num_right
+    targets = np.where(are_right, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
+    weights = np.asarray((1.0, 0.0))
+    loss = _loss(inputs, targets, weights)
+    for _ in range(_MAX_STEPS):
+        predicted = _logistic(inputs @ weights)
+        gradient = inputs.T @ (predicted - targets)
+        curvature = inputs.T @ (inputs * (predicted * (1 - predicted))[:, None])
+        step = np.linalg.solve(curvature + _RIDGE * len(inputs) * np.eye(2), gradient)
+        size = 1.0
+        while size > LEAST and _loss(inputs, targets, weights - size * step) > loss:
+            size /= 2  # the whole step may lead too far
+        weights = weights - size * step
+        before, loss = loss, _loss(inputs, targets, weights)
+        if before - loss < 1e-9 * len(inputs):
+            break
+    slope, bias = weights.tolist()
+    if slope < 0:  # more probable arcs are not called less probable: all have the same then
+        slope, bias = 0.0, float(log_odds(targets.mean(keepdims=True))[0])
+    return Calibration(slope, bias)
+
+
+def _loss(inputs: Doubles, targets: Doubles, weights: Doubles) -> float:
+    """Return the cross-entropy of targets, in nats."""
+    values = inputs @ weights
+    return float(np.sum(np.logaddexp(0.0, values) - targets * values))
+
+
+def fit_trees(
+    tables: Iterable[ArcTable], found: Iterable[Sequence[int]], gold: Iterable[Sequence[int]]
+) -> Calibration:
+    """Return the calibration of the arcs of trees, by the gold heads of the same sentences."""
+    probabilities, are_right = [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
+    for table, heads, wanted in zip(tables, found, gold, strict=True):
+        probabilities.append(of_heads(table, heads))
+        are_right.append(np.asarray(heads) == np.asarray(wanted))
+    return fit(np.concatenate(probabilities), np.concatenate(are_right))
+
+
+def of_heads(table: ArcTable, heads: Sequence[int] | Ints) -> Floats:
+    """Return what is thought of the arcs of a tree, [n]."""
+    chosen: Floats = table.probabilities[np.arange(len(heads)), np.asarray(heads, np.int64)]
+    return chosen
+
+
+def nearest(calibrations: Mapping[int, Calibration], beam: int) -> Calibration | None:
+    """Return the calibration of the beam that is most like one; None without any."""
+    if not calibrations:
+        return None
+    return calibrations[min(calibrations, key=lambda fitted: abs(np.log(fitted / beam)))]
+
+
+def to_json(calibrations: Mapping[int, Calibration]) -> dict[str, list[float]]:
+    """Return calibrations as JSON holds them, by beam."""
+    return {str(beam): list(calibration) for beam, calibration in calibrations.items()}
+
+
+def from_json(stored: Any) -> dict[int, Calibration]:
+    """Return what `to_json` stored; nothing of None, as older models have none.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        found = {int(beam): Calibration(*map(float, both)) for beam, both in (stored or {}).items()}
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"calibrations are {stored}") from error
+    if any(beam < 1 or not np.isfinite(both).all() for beam, both in found.items()):
+        raise ValueError(f"calibrations are {stored}")
+    return found

@@ -1,0 +1,166 @@
+"""What a parser tells beyond one tree for each sentence: the best ones, and how one was built."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from seqtool.parsing.encoding.features import TokenArrays, Types
+from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
+from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
+from seqtool.treebank.derivation import Derivation, Trace
+from seqtool.treebank.projectivity import deprojectivise
+from seqtool.treebank.sentence import Sentence
+
+CHUNK_WORDS = 1 << 10  # encoded together; of each, much is kept until it is given
+
+SCORE, RANK = "parse_score", "parse_rank"  # comments of a sentence that is one of several trees
+
+
+class ScoredTree(NamedTuple):
+    """One of the best trees of a sentence of n words, lifted arcs put back.
+
+    Attributes:
+        heads: n numbers; 0 is ROOT.
+        deprels: n labels.
+        score: see `decoder.RankedTree`.
+    """
+
+    heads: list[int]
+    deprels: list[str]
+    score: float
+
+
+class DetailedParser(ABC):
+    """A parser that can be asked for more than one tree of each sentence.
+
+    Attributes:
+        types: of words, those met so far.
+    """
+
+    types: Types
+
+    @abstractmethod
+    def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
+        """Return sentences as token arrays."""
+
+    @abstractmethod
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[ScoredTree]]:
+        """Give the `num` best trees of each encoded sentence, the best first."""
+
+    @abstractmethod
+    def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
+        """Give how the tree of each encoded sentence is built; see `Decoder.derivations`."""
+
+    def nbest(
+        self, items: Iterable[Item], num: int, *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[list[Sentence] | Broken]:
+        """Give the best trees of each sentence, the best first; broken ones as they are.
+
+        Each tree is a copy of the sentence with comments that tell its place and its score, a
+        natural log-probability where the parser has probabilities:
+
+            # parse_rank = 2
+            # parse_score = -1.2345
+
+        The trees of a sentence differ, and there may be fewer than asked for.
+
+        Args:
+            items: as of `parse_stream`.
+            num: of trees.
+            beam: hypotheses per sentence; no fewer than `num` are followed.
+            allow_missing: parse also sentences without columns that the parser reads.
+
+        Raises:
+            DataError: when iterated: there are such sentences, and they are not allowed.
+            TypeError: when iterated: an item is something else.
+        """
+        for chunk, arrays in self._encoded(items, allow_missing=allow_missing):
+            ranked = self.ranked(arrays, num, beam=beam)
+            for item in chunk:
+                yield item if isinstance(item, Broken) else _with_trees(item, next(ranked))
+
+    def trace(self, sentence: Sentence, *, beam: int = 1, allow_missing: bool = False) -> Trace:
+        """Return how the tree of a sentence, which is not changed, is built.
+
+        Args:
+            sentence: with the columns that the parser reads.
+            beam: hypotheses.
+            allow_missing: parse it also without them.
+
+        Raises:
+            DataError: it lacks columns.
+            ModelError: the parser builds no trees step by step.
+        """
+        (trace,) = self.traces([sentence.copy()], beam=beam, allow_missing=allow_missing)
+        assert isinstance(trace, Trace)
+        return trace
+
+    def traces(
+        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Trace | Broken]:
+        """Give each sentence with its new tree, and how that is built; broken ones as they are.
+
+        Arguments and errors are those of `parse_stream`.
+
+        Raises:
+            ModelError: when iterated: the parser builds no trees step by step.
+        """
+        for chunk, arrays in self._encoded(items, allow_missing=allow_missing):
+            derivations = self.derivations(arrays, beam=beam)
+            for item in chunk:
+                if isinstance(item, Broken):
+                    yield item
+                    continue
+                derivation = next(derivations)
+                heads = [arc.head for arc in derivation.arcs]
+                item.set_tree(*deprojectivise(heads, [arc.label for arc in derivation.arcs]))
+                yield Trace(item, derivation)
+
+    def _encoded(
+        self, items: Iterable[Item], *, allow_missing: bool
+    ) -> Iterator[tuple[list[Sentence | Broken], TokenArrays]]:
+        """Give items in chunks, and the token arrays of the sentences of each.
+
+        Raises:
+            DataError: when iterated: a sentence lacks columns, and that is not allowed.
+            TypeError: when iterated: an item is something else.
+        """
+        check = None if allow_missing else ColumnCheck(self.types)
+        chunk: list[Sentence | Broken] = []
+        is_first, num_words = True, 0
+        for item in sentences_of(items):
+            if not isinstance(item, Sentence | Broken):
+                raise no_item(item)
+            if num_words >= CHUNK_WORDS:
+                yield chunk, self._checked(chunk, check, is_all=False)
+                chunk, is_first, num_words = [], False, 0
+            chunk.append(item)
+            num_words += len(item) if isinstance(item, Sentence) else 0
+        yield chunk, self._checked(chunk, check, is_all=is_first)
+
+    def _checked(
+        self, chunk: Sequence[Sentence | Broken], check: ColumnCheck | None, *, is_all: bool
+    ) -> TokenArrays:
+        sentences = [item for item in chunk if isinstance(item, Sentence)]
+        arrays = self.encode(sentences)
+        if check is not None:
+            refuse_lacking(sentences, arrays, check, is_all=is_all)
+        return arrays
+
+
+def _with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence]:
+    """Return a copy of a sentence for each of its trees, with comments that tell them apart."""
+    others = [
+        line
+        for line in sentence.comments
+        if line[1:].partition("=")[0].strip() not in (RANK, SCORE)
+    ]
+    copies = []
+    for rank, tree in enumerate(trees, start=1):
+        copy = sentence.copy()
+        copy.comments = [*others, f"# {RANK} = {rank}", f"# {SCORE} = {tree.score:.4f}"]
+        copy.set_tree(tree.heads, tree.deprels)
+        copies.append(copy)
+    return copies

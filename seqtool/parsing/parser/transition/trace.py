@@ -1,0 +1,330 @@
+"""How a tree is built: the search of one sentence is watched, and its transitions taken again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core.arrays import Bytes, Doubles, Floats, Ints
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract, measure_text
+from seqtool.parsing.parser.transition.search import Beams, History, Scorer
+from seqtool.parsing.parser.transition.transitions import (
+    BASE,
+    BUFFER,
+    FRONT,
+    HEAD,
+    LABEL,
+    LEFT,
+    LENGTH,
+    NUM_ACTIONS,
+    REDUCE,
+    SHIFT,
+    STACK,
+    STACK_SIZE,
+    TOKENS,
+    UNATTACHED,
+    Configurations,
+)
+from seqtool.treebank.derivation import Arc, Choice, Derivation, Feature, Hypothesis, Step
+
+NUM_OTHERS = 4  # transitions that are named beside the one that is taken
+NUM_TOP = 3  # words of the stack that are noted of a hypothesis
+
+# gives what is looked at in the only one of some configurations
+See = Callable[[Configurations], tuple[Feature, ...]]
+# of a hypothesis, the number of the node that it comes from and the transition that was taken
+# there, both -1 at the beginning; there are no two with the same key
+Key = tuple[int, int]
+ONE = np.zeros(1, np.int32)  # the first row
+
+
+class Node(NamedTuple):
+    """A configuration that was scored.
+
+    Attributes:
+        key: of its hypothesis.
+        gains: what each transition adds to the score, [A]; -inf where it is not legal.
+        probabilities: of the transitions, among the legal ones, [A].
+    """
+
+    key: Key
+    gains: Doubles
+    probabilities: Doubles
+
+
+class Seen(NamedTuple):
+    """A hypothesis at the beginning of a round; see `Hypothesis`."""
+
+    key: Key
+    top: tuple[int, ...]
+    front: int | None
+    is_final: bool
+
+
+class Watch:
+    """Notes all that the search of one sentence comes through.
+
+    Args:
+        beams: of one lane.
+        normalised: whether scores become log-probabilities before they are added up.
+
+    Attributes:
+        nodes: the configurations that were scored, by the numbers that `History` gives them.
+        rounds: of each round, the rows in use, and the hypothesis in each.
+    """
+
+    def __init__(self, beams: Beams, *, normalised: bool) -> None:
+        self._beams, self._normalised = beams, normalised
+        self._history = beams.history = History(len(beams.hypotheses.used), self._note)
+        self.nodes: list[Node] = []
+        self.rounds: list[dict[int, Seen]] = []
+        self._totals: dict[Key, float] = {(-1, -1): 0.0}
+
+    def look(self) -> None:
+        """Note the hypotheses that there are, at the beginning of a round."""
+        configurations, history = self._beams.configurations, self._history
+        found = {}
+        for row in np.flatnonzero(self._beams.hypotheses.used).tolist():
+            stack, buffer = _stack(configurations, row), _buffer(configurations, row)
+            found[row] = Seen(
+                key=(int(history.last[row]), int(history.taken[row])),
+                top=stack[-NUM_TOP:],
+                front=buffer[0] if buffer else None,
+                is_final=bool(configurations.configs[row, UNATTACHED] == 0),
+            )
+        self.rounds.append(found)
+
+    def _note(
+        self, configurations: Configurations, rows: Ints, masks: Bytes, scores: Floats
+    ) -> None:
+        """Note the configurations that are scored in this round."""
+        sizes = np.diff(configurations.labels.segments)
+        for row, mask, of_row in zip(rows.tolist(), masks.tolist(), scores, strict=True):
+            is_legal = np.repeat(mask >> np.arange(NUM_ACTIONS) & 1, sizes)
+            gains = np.where(is_legal, of_row.astype(np.float64), -np.inf)
+            log_probs = gains - np.logaddexp.reduce(gains)
+            gains = log_probs if self._normalised else gains
+            self.nodes.append(Node(self.rounds[-1][row].key, gains, np.exp(log_probs)))
+
+    def total(self, key: Key) -> float:
+        """Return the score of a hypothesis."""
+        # the hypotheses before it were noted in the rounds before, so this goes no deeper than one
+        if key not in self._totals:
+            node = self.nodes[key[0]]
+            self._totals[key] = self.total(node.key) + float(node.gains[key[1]])
+        return self._totals[key]
+
+    def path(self, key: Key) -> list[Key]:
+        """Return the hypotheses that led to one, from the beginning on, itself included."""
+        path = [key]
+        while path[-1][0] >= 0:
+            path.append(self.nodes[path[-1][0]].key)
+        return path[::-1]
+
+
+def derivation(
+    system: str,
+    beams: Beams,
+    scorer: Scorer,
+    see: See,
+    token: int,
+    length: int,
+    *,
+    normalised: bool = True,
+) -> Derivation:
+    """Search the tree of one sentence, and return how it was built.
+
+    Args:
+        system: a name in `transitions.SYSTEMS`, that of `beams`.
+        beams: of one lane, which is free; it is free again afterwards.
+        scorer: fills in the scores of transitions.
+        see: gives what is looked at.
+        token: the row of ROOT in the token arrays.
+        length: words.
+        normalised: see `Watch`; that of `beams`.
+    """
+    labels = beams.configurations.labels
+    watch = Watch(beams, normalised=normalised)
+    beams.begin(ONE, np.asarray([token], np.int32), np.asarray([length], np.int32))
+    watch.look()
+    while beams.step(scorer):
+        watch.look()
+        for seen in watch.rounds[-1].values():
+            watch.total(seen.key)
+    best = beams.finished()
+    key = watch.rounds[-1][int(best[0])].key
+    beams.free(best)
+    path = watch.path(key)
+    replayed = Configurations(system, labels, 1, length)
+    replayed.begin(0, token, length)
+    steps = tuple(_steps(system, replayed, watch, path, see))
+    words = range(1, length + 1)
+    columns = replayed.nodes[1 : length + 1, [HEAD, LABEL]].tolist()
+    return Derivation(
+        system=system,
+        beam=beams.beam,
+        score=watch.total(key),
+        steps=steps,
+        rounds=tuple(_rounds(system, labels, watch, path)) if watch.nodes else (),
+        arcs=tuple(
+            Arc(head, word, labels.names[label])
+            for word, (head, label) in zip(words, columns, strict=True)
+        ),
+    )
+
+
+def transition_name(system: str, labels: Labels, transition: int) -> str:
+    """Return the name of a transition, as in `LEFT-ARC nsubj`."""
+    action, label = labels.action_of(transition)
+    if action == SHIFT:
+        return "SHIFT"
+    if action == REDUCE:
+        return "REDUCE" if system == "arc-eager" else "SWAP"
+    # the arc from ROOT is one to the right
+    return f"{'LEFT' if action == LEFT else 'RIGHT'}-ARC {labels.names[label]}"
+
+
+def _stack(configurations: Configurations, row: int) -> tuple[int, ...]:
+    """Return the words on the stack, the top one last."""
+    base, size = configurations.configs[row, [BASE, STACK_SIZE]]
+    return tuple(configurations.nodes[base : base + size, STACK].tolist())
+
+
+def _buffer(configurations: Configurations, row: int) -> tuple[int, ...]:
+    """Return the words in the buffer."""
+    base, length, front = configurations.configs[row, [BASE, LENGTH, FRONT]]
+    return tuple(configurations.nodes[base + front : base + length + 1, BUFFER].tolist())
+
+
+def _steps(
+    system: str, configurations: Configurations, watch: Watch, path: list[Key], see: See
+) -> Iterator[Step]:
+    """Give all steps of a derivation, those without a choice too; they are taken meanwhile.
+
+    Args:
+        system: the transition system.
+        configurations: of one row, at the beginning of the sentence; final in the end.
+        watch: of its search.
+        path: the hypotheses on the way to the tree.
+        see: gives what is looked at.
+    """
+    labels = configurations.labels
+    segments = labels.segments.tolist()
+    chosen = iter(enumerate(path[1:]))
+    while mask := int(configurations.legal(ONE)[0]):
+        legal = [action for action in range(NUM_ACTIONS) if mask >> action & 1]
+        begin, end = segments[legal[0]], segments[legal[0] + 1]
+        round_, probability = None, 1.0
+        others: tuple[Choice, ...] = ()
+        features: tuple[Feature, ...] = ()
+        if len(legal) == 1 and end - begin == 1:  # as `transitions.Configurations` takes it at once
+            transition = begin
+        else:
+            round_, (number, transition) = next(chosen)
+            probabilities = watch.nodes[number].probabilities
+            probability = float(probabilities[transition])
+            order = np.argsort(-probabilities, kind="stable").tolist()
+            others = tuple(
+                Choice(transition_name(system, labels, other), float(probabilities[other]))
+                for other in [other for other in order if other != transition][:NUM_OTHERS]
+                if np.isfinite(watch.nodes[number].gains[other])
+            )
+            features = see(configurations)
+        stack, buffer = _stack(configurations, 0), _buffer(configurations, 0)
+        heads = configurations.nodes[:, HEAD].copy()
+        configurations.take(0, transition)
+        made = np.flatnonzero(configurations.nodes[:, HEAD] != heads).tolist()
+        arcs = [
+            Arc(int(configurations.nodes[word, HEAD]), word, labels.names[label])
+            for word in made
+            for label in [int(configurations.nodes[word, LABEL])]
+        ]
+        yield Step(
+            stack=stack,
+            buffer=buffer,
+            transition=transition_name(system, labels, transition),
+            arc=arcs[0] if arcs else None,
+            round=round_,
+            probability=probability,
+            others=others,
+            features=features,
+        )
+
+
+def _rounds(
+    system: str, labels: Labels, watch: Watch, path: list[Key]
+) -> Iterator[tuple[Hypothesis, ...]]:
+    """Give the hypotheses of each round, the best one first."""
+    on_path = set(path)
+    ranked = [
+        sorted(seen.values(), key=lambda each: -watch.total(each.key)) for seen in watch.rounds
+    ]
+    places: list[dict[Key, int]] = [
+        {each.key: place for place, each in enumerate(hypotheses)} for hypotheses in ranked
+    ]
+
+    def parent_of(each: Seen, number: int) -> int | None:
+        """Return the place of the parent in the round before; of one final then, its own."""
+        if not number:
+            return None
+        before = places[number - 1]
+        return before.get(each.key, before.get(watch.nodes[each.key[0]].key))
+
+    for number, hypotheses in enumerate(ranked):
+        is_last = number == len(ranked) - 1
+        following = [] if is_last else ranked[number + 1]
+        continued = {parent_of(each, number + 1) for each in following}
+        if is_last:
+            continued.add(places[number][path[-1]])
+        yield tuple(
+            Hypothesis(
+                score=watch.total(each.key),
+                transition=transition_name(system, labels, each.key[1]) if number else "",
+                top=each.top,
+                front=each.front,
+                is_final=each.is_final,
+                parent=parent_of(each, number),
+                survives=place in continued,
+                is_on_path=each.key in on_path,
+            )
+            for place, each in enumerate(hypotheses)
+        )
+
+
+def slot_features(config: ModelConfig) -> See:
+    """Return what gives the features of a neural classifier: what stands in its slots."""
+    slots = compile_slots((*config.slots, *config.contexts), config.label_slots, config.measures)
+    num_words = len(config.slots)
+    kinds = slots.measures[:, 0].tolist()
+
+    def see(configurations: Configurations) -> tuple[Feature, ...]:
+        labels = configurations.labels
+        root = int(configurations.configs[0, TOKENS])
+        numbers = np.arange(root + configurations.max_words + 1, dtype=np.int32)
+        seen = extract(configurations, ONE, numbers, slots)
+        words = [token - root if token else None for token in seen.words[0].tolist()]
+        found = [
+            Feature(place, "word", "", word)
+            for place, word in zip(config.slots, words[:num_words], strict=True)
+        ]
+        found += [
+            Feature(place, "context", "", word)
+            for place, word in zip(config.contexts, words[num_words:], strict=True)
+        ]
+        found += [
+            Feature(place, "label", labels.names[label - 1] if label else "", None)
+            for place, label in zip(config.label_slots, seen.labels[0].tolist(), strict=True)
+        ]
+        found += [
+            Feature(place, "measure", measure_text(kind, bucket), None)
+            for place, kind, bucket in zip(
+                config.measures, kinds, seen.measures[0].tolist(), strict=True
+            )
+        ]
+        return tuple(found)
+
+    return see
