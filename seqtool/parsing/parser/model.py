@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -195,7 +196,7 @@ class Parser(TreebankModel[ParserConfig]):
         """
         arrays = self.encode(sentences)
         if not allow_missing:
-            _refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
+            refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
         with self._threads.limit(limits=1, user_api="blas"):
             self.decoder.prepare(self.types)
             states = self.decoder.states(arrays, layer)
@@ -244,7 +245,7 @@ class Parser(TreebankModel[ParserConfig]):
     ) -> None:
         arrays = self.encode(sentences)
         if check is not None:
-            _refuse_lacking(sentences, arrays, check, is_all=is_all)
+            refuse_lacking(sentences, arrays, check, is_all=is_all)
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(
             sentences, self.trees(arrays, beam=beam), strict=True
@@ -296,35 +297,52 @@ class Parser(TreebankModel[ParserConfig]):
         """
         if self.word_states is not None:
             items = sentences_of(items)
-        parsing = _StreamParser(self, beam, None if allow_missing else ColumnCheck(self.types))
-        chunk: list[Item] = []
-        num_words = num_bytes = 0
-        stretch = b""
-        for item in items:
-            chunk.append(item)
-            if isinstance(item, SentenceBatch):
-                num_words += len(item.words)
-                # batches of one stretch hold it once
-                num_bytes += len(item.stretch) if item.stretch is not stretch else 0
-                stretch = item.stretch
-            elif isinstance(item, Sentence):
-                num_words += len(item)
-                num_bytes += sum(map(len, item.comments))
-            elif isinstance(item, Broken):
-                num_bytes += len(item.text)
-            else:
-                raise no_item(item)
-            if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
-                parsing.parse(chunk)
-                yield from chunk
-                chunk, num_words, num_bytes, stretch = [], 0, 0, b""
-        parsing.parse(chunk, is_last=True)
-        yield from chunk
+        check = None if allow_missing else ColumnCheck(self.types)
+        return in_stream(items, _StreamParser(self, beam, check).parse)
 
 
-def _refuse_lacking(
+class ParsesChunk(Protocol):
+    """Gives every sentence of the next items a tree."""
+
+    def __call__(self, items: Sequence[Item], /, *, is_last: bool = False) -> None:
+        """Parse the next items; no others come after the last ones."""
+
+
+def in_stream(items: Iterable[Item], parse: ParsesChunk) -> Iterator[Item]:
+    """Give items, in order, once `parse` was given them, many together.
+
+    Raises:
+        TypeError: when iterated: an item is something else.
+    """
+    chunk: list[Item] = []
+    num_words = num_bytes = 0
+    stretch = b""
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, SentenceBatch):
+            num_words += len(item.words)
+            # batches of one stretch hold it once
+            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+            stretch = item.stretch
+        elif isinstance(item, Sentence):
+            num_words += len(item)
+            num_bytes += sum(map(len, item.comments))
+        elif isinstance(item, Broken):
+            num_bytes += len(item.text)
+        else:
+            raise no_item(item)
+        if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
+            parse(chunk)
+            yield from chunk
+            chunk, num_words, num_bytes, stretch = [], 0, 0, b""
+    parse(chunk, is_last=True)
+    yield from chunk
+
+
+def refuse_lacking(
     sentences: Sequence[Sentence], arrays: TokenArrays, check: ColumnCheck, *, is_all: bool
 ) -> None:
+    """Raise DataError where a sentence lacks a column; arguments are those of `ColumnCheck`."""
     if (lacking := check.find(arrays, is_all=is_all)) is not None:
         sentence = sentences[lacking.sentence]
         raise lacking.error(sentence.path, sentence.line_of(1))
