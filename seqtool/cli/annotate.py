@@ -229,11 +229,18 @@ def tag(
     "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
     "seqtool parse letter.txt -m runs/mine --format tree",
     'echo "I love it." | seqtool parse --raw -m runs/mine',
+    "seqtool parse text.conllu -m runs/parser -m runs/other",
     "seqtool parse dev.conllu --gold dev.conllu --format html -o errors.html",
 )
 def parse(
     files: FilesArgument = None,
-    model: Annotated[Path | None, _model("A parser; runs/parser if not given.")] = None,
+    model: Annotated[
+        list[Path] | None,
+        _model(
+            "A parser; runs/parser if not given. Several over one treebank (-m A -m B) vote on "
+            "each arc; a model of --raw among them splits and tags text for all."
+        ),
+    ] = None,
     output: TargetOption = "-",
     beam: Annotated[
         int,
@@ -289,8 +296,9 @@ def parse(
     _check_format(format_, FORMATS)
     given = files or [stdin_or_sample("FILE", "trees")]
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
-    path = model or default_model("parser")
-    parser = open_model(path, "parser")
+    paths = model or [default_model("parser")]
+    path = paths[0]
+    parser = open_model(paths, "parser")
     parse_all = partial(parser.parse_stream, beam=beam)
     if hasattr(parser, "tag_stream"):
         parse_all = partial(parse_all, retag=retag)

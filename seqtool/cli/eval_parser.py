@@ -36,7 +36,7 @@ COMMONEST = 20  # confusions that are shown
 @examples(
     "seqtool eval-parser dev.conllu -m runs/parser --beam 4",
     "seqtool eval-parser dev.conllu parsed.conllu --per-relation",
-    "seqtool eval-parser dev.conllu -m runs/parser -m runs/other",
+    "seqtool eval-parser dev.conllu -m runs/parser -m runs/other --together",
 )
 def eval_parser(
     gold: Annotated[
@@ -88,6 +88,13 @@ def eval_parser(
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
     ] = False,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together",
+            help="Score also what the models find together, as of `seqtool parse -m A -m B`.",
+        ),
+    ] = False,
     allow_missing: AllowMissingOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -110,10 +117,13 @@ def eval_parser(
             files = ["-"]
         else:
             models = [default_model("parser")]
+    if together and len(models) < 2:
+        raise ConfigError("--together is for several models", hint="name another one with -m")
+    groups = [[path] for path in models] + [models] * together
     gold_annotation, annotations = _annotations(
-        gold, files, models, beam=beam, allow_missing=allow_missing
+        gold, files, groups, beam=beam, allow_missing=allow_missing
     )
-    names = [*files, *map(str, models)]
+    names = [*files, *map(str, models), *["together"] * together]
     results = [
         compare(gold_annotation, annotation, punctuation=not no_punct) for annotation in annotations
     ]
@@ -134,15 +144,20 @@ def eval_parser(
 
 
 def _annotations(
-    gold: str, files: Sequence[str], models: Sequence[Path], *, beam: int, allow_missing: bool
+    gold: str,
+    files: Sequence[str],
+    groups: Sequence[Sequence[Path]],
+    *,
+    beam: int,
+    allow_missing: bool,
 ) -> tuple[Annotation, list[Annotation]]:
-    """Read GOLD and the files, and let each model parse GOLD's words."""
+    """Read GOLD and the files, and let the models of each group parse GOLD's words together."""
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.sentence import UPOS, Sentence
 
-    parsers = [open_model(path, "parser") for path in models]
+    parsers = [open_model(paths, "parser") for paths in groups]
     sentences: list[Sentence] = []
     with progress_bar("reading", is_bytes=True) as on_progress:
         if parsers:  # they are parsed as well, and stdin cannot be read again
@@ -152,12 +167,12 @@ def _annotations(
             gold_annotation = read_annotation(gold, on_progress=on_progress)
     annotations = [read_annotation(path) for path in files]
     has_tags = any(columns[UPOS] != "_" for sentence in sentences for columns in sentence.rows)
-    for path, parser in zip(models, parsers, strict=True):
+    for paths, parser in zip(groups, parsers, strict=True):
         is_pipeline = hasattr(parser, "tag_stream")
         if is_pipeline and has_tags:
             note(
-                f"{path}: gold words, and the tags and lemmas that {gold} has; to score it from "
-                "plain text, see the manual: seqtool help evaluate"
+                f"{', '.join(map(str, paths))}: gold words, and the tags and lemmas that {gold} "
+                "has; to score it from plain text, see the manual: seqtool help evaluate"
             )
         more = {} if is_pipeline else {"allow_missing": allow_missing}
         # a parser overwrites trees only, but a pipeline also fills in the tags and lemmas that are

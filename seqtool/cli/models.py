@@ -108,18 +108,22 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     return list(check_weights(weights, num_models))
 
 
-def open_model(path: Path, kind: str) -> Any:
-    """Open the parser, tagger or segmenter at `path`.
+def open_model(path: Path | Sequence[Path], kind: str) -> Any:
+    """Open the parser, tagger or segmenter at `path`, or the parsers at several as one.
 
     Raises:
-        ModelError: there is no model, it is damaged, or it is of another kind.
+        ModelError: there is no model, it is damaged, or it is of another kind; or several do not
+            work together.
+        ConfigError: one is named twice.
     """
     from seqtool.core import checkpoint
 
-    model = checkpoint.load(path)
+    paths = [path] if isinstance(path, Path) else path
+    names_of(paths)
+    model = checkpoint.load(paths)
     if not hasattr(model, ABILITIES[kind]):
         hint = f"choose one that {COMMANDS[kind]} made, with -m"
-        raise ModelError(f"is no {kind}", hint=hint, path=path)
+        raise ModelError(f"is no {kind}", hint=hint, path=paths[0])
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     return model

@@ -359,6 +359,7 @@ def train_tagger(
     "seqtool train-parser train.conllu --dev dev.conllu -o runs/parser",
     "seqtool train-parser train.conllu --dev dev.conllu --raw -o runs/mine",
     "seqtool train-parser train.conllu --preset accurate --fields form,upos",
+    "seqtool train-parser train.conllu --distil runs/a,runs/b --unlabelled text.conllu",
     "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
@@ -400,6 +401,22 @@ def train_parser(
     ] = None,
     embeddings: EmbeddingsOption = None,
     lm: LanguageModelOption = None,
+    distil: Annotated[
+        list[str] | None,
+        _setting(
+            "Learn from parsers over the same treebank as well, A,B: they parse the text of "
+            "--unlabelled together.",
+            "MODEL,MODEL",
+        ),
+    ] = None,
+    unlabelled: Annotated[
+        list[str] | None,
+        _setting(
+            "With --distil: CoNLL-U (its trees are not looked at) or, where --distil names a model "
+            "of --raw, plain text; a file or a directory, repeatable.",
+            "FILE",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     options: TreebankOptions,
@@ -425,6 +442,11 @@ def train_parser(
     treebank, dev = options.treebanks(treebank, dev)
     sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
     if raw:
+        if distil or unlabelled:
+            raise ConfigError(
+                "--distil is for a parser alone, not for all that --raw trains",
+                hint="train with --raw first, then the parser in its directory with --distil",
+            )
         from seqtool.parsing.pipeline.train import train_pipeline
 
         trained = run_training(
@@ -444,6 +466,8 @@ def train_parser(
         return
     from seqtool.parsing.parser.train import train_parser as train
 
+    sources["distil"] = [name for names in distil or () for name in names.split(",") if name]
+    sources["unlabelled"] = unlabelled or ()
     trained = run_training(
         train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
     )
@@ -482,3 +506,8 @@ def _note_parser_data(data: Any) -> None:
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; system {data.config.model.system}",
     )
+    if "teachers" in summary:
+        note(
+            f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
+            f"{summary['taught_words']:,} words that {summary['teachers']} parsed"
+        )

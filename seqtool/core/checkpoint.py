@@ -59,6 +59,12 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
     },
 )
 
+# kinds of models that work together, and what makes one of several
+TOGETHER: Registry[Callable[[Sequence[Any]], Any]] = Registry(
+    "kind of models that work together",
+    dict.fromkeys(("parser", "pipeline"), "seqtool.parsing.pipeline.model:together"),
+)
+
 # models that are one file of another program's: each takes a path, and gives None if it is not such
 FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
     "kind of model file", {"arpa": "seqtool.lm.ngram.model:load_arpa"}
@@ -306,31 +312,63 @@ def verify(directory: Path, header: Header) -> None:
 
 
 @overload
-def load(path: str | Path, *, device: str = "cpu") -> Any: ...
+def load(path: str | Path | Sequence[str | Path], *, device: str = "cpu") -> Any: ...
 @overload
-def load(path: str | Path, kind: type[M], *, device: str = "cpu") -> M: ...
-def load(path: str | Path, kind: type[Any] | None = None, *, device: str = "cpu") -> Any:
-    """Open any model.
+def load(path: str | Path | Sequence[str | Path], kind: type[M], *, device: str = "cpu") -> M: ...
+def load(
+    path: str | Path | Sequence[str | Path],
+    kind: type[Any] | None = None,
+    *,
+    device: str = "cpu",
+) -> Any:
+    """Open any model, or several parsers over one treebank that find trees together.
 
     What it is, only the file tells: a `Pipeline`, `Parser`, `Tagger`, `Segmenter` or language
     model. Name the class and you get that or an error, and type checkers know it:
 
         nlp = seqtool.load("runs/mine", seqtool.Pipeline)
+        both = seqtool.load(["runs/mine", "runs/graph"])
 
     Args:
-        path: a model directory, or a model file of another program's (ARPA).
+        path: a model directory, or a model file of another program's (ARPA); or a list of parsers
+            and pipelines, see `seqtool.parsing.pipeline.model.together`.
         kind: the class that the model must have.
         device: where the arrays go ("cpu", "cuda", "mps").
 
     Raises:
-        ModelError: the model is missing, damaged, of another kind or of a newer version.
+        ModelError: the model is missing, damaged, of another kind or of a newer version; or
+            several do not work together.
     """
-    model = _open(path, device)
+    if isinstance(path, str | Path):
+        model = _open(path, device)
+    else:
+        paths, path = list(path), ", ".join(map(str, path))
+        model = _open_together(paths, device)
     if kind is not None and not isinstance(model, kind):
         found = type(model).__name__
         hint = f"load it without a class, or with {found}"
         raise ModelError(f"is a {found}, not a {kind.__name__}", hint=hint, path=path)
     return model
+
+
+def _open_together(paths: Sequence[str | Path], device: str) -> Any:
+    """Open several models, and make one of them."""
+    if not paths:
+        raise ModelError("no model is given", hint="give the path of one or more")
+    if len(paths) == 1:
+        return _open(paths[0], device)
+    models = []
+    for path in paths:
+        model = _open(path, device)
+        if getattr(model, "kind", None) not in TOGETHER:
+            hint = "name parsers, or what `seqtool train-parser --raw` made"
+            raise ModelError("is no parser, so it works alone", hint=hint, path=path)
+        models.append(model)
+    try:
+        return TOGETHER[models[0].kind](models)
+    except ModelError as error:  # which does not know where the models are
+        named = f"{', '.join(map(str, paths))}: {error.message}"
+        raise ModelError(named, hint=error.hint) from error
 
 
 def _open(path: str | Path, device: str) -> Any:

@@ -112,6 +112,13 @@ class TreebankModel(ABC, Generic[C]):
         together.members = [member for model in (self, *others) for member in model.members]
         return together
 
+    def tune(self, data: Any) -> None:  # noqa: B027 - most have nothing to fit
+        """Fit what is fitted to the validation part once the weights are known: nothing.
+
+        Args:
+            data: what it was trained on.
+        """
+
     def copy(self) -> Self:
         """Return a copy that shares the arrays."""
         return copy.copy(self)

@@ -93,7 +93,9 @@ class TreebankTask(ABC, Generic[T, D]):
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the model as a model directory."""
-        self.model().save(
+        model = self.model()
+        model.tune(self._data)
+        model.save(
             directory,
             scores=scores,
             data=self.summary,
@@ -130,6 +132,8 @@ class TreebankRecord(Record[C], Generic[C]):
         command: what was typed.
         lm: the directory of a language model, which the run has a copy of.
         gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
+        distil: the directories of parsers that a parser learns from, its teachers.
+        unlabelled: text for the teachers to parse; the run has what they made of it.
     """
 
     kind: str
@@ -142,6 +146,8 @@ class TreebankRecord(Record[C], Generic[C]):
     command: str = ""
     lm: str | None = None
     gold_tags: str | None = None
+    distil: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
 
 
 class MakesTask(Protocol):
@@ -158,19 +164,21 @@ class Kind(Generic[C]):
     Attributes:
         presets: its settings.
         treebank: what it is trained on, for a hint.
-        read: reads the treebank of a record, with a language model if there is one; also gives the
-            settings, with what depends on the treebank chosen.
+        read: reads the treebank of a record, with a language model if there is one, of a run in
+            some directory; also gives the settings, with what depends on the treebank chosen.
         task: makes the task.
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
+        begin: makes what the run reads beside the treebank, in the directory of a new run.
     """
 
     presets: Presets[C]
     treebank: str
-    read: Callable[[TreebankRecord[C], WordStates | None], tuple[C, TrainingData]]
+    read: Callable[[TreebankRecord[C], WordStates | None, Path], tuple[C, TrainingData]]
     task: MakesTask
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
+    begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
 
 
 class RecordOptions(TypedDict, total=False):
@@ -265,7 +273,9 @@ def train_on_treebank(
     record = dataclasses.replace(record, config=with_precision(record.config, device, kind))
     with nullcontext() if resume else storage.replacing(output):
         word_states = open_for_run(record.lm, output, resume=resume, device=device)
-        settings, data = kind.read(record, word_states)
+        if not resume:
+            kind.begin(record, output)
+        settings, data = kind.read(record, word_states, output)
         on_data(data)
         record = dataclasses.replace(record, config=settings)
         task = kind.task(settings, data, device=device, command=record.command)
@@ -302,6 +312,8 @@ def open_record(
     embeddings: str | Path | None = None,
     lm: str | Path | None = None,
     gold_tags: str | Path | None = None,
+    distil: Sequence[str | Path] = (),
+    unlabelled: Sequence[str | Path] = (),
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -310,8 +322,9 @@ def open_record(
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    A run that is resumed has read its own `embeddings`, and has a copy of its `lm`. A hint names
-    what the treebank has to be, `wanted`. For the others see `TreebankRecord`.
+    A run that is resumed has read its own `embeddings`, and has a copy of its `lm` and of what its
+    teachers (`distil`) made of the text that is `unlabelled`. A hint names what the treebank has to
+    be, `wanted`. For the others see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.
@@ -344,6 +357,8 @@ def open_record(
         command=command,
         lm=_absolute_path(lm),
         gold_tags=_absolute_path(gold_tags),
+        distil=_absolute_paths(distil),
+        unlabelled=_absolute_paths(unlabelled),
     )
 
 

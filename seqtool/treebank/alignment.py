@@ -191,6 +191,13 @@ def _score_in(misc: str) -> float:
     return score if score <= 1 else math.nan
 
 
+def write_scores(sentence: Sentence, probabilities: Sequence[float]) -> None:
+    """Write the probabilities of a sentence's arcs into column MISC, beside what it has."""
+    for row, probability in zip(sentence.rows, probabilities, strict=True):
+        kept = [item for item in row[MISC].split("|") if item.partition("=")[0] not in (SCORE, "_")]
+        row[MISC] = "|".join([*kept, f"{SCORE}={probability:.3f}"])
+
+
 def checked(sentence: Sentence) -> Sentence:
     """Return a sentence, which may not come from a file whose trees were checked, if it has one.
 

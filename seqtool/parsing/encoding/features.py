@@ -305,6 +305,16 @@ class TokenArrays:
     lengths: Ints
     lm_states: Sequence[npt.NDArray[np.float16]] | None = None
 
+    def part(self, places: npt.NDArray[np.int64]) -> TokenArrays:
+        """Return some of the sentences, in the same rows."""
+        states = self.lm_states
+        return TokenArrays(
+            self.types,
+            self.tokens[places],
+            self.lengths[places],
+            None if states is None else [states[place] for place in places.tolist()],
+        )
+
 
 def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:
     """Return the rows of all tokens of some sentences, with their ROOTs, one after another."""

@@ -11,7 +11,8 @@ It is Platt's (1999) with the log-odds of p for the score, and has temperature s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,15 +87,17 @@ def _loss(inputs: Doubles, targets: Doubles, weights: Doubles) -> float:
     return float(np.sum(np.logaddexp(0.0, values) - targets * values))
 
 
-def fit_trees(
+def judged(
     tables: Iterable[ArcTable], found: Iterable[Sequence[int]], gold: Iterable[Sequence[int]]
-) -> Calibration:
-    """Return the calibration of the arcs of trees, by the gold heads of the same sentences."""
-    probabilities, are_right = [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
+) -> Iterator[tuple[Floats, Bools]]:
+    """Give what is thought of the arcs of each tree, and which of them are those of the gold one.
+
+    Args:
+        tables: of sentences.
+        found, gold: the heads of their words.
+    """
     for table, heads, wanted in zip(tables, found, gold, strict=True):
-        probabilities.append(of_heads(table, heads))
-        are_right.append(np.asarray(heads) == np.asarray(wanted))
-    return fit(np.concatenate(probabilities), np.concatenate(are_right))
+        yield of_heads(table, heads), np.asarray(heads) == np.asarray(wanted)
 
 
 def of_heads(table: ArcTable, heads: Sequence[int] | Ints) -> Floats:
@@ -107,7 +110,7 @@ def nearest(calibrations: Mapping[int, Calibration], beam: int) -> Calibration |
     """Return the calibration of the beam that is most like one; None without any."""
     if not calibrations:
         return None
-    return calibrations[min(calibrations, key=lambda fitted: abs(np.log(fitted / beam)))]
+    return calibrations[min(calibrations, key=lambda fitted: abs(math.log(fitted / beam)))]
 
 
 def to_json(calibrations: Mapping[int, Calibration]) -> dict[str, list[float]]:

@@ -24,7 +24,7 @@ CHANCE = 1e-6  # words without a column are chance where it is more likely than 
 CLUSTER = 50
 OLD_SHARE = 0.6  # of words without FEATS, for a parser that does not know its treebank's
 
-_HINT = (
+HINT = (
     "tag it first with `seqtool tag`, or use a model of `train-parser --raw`, which tags; "
     "--allow-missing parses it as it is"
 )
@@ -43,7 +43,7 @@ class Lacking(NamedTuple):
         named = f"{', '.join(first)} and {last}" if first else last
         who = "no word up to here has" if self.others_too else "no word of the sentence has"
         return DataError(
-            f"{who} {named}, which this parser reads", hint=_HINT, path=path or None, line=line
+            f"{who} {named}, which this parser reads", hint=HINT, path=path or None, line=line
         )
 
 

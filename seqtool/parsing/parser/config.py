@@ -177,6 +177,12 @@ class LearningConfig(Config):
         minimum=0,
         below=1,
     )
+    taught_words: float = setting(
+        2.0,
+        "with --distil: words of text that the teachers have parsed, for each of the treebank's, "
+        "in an epoch",
+        minimum=0,
+    )
     mark_lifted: bool = setting(
         True,
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "

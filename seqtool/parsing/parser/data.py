@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
@@ -23,6 +24,7 @@ from seqtool.parsing.encoding.features import (
     columns_of,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
+from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
@@ -38,8 +40,12 @@ PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
+# of the words that teachers have parsed, how many may have labels that the treebank has not: a
+# teacher may have been trained on sentences that are held out here
+STRANGE_SHARE = 0.001
 
 Tree = tuple[list[int], list[str]]
+Places = npt.NDArray[np.intp]  # of sentences
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class TrainingData:
         config: the settings, with the system chosen.
         types: those of `train` and `dev`.
         labels: of arcs; those of lifted ones too.
-        train: the treebank.
+        train: the treebank, and behind it what teachers have parsed.
         dev: its validation part.
         heads, label_ids: the trees of `train` as the system can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
@@ -83,6 +89,7 @@ class TrainingData:
             a token array; -1 in the rows of NONE and ROOT.
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
+        num_taught: how many sentences of `train`, the last ones, teachers have parsed.
     """
 
     config: ParserConfig
@@ -98,6 +105,34 @@ class TrainingData:
     gold_tags: Ints | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
+    num_taught: int = 0
+
+    def of_epoch(self, epoch: int, usable: Places) -> Places:
+        """Return the places of the sentences of `train` that are learnt in an epoch.
+
+        They are those of the treebank, and as many words of the others as `learning.taught_words`
+        says: the next ones in a random order, which begins anew when all had their turn.
+
+        Args:
+            epoch: from 0.
+            usable: places to choose from, ascending.
+        """
+        lengths = self.train.arrays.lengths
+        first = len(lengths) - self.num_taught
+        own, taught = usable[usable < first], usable[usable >= first]
+        num_words = int(lengths[taught].sum())
+        wanted = int(self.config.learning.taught_words * int(lengths[own].sum()))
+        if num_words <= wanted:
+            return usable
+        parts = [own]
+        rounds, begin = divmod(epoch * wanted, num_words)
+        while wanted > 0:
+            generator = np.random.default_rng((self.config.training.seed, rounds, 0, 1))
+            order = generator.permutation(taught)
+            ends = np.cumsum(lengths[order])
+            parts.append(order[(ends > begin) & (ends <= begin + wanted)])
+            rounds, begin, wanted = rounds + 1, 0, begin + wanted - num_words
+        return np.unique(np.concatenate(parts))
 
     @property
     def num_gold_tags(self) -> int:
@@ -184,13 +219,16 @@ def prepare_data(
     embeddings: str | None = None,
     word_states: WordStates | None = None,
     gold_tags: str | None = None,
+    taught: str | None = None,
 ) -> TrainingData:
     """Read a treebank and make ready what a parser is trained on; the system `auto` is chosen.
 
-    The files are those of a `TreebankRecord`; `word_states` is to read the sentences.
+    The files are those of a `TreebankRecord`; `word_states` is to read the sentences, and `taught`
+    has those that teachers have parsed.
 
     Raises:
-        DataError: a broken sentence, no trees, or too few; gold tags of other sentences.
+        DataError: a broken sentence, no trees, or too few; gold tags of other sentences; columns
+            that this parser reads, and a text of `taught` lacks.
         ConfigError: word vectors without the field that they are for.
     """
     fields = config.model.fields
@@ -206,7 +244,12 @@ def prepare_data(
             reader.read(sentence, dev, count=False)
     if not dev.trees:  # nothing is held out of so small a treebank
         dev = train
-    gold, validation = train.gold(word_states), dev.gold(word_states)
+    validation = dev.gold(word_states)
+    num_gold, empty_shares = len(train.trees), reader.empty_shares()
+    if taught is not None:
+        for sentence in read_conllu(taught):
+            reader.read(sentence, train, count=True)
+    gold = train.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
             "no sentence has more than one word, so there is nothing to learn",
@@ -225,18 +268,21 @@ def prepare_data(
     )
     if vectors is not None:
         lexical = vectors.add_words(lexical)
-    types = Types(lexical, tags, reader.empty_shares())
+    types = Types(lexical, tags, empty_shares)
     for key in reader.ids:
         types.add(key)
-    num_non_projective = sum(not is_projective(heads) for heads, _ in gold.trees)
-    config = _with_system(config, num_non_projective / len(gold.trees))
-    trees = _buildable(gold.trees, config, num_non_projective)
+    _refuse_lacking(types, gold.arrays, num_gold)
+    _refuse_other_labels(gold.trees[:num_gold], gold.trees[num_gold:])
+    non_projective = [not is_projective(heads) for heads, _ in gold.trees]
+    num_non_projective = sum(non_projective[:num_gold])
+    config = _with_system(config, num_non_projective / num_gold)
+    trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
     counts = lexical.counted(reader.counts.items()), tags.counted(reader.counts.items())
     summary = {
-        "sentences": len(gold.trees),
-        "words": int(gold.arrays.lengths.sum()),
+        "sentences": num_gold,
+        "words": int(gold.arrays.lengths[:num_gold].sum()),
         "dev_sentences": len(validation.trees),
         "dev_words": int(validation.arrays.lengths.sum()),
         "non_projective_sentences": num_non_projective,
@@ -244,11 +290,14 @@ def prepare_data(
         "labels": len(labels),
         "sum": reader.digest.hexdigest()[:12],
     }
+    if taught is not None:
+        summary["taught_sentences"] = len(gold.trees) - num_gold
+        summary["taught_words"] = int(gold.arrays.lengths[num_gold:].sum())
     if word_states is not None:
         summary |= word_states.about
     return TrainingData(
         config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
-        train.gold_tag_ids(), summary, skipped,
+        train.gold_tag_ids(), summary, skipped, len(gold.trees) - num_gold,
     )  # fmt: skip
 
 
@@ -267,6 +316,39 @@ def _with_gold(
                 path=path,
             )
         yield sentence, gold
+
+
+def _refuse_lacking(types: Types, arrays: TokenArrays, num_gold: int) -> None:
+    """Refuse text of teachers, behind the treebank, without what the treebank has in its columns.
+
+    Raises:
+        DataError: there is some.
+    """
+    taught = dataclasses.replace(
+        arrays, tokens=arrays.tokens[num_gold:], lengths=arrays.lengths[num_gold:], lm_states=None
+    )
+    if (lacking := ColumnCheck(types).find(taught)) is not None:
+        raise DataError(
+            f"the text of --unlabelled lacks {' and '.join(lacking.columns)}, which the parser "
+            "that is to be trained reads",
+            hint="tag the text with `seqtool tag`, or say with --fields what is to be read",
+        )
+
+
+def _refuse_other_labels(gold: Sequence[Tree], taught: Sequence[Tree]) -> None:
+    """Refuse trees of teachers with labels that the treebank has not.
+
+    Raises:
+        DataError: too many of their words have such.
+    """
+    known = {label for _, labels in gold for label in labels}
+    counts = Counter(label for _, labels in taught for label in labels)
+    others = [label for label, _ in counts.most_common() if label not in known]
+    if sum(counts[label] for label in others) > STRANGE_SHARE * counts.total():
+        raise DataError(
+            f"the teachers use labels that the treebank has not: {', '.join(others[:8])}",
+            hint="name teachers with --distil that were trained on this treebank",
+        )
 
 
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:

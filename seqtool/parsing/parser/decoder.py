@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 from seqtool.core.arrays import Floats, Ints
+from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.features import TokenArrays, Types
+from seqtool.treebank.derivation import Derivation
 
 
 class RankedTree(NamedTuple):
@@ -106,3 +108,16 @@ class Decoder(ABC):
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give what is thought of the arcs of each sentence; `prepare` was called."""
         raise NotImplementedError
+
+    def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
+        """Give how the tree of each sentence is built, step by step; `prepare` was called.
+
+        The trees are those of `decode`.
+
+        Raises:
+            ModelError: they are not built step by step.
+        """
+        raise ModelError(
+            "this parser takes the best tree by the scores of its arcs; no transitions build it",
+            hint="--scores tells the probability of each arc, and --nbest 5 the next best trees",
+        )

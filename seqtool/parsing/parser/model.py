@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
@@ -26,13 +26,19 @@ from seqtool.parsing.encoding.features import (
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
-from seqtool.parsing.parser.columns import ColumnCheck
+from seqtool.parsing.parser import calibration
+from seqtool.parsing.parser.calibration import Calibration
+from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND, ParserConfig
+from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
+from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import weight_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+from seqtool.treebank.alignment import write_scores
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
+from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -42,25 +48,14 @@ TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, 
 CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
 HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
+TUNING_WORDS = 50_000  # of the validation part, to which calibrations are fitted
+CALIBRATIONS = "calibrations"  # their name in the vocabulary's file
+
 Tree = tuple[list[int], list[str]]
 Answer = TypeVar("Answer")
 
 
-class ScoredTree(NamedTuple):
-    """One of the best trees of a sentence of n words, lifted arcs put back.
-
-    Attributes:
-        heads: n numbers; 0 is ROOT.
-        deprels: n labels.
-        score: see `decoder.RankedTree`.
-    """
-
-    heads: list[int]
-    deprels: list[str]
-    score: float
-
-
-class Parser(TreebankModel[ParserConfig]):
+class Parser(TreebankModel[ParserConfig], DetailedParser):
     """A trained parser; the weights are those of `network.ParserNetwork`.
 
     In its settings, `model.system` is no longer auto. Its types are those met so far.
@@ -68,6 +63,8 @@ class Parser(TreebankModel[ParserConfig]):
     Attributes:
         deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
             `labels.names`.
+        calibrations: what makes probabilities of arcs say how often these are right, by beam; none
+            in older models.
     """
 
     kind = KIND
@@ -84,6 +81,7 @@ class Parser(TreebankModel[ParserConfig]):
     ) -> None:
         super().__init__(config, weights, word_states)
         self.types, self.labels = types, labels
+        self.calibrations: dict[int, Calibration] = {}
         self.decoder = make_decoder(config, labels, weights)
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
@@ -99,6 +97,8 @@ class Parser(TreebankModel[ParserConfig]):
         lexical, tags = self.types.lexical, self.types.tags
         shares = self.types.empty_shares
         empty = {} if shares is None else {"empty_shares": list(shares)}
+        found = calibration.to_json(self.calibrations)
+        fitted: dict[str, Any] = {CALIBRATIONS: found} if found else {}
         return Vocabulary(
             tables={
                 **lexical.to_tables("lexical"),
@@ -106,7 +106,7 @@ class Parser(TreebankModel[ParserConfig]):
                 "arc_labels": self.labels.arcs,
                 "root_labels": self.labels.roots,
             },
-            extra={"columns": list(lexical.columns), **empty},
+            extra={"columns": list(lexical.columns), **empty, **fitted},
         )
 
     @property
@@ -137,7 +137,9 @@ class Parser(TreebankModel[ParserConfig]):
             word_states.size if word_states else 0,
         )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
-        return cls(config, types, labels, read_weights(shapes), word_states)
+        parser = cls(config, types, labels, read_weights(shapes), word_states)
+        parser.calibrations = calibration.from_json(vocabulary.extra.get(CALIBRATIONS))
+        return parser
 
     @staticmethod
     def card(header: Header) -> str:
@@ -177,7 +179,25 @@ class Parser(TreebankModel[ParserConfig]):
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
         types = Types(self.types.lexical, self.types.tags, self.types.empty_shares)
-        return Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copy = Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copy.calibrations = self.calibrations
+        return copy
+
+    def tune(self, data: TrainingData) -> None:
+        """Fit the calibrations on the validation part; see `TreebankModel.tune`."""
+        arrays, trees = data.dev.arrays, data.dev.trees
+        # two numbers do not need more; and in chunks, as a search keeps its history for tables
+        ends = np.cumsum(arrays.lengths, dtype=np.int64)
+        num = max(1, int(np.searchsorted(ends, TUNING_WORDS)))
+        cuts = np.flatnonzero(np.diff(ends[:num] // CHUNK_WORDS)) + 1
+        for beam in calibration.BEAMS:
+            tables: list[tuple[Floats, Bools]] = []
+            for places in np.split(np.arange(min(num, len(ends))), cuts):
+                part = arrays.part(places)
+                found = [heads for heads, _ in self.trees(part, beam=beam)]
+                gold = [trees[place][0] for place in places]
+                tables += calibration.judged(self.arc_tables(part, beam=beam), found, gold)
+            self.calibrations[beam] = calibration.fit(*map(np.concatenate, zip(*tables)))
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Return sentences as token arrays; earlier types are forgotten if there are too many."""
@@ -220,7 +240,7 @@ class Parser(TreebankModel[ParserConfig]):
         """
         arrays = self.encode(sentences)
         if not allow_missing:
-            _refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
+            refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
         with self._threads.limit(limits=1, user_api="blas"):
             self.decoder.prepare(self.types)
             states = self.decoder.states(arrays, layer)
@@ -305,6 +325,29 @@ class Parser(TreebankModel[ParserConfig]):
                     table[old], table[new] = table[new], table[old]
             yield ArcTable(probabilities, label_ids)
 
+    def arc_scores(
+        self, arrays: TokenArrays, trees: Iterable[Tree], *, beam: int = 1
+    ) -> Iterator[list[float]]:
+        """Give the probabilities that the arcs of trees are right, calibrated if that is known.
+
+        Args:
+            arrays: encoded sentences.
+            trees: of these.
+            beam: hypotheses per sentence.
+        """
+        fitted = calibration.nearest(self.calibrations, beam)
+        for table, (heads, _) in zip(self.arc_tables(arrays, beam=beam), trees, strict=True):
+            chosen = calibration.of_heads(table, heads)
+            yield (chosen if fitted is None else fitted(chosen)).tolist()
+
+    def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
+        """Give how the tree of each encoded sentence is built; see `Decoder.derivations`.
+
+        Raises:
+            ModelError: when iterated: no tree is built step by step.
+        """
+        return self._each(lambda decoder: decoder.derivations(arrays, beam=beam))
+
     def _each(self, ask: Callable[[Decoder], Iterator[Answer]]) -> Iterator[Answer]:
         """Give what the decoder says of each sentence, on one thread as `heads_and_labels`."""
         with self._threads.limit(limits=1, user_api="blas"):
@@ -325,18 +368,29 @@ class Parser(TreebankModel[ParserConfig]):
         return list(places.tolist())
 
     def parse(
-        self, sentences: Sequence[Sentence], *, beam: int = 1, allow_missing: bool = False
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> None:
         """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
         check = None if allow_missing else ColumnCheck(self.types)
-        self._parse(sentences, beam, check, is_all=True)
+        self._parse(sentences, beam, check, is_all=True, scores=scores)
 
     def _parse(
-        self, sentences: Sequence[Sentence], beam: int, check: ColumnCheck | None, *, is_all: bool
+        self,
+        sentences: Sequence[Sentence],
+        beam: int,
+        check: ColumnCheck | None,
+        *,
+        is_all: bool,
+        scores: bool,
     ) -> None:
         arrays = self.encode(sentences)
         if check is not None:
-            _refuse_lacking(sentences, arrays, check, is_all=is_all)
+            refuse_lacking(sentences, arrays, check, is_all=is_all)
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(
             sentences, self.trees(arrays, beam=beam), strict=True
@@ -345,8 +399,16 @@ class Parser(TreebankModel[ParserConfig]):
             for row, head, deprel in zip(sentence.rows, heads, deprels, strict=True):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
+        if scores:
+            trees = [(sentence.heads(), sentence.column(DEPREL)) for sentence in sentences]
+            for sentence, of_arcs in zip(
+                sentences, self.arc_scores(arrays, trees, beam=beam), strict=True
+            ):
+                write_scores(sentence, of_arcs)
 
-    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
+    def __call__(
+        self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
+    ) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees.
 
         Args:
@@ -355,24 +417,35 @@ class Parser(TreebankModel[ParserConfig]):
                 words. See `seqtool.parsing.inputs`.
             beam: hypotheses per sentence.
             allow_missing: parse also sentences without columns that the parser reads.
+            scores: as of `parse_stream`; `Token.score` has them.
 
         Raises:
             TypeError: something else is given.
             ModelError: a text, which a parser does not split.
             DataError: a file that cannot be read, or what no sentence can be made of.
         """
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
         return annotate(given, work, None, what=self.kind)
 
     def pipe(
-        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
+        self,
+        inputs: Iterable[Given],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
         return annotate_each(inputs, work, None, what=self.kind)
 
     def parse_stream(
-        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+        self,
+        items: Iterable[Item],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> Iterator[Item]:
         """Give the items with new trees, in order; broken sentences as they are.
 
@@ -381,52 +454,64 @@ class Parser(TreebankModel[ParserConfig]):
                 which reads the words themselves, each batch comes back as its sentences.
             beam: hypotheses per sentence.
             allow_missing: parse also sentences without columns that the parser reads.
+            scores: write into column MISC how probable it is that each word's head is right, as
+                `Score=0.987`; batches come back as their sentences.
 
         Raises:
             DataError: when iterated: there are such sentences, and they are not allowed.
             TypeError: when iterated: an item is something else.
         """
-        if self.word_states is not None:
+        if self.word_states is not None or scores:
             items = sentences_of(items)
-        parsing = _StreamParser(self, beam, None if allow_missing else ColumnCheck(self.types))
-        chunk: list[Item] = []
-        num_words = num_bytes = 0
-        stretch = b""
-        for item in items:
-            chunk.append(item)
-            if isinstance(item, SentenceBatch):
-                num_words += len(item.words)
-                # batches of one stretch hold it once
-                num_bytes += len(item.stretch) if item.stretch is not stretch else 0
-                stretch = item.stretch
-            elif isinstance(item, Sentence):
-                num_words += len(item)
-                num_bytes += sum(map(len, item.comments))
-            elif isinstance(item, Broken):
-                num_bytes += len(item.text)
-            else:
-                raise no_item(item)
-            if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
-                parsing.parse(chunk)
-                yield from chunk
-                chunk, num_words, num_bytes, stretch = [], 0, 0, b""
-        parsing.parse(chunk, is_last=True)
-        yield from chunk
+        check = None if allow_missing else ColumnCheck(self.types)
+        return in_stream(items, _StreamParser(self, beam, check, scores=scores).parse)
 
 
-def _refuse_lacking(
-    sentences: Sequence[Sentence], arrays: TokenArrays, check: ColumnCheck, *, is_all: bool
-) -> None:
-    if (lacking := check.find(arrays, is_all=is_all)) is not None:
-        sentence = sentences[lacking.sentence]
-        raise lacking.error(sentence.path, sentence.line_of(1))
+class ParsesChunk(Protocol):
+    """Gives every sentence of the next items a tree."""
+
+    def __call__(self, items: Sequence[Item], /, *, is_last: bool = False) -> None:
+        """Parse the next items; no others come after the last ones."""
+
+
+def in_stream(items: Iterable[Item], parse: ParsesChunk) -> Iterator[Item]:
+    """Give items, in order, once `parse` was given them, many together.
+
+    Raises:
+        TypeError: when iterated: an item is something else.
+    """
+    chunk: list[Item] = []
+    num_words = num_bytes = 0
+    stretch = b""
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, SentenceBatch):
+            num_words += len(item.words)
+            # batches of one stretch hold it once
+            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+            stretch = item.stretch
+        elif isinstance(item, Sentence):
+            num_words += len(item)
+            num_bytes += sum(map(len, item.comments))
+        elif isinstance(item, Broken):
+            num_bytes += len(item.text)
+        else:
+            raise no_item(item)
+        if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
+            parse(chunk)
+            yield from chunk
+            chunk, num_words, num_bytes, stretch = [], 0, 0, b""
+    parse(chunk, is_last=True)
+    yield from chunk
 
 
 class _StreamParser:
     """A parser, and the types of the texts that batches number."""
 
-    def __init__(self, parser: Parser, beam: int, check: ColumnCheck | None) -> None:
-        self._parser, self._beam, self._check = parser, beam, check
+    def __init__(
+        self, parser: Parser, beam: int, check: ColumnCheck | None, *, scores: bool
+    ) -> None:
+        self._parser, self._beam, self._check, self._scores = parser, beam, check, scores
         self._label_ids = {name: number for number, name in enumerate(parser.deprels)}
         self._label_texts = LabelTexts(list(parser.deprels))
         self._texts: TextTable | None = None
@@ -441,7 +526,9 @@ class _StreamParser:
         is_all = is_last and self._is_first and not (sentences and batches)
         self._is_first = False
         if sentences:
-            self._parser._parse(sentences, self._beam, self._check, is_all=is_all)
+            self._parser._parse(
+                sentences, self._beam, self._check, is_all=is_all, scores=self._scores
+            )
         if batches:
             self._parse_batches(batches, is_all=is_all)
 

@@ -12,11 +12,13 @@ from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
 from seqtool.training.task import Task
+from seqtool.treebank.conllu import read_conllu
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ def train_parser(
     embeddings: str | Path | None = None,
     lm: str | Path | None = None,
     gold_tags: str | Path | None = None,
+    distil: Sequence[str | Path] | str | Path = (),
+    unlabelled: Sequence[str | Path] | str | Path = (),
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -66,6 +70,10 @@ def train_parser(
             model directory.
         gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
             predicted; an encoder learns from them what it cannot read.
+        distil: the directories of parsers, or of pipelines, over the same treebank, from which the
+            parser learns: they parse what is `unlabelled` together.
+        unlabelled: files of CoNLL-U, whose trees are not looked at, or, where there is a pipeline
+            among the teachers, of plain text.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -95,6 +103,8 @@ def train_parser(
         embeddings=embeddings,
         lm=lm,
         gold_tags=gold_tags,
+        distil=distil,
+        unlabelled=unlabelled,
         force=force,
         skip_invalid=skip_invalid,
         threads=threads,
@@ -105,7 +115,7 @@ def train_parser(
 
 
 def _read(
-    record: TreebankRecord[ParserConfig], word_states: WordStates | None
+    record: TreebankRecord[ParserConfig], word_states: WordStates | None, output: Path
 ) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
     if record.lm is not None:
@@ -118,7 +128,9 @@ def _read(
         embeddings=record.embeddings,
         word_states=word_states,
         gold_tags=record.gold_tags,
+        taught=str(output / TAUGHT) if record.unlabelled else None,
     )
+    data.summary.update(describe(record.distil, record.unlabelled))
     return data.config, data
 
 
@@ -127,4 +139,15 @@ def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command
     return ParserTask(config, data, device=device, command=command)
 
 
-PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card)
+def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
+    """Let the teachers parse, if there are any."""
+    if record.distil or record.unlabelled:
+        check_teachers(record.distil, record.unlabelled, output)
+        # what is broken there is found before the teachers work for minutes
+        for files in (record.train, record.dev):
+            for _ in read_conllu(files or [], skip_invalid=record.skip_invalid):
+                pass
+        write_taught(record.distil, record.unlabelled, output)
+
+
+PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card, begin=_begin)

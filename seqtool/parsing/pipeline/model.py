@@ -34,7 +34,9 @@ from seqtool.core.errors import ModelError, counted
 from seqtool.parsing.encoding.pretrained import summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
+from seqtool.parsing.parser import vote
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
@@ -132,7 +134,7 @@ class Pipeline:
         self,
         segmenter: Segmenter,
         tagger: Tagger,
-        parser: Parser,
+        parser: Parser | Vote,
         multiword: MultiwordChooser | None = None,
     ) -> None:
         self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
@@ -195,6 +197,27 @@ class Pipeline:
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         # what its tagger leaves empty, a word has not
         return self.parser.parse_stream(tagged, beam=beam, allow_missing=True)
+
+
+def together(models: Sequence[Parser | Vote | Pipeline]) -> Parser | Vote | Pipeline:
+    """Return parsers over one treebank as one; see `seqtool.parsing.parser.vote`.
+
+    Where there are pipelines, their parsers are among these, and the first pipeline splits and tags
+    text for all.
+
+    Raises:
+        ModelError: the labels of the parsers differ.
+    """
+    pipelines = [model for model in models if isinstance(model, Pipeline)]
+    parsers: list[Parser] = []
+    for model in models:
+        parser = model.parser if isinstance(model, Pipeline) else model
+        parsers += parser.parsers if isinstance(parser, Vote) else [parser]
+    parser = vote.together(parsers)
+    if not pipelines:
+        return parser
+    first = pipelines[0]
+    return Pipeline(first.segmenter, first.tagger, parser, first.multiword)
 
 
 def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipeline:

@@ -43,7 +43,7 @@ def train_segmenter(
 
 
 def _read(
-    record: TreebankRecord[SegmenterConfig], word_states: WordStates | None
+    record: TreebankRecord[SegmenterConfig], word_states: WordStates | None, output: Path
 ) -> tuple[SegmenterConfig, TrainingData]:
     """Return the settings and the data of a run; a segmenter reads no language model."""
     data = prepare_data(record.train, record.dev, record.config, skip_invalid=record.skip_invalid)

@@ -55,7 +55,7 @@ def train_tagger(
 
 
 def _read(
-    record: TreebankRecord[TaggerConfig], word_states: WordStates | None
+    record: TreebankRecord[TaggerConfig], word_states: WordStates | None, output: Path
 ) -> tuple[TaggerConfig, TrainingData]:
     """Return the settings and the data of a run."""
     data = read_data(

@@ -15,6 +15,8 @@ from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lanes_for, search
+from seqtool.parsing.parser.transition.trace import derivation, slot_features
+from seqtool.treebank.derivation import Derivation
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
@@ -35,6 +37,7 @@ class TransitionDecoder(Decoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
+        self._config = config  # of the first member
         self._system, self._labels = config.system, labels
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]
@@ -107,6 +110,19 @@ class TransitionDecoder(Decoder):
             beams = self._beams(arrays, beam)
             scorer = self._scorer(arrays)
             yield from arc_tables(beams, self._labels, arrays.tokens, arrays.lengths, scorer)
+
+    def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
+        """Give how the tree of each sentence is built; see `Decoder.derivations`.
+
+        Probabilities and scores are divided by the temperature also where one hypothesis is
+        followed, which changes no choice.
+        """
+        scorer, see = self._scorer(arrays), slot_features(self._config)
+        for place in range(len(arrays.lengths)):
+            sentence = arrays.part(np.asarray([place]))
+            beams = self._beams(sentence, beam)
+            token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
+            yield derivation(self._system, beams, scorer, see, token, length)
 
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer(

@@ -173,7 +173,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         """Draw an order of the sentences, in blocks; return the number of steps."""
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
-        order = generator.permutation(self._usable)
+        order = generator.permutation(self._data.of_epoch(epoch, self._usable))
         # how many configurations of n words leave a choice: no more than this
         choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
         learning = self.config.learning

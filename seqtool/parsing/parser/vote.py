@@ -1,0 +1,231 @@
+"""Parsers of different kinds over one treebank, combined: `Vote`.
+
+Each parser gives every arc of a sentence a probability. Their sums are the scores of a graph, whose
+best spanning tree with one arc from ROOT is taken (Sagae & Lavie 2006, with probabilities in place
+of whole votes). Of all trees it has the most heads that are expected to be right, if one of the
+parsers, drawn by chance, is (Kuncoro et al. 2016, section 4). The label of an arc is that for which
+those have most who have the arc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+
+import numpy as np
+
+from seqtool.core.arrays import Floats, Ints
+from seqtool.core.errors import ModelError
+from seqtool.parsing.inputs import Given, annotate, annotate_each
+from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
+from seqtool.parsing.parser.config import KIND
+from seqtool.parsing.parser.decoder import ArcTable
+from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.model import Parser, Tree, in_stream
+from seqtool.treebank.conllu import Item, sentences_of
+from seqtool.treebank.document import Doc
+from seqtool.treebank.projectivity import LIFTED
+from seqtool.treebank.sentence import Sentence
+
+SHOWN = 8  # labels of each list that an error has
+# words; the tables of a longer sentence would take more than 32 MB for each parser, and grow with
+# its square: it gets the tree of the first parser
+LONGEST = 2000
+
+
+def summed(tables: Sequence[ArcTable], weights: Sequence[float]) -> Floats:
+    """Return the scores of the arcs of a sentence, [n, 1 + n]: the weighted probabilities, summed.
+
+    Args:
+        tables: of each parser.
+        weights: of each parser.
+    """
+    total = np.zeros_like(tables[0].probabilities)
+    for table, weight in zip(tables, weights, strict=True):
+        total += np.float32(weight) * table.probabilities
+    return total
+
+
+def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: Ints) -> Ints:
+    """Return the labels of the arcs of a tree, [n]; -1 where no parser knows one.
+
+    A parser votes for its label of an arc with the arc's probability, by its weight. Where the sums
+    are alike, and where no parser has the arc, the first one counts.
+
+    Args:
+        tables: of each parser, with the same numbers of labels.
+        weights: of each parser.
+        heads: [n].
+    """
+    words = np.arange(len(heads))
+    votes = np.stack(
+        [
+            np.float32(w) * t.probabilities[words, heads]
+            for w, t in zip(weights, tables, strict=True)
+        ]
+    )
+    labels = np.stack([table.label_ids[words, heads] for table in tables])
+    # what all parsers together give the label of each: [parsers, n]; few parsers, so all pairs
+    same = labels[:, None] == labels[None]
+    sums = np.where(labels >= 0, (same * votes[None]).sum(axis=1), -1.0)
+    chosen: Ints = labels[sums.argmax(axis=0), words]
+    return chosen
+
+
+class Vote:
+    """Parsers that find a tree together; see the module.
+
+    Args:
+        parsers: two or more over one treebank, each of which may be an ensemble.
+        weights: of each; the number of its members if not given.
+
+    Attributes:
+        parsers: as they were given.
+        weights: of each.
+        labels: all labels of trees, by the numbers that they have here.
+
+    Raises:
+        ModelError: their labels differ.
+    """
+
+    kind = KIND
+
+    def __init__(self, parsers: Sequence[Parser], weights: Sequence[float] | None = None) -> None:
+        self.parsers = list(parsers)
+        self.weights = list(weights or [float(len(parser.members)) for parser in parsers])
+        first, *others = (_plain(parser.labels) for parser in parsers)
+        for other in others:
+            _refuse_other_labels(first, other)
+        self.labels = list(dict.fromkeys(chain(*first)))
+        # what an arc gets whose label no parser knows: the commonest one
+        self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
+
+    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
+        """Return sentences, or whatever else is given but plain text, with trees; see `Parser`."""
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        return annotate(given, work, None, what=self.kind)
+
+    def pipe(
+        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Doc]:
+        """Give a document for each input, in order; faster than one call for each."""
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        return annotate_each(inputs, work, None, what=self.kind)
+
+    def parse(
+        self, sentences: Sequence[Sentence], *, beam: int = 1, allow_missing: bool = False
+    ) -> None:
+        """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
+        _StreamVote(self, beam, allow_missing=allow_missing).parse(sentences, is_last=True)
+
+    def parse_stream(
+        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Item]:
+        """Give the items with new trees, in order; batches as their sentences.
+
+        For arguments and errors see `Parser.parse_stream`: each parser must find what it reads.
+        """
+        stream = _StreamVote(self, beam, allow_missing=allow_missing)
+        return in_stream(sentences_of(items), stream.parse)
+
+    def trees(self, tables: Sequence[Sequence[ArcTable]]) -> Iterator[Tree]:
+        """Give the trees of sentences.
+
+        Args:
+            tables: of each parser those of all sentences, with the numbers of `labels`.
+        """
+        scores = [summed(of_sentence, self.weights) for of_sentence in zip(*tables, strict=True)]
+        lengths = np.asarray([len(table) for table in scores], np.int32)
+        flat = np.concatenate([table.ravel() for table in scores]) if scores else np.zeros(0)
+        ends = np.cumsum(lengths).tolist()
+        found = np.split(spanning_trees(flat.astype(np.float32), lengths), ends[:-1])
+        for heads, of_sentence in zip(found, zip(*tables, strict=True), strict=False):
+            labels = voted_labels(of_sentence, self.weights, heads)
+            unknown = np.where(heads > 0, *self._commonest)
+            labels = np.where(labels < 0, unknown, labels)
+            yield heads.tolist(), [self.labels[label] for label in labels.tolist()]
+
+
+class _StreamVote:
+    """A vote, and the columns that each parser has found in the sentences so far."""
+
+    def __init__(self, vote: Vote, beam: int, *, allow_missing: bool) -> None:
+        self._vote, self._beam = vote, beam
+        ids = {label: number for number, label in enumerate(vote.labels)}
+        # of each parser, the numbers of its labels here; the last one is that of none, -1
+        self._ids = [
+            np.asarray([*(ids[_own(label)] for label in parser.deprels), -1], np.int32)
+            for parser in vote.parsers
+        ]
+        self._checks = [None if allow_missing else ColumnCheck(p.types) for p in vote.parsers]
+        self._is_first = True
+
+    def parse(self, items: Sequence[Item], *, is_last: bool = False) -> None:
+        """Give every sentence of the next items a tree."""
+        sentences = [item for item in items if isinstance(item, Sentence)]
+        is_all = is_last and self._is_first
+        self._is_first = False
+        short = [sentence for sentence in sentences if len(sentence) <= LONGEST]
+        tables = []
+        for parser, check, ids in zip(self._vote.parsers, self._checks, self._ids, strict=True):
+            arrays = parser.encode(sentences)
+            if check is not None:
+                refuse_lacking(sentences, arrays, check, is_all=is_all)
+            if len(short) < len(sentences):
+                arrays = parser.encode(short)
+            tables.append(
+                [
+                    table._replace(label_ids=ids[table.label_ids])
+                    for table in parser.arc_tables(arrays, beam=self._beam)
+                ]
+            )
+        for sentence, (heads, deprels) in zip(short, self._vote.trees(tables), strict=True):
+            sentence.set_tree(heads, deprels)
+        if len(short) < len(sentences):
+            first, long = self._vote.parsers[0], [s for s in sentences if len(s) > LONGEST]
+            first.parse(long, beam=self._beam, allow_missing=True)  # it was checked above
+
+
+def together(parsers: Sequence[Parser]) -> Parser | Vote:
+    """Return parsers as one: those that differ in their weights alone as an ensemble, others vote.
+
+    Raises:
+        ModelError: their labels differ.
+    """
+    alike: list[list[Parser]] = []
+    for parser in parsers:
+        group = next((group for group in alike if group[0].shared == parser.shared), None)
+        if group is None:
+            alike.append([parser])
+        else:
+            group.append(parser)
+    ensembles = [first.ensemble(others) for first, *others in alike]
+    return ensembles[0] if len(ensembles) == 1 else Vote(ensembles)
+
+
+def _own(label: str) -> str:
+    """Return a label without the mark of a lifted arc."""
+    return label.partition(LIFTED)[0]
+
+
+def _plain(labels: Labels) -> tuple[list[str], list[str]]:
+    """Return the labels of arcs between words and of those from ROOT, in trees that are whole."""
+    return list(dict.fromkeys(map(_own, labels.arcs))), list(dict.fromkeys(labels.roots))
+
+
+def _refuse_other_labels(first: tuple[list[str], ...], second: tuple[list[str], ...]) -> None:
+    """Raise ModelError where two parsers do not have the same labels."""
+    if all(set(one) == set(other) for one, other in zip(first, second, strict=True)):
+        return
+    alone = [
+        sorted({*chain(*one)} - {*chain(*other)})
+        for one, other in ((first, second), (second, first))
+    ]
+    lists = [", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN) for names in alone]
+    raise ModelError(
+        f"the labels of the parsers differ: only the one has {lists[0] or 'none'}; only the other "
+        f"has {lists[1] or 'none'}",
+        hint="name parsers that were trained on one treebank",
+    )
