@@ -112,7 +112,7 @@ class TreebankModel(ABC, Generic[C]):
         together.members = [member for model in (self, *others) for member in model.members]
         return together
 
-    def tune(self, data: Any) -> None:  # noqa: B027 - most have nothing to fit
+    def tune(self, data: Any) -> None:
         """Fit what is fitted to the validation part once the weights are known: nothing.
 
         Args:

@@ -11,8 +11,6 @@ letter case apart. This is the alignment of Zeman et al. 2018 (CoNLL 2018 shared
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +26,7 @@ from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.scores import score_in
 from seqtool.treebank.sentence import (
     DEPREL,
     FEATS,
@@ -43,7 +42,6 @@ from seqtool.treebank.sentence import (
 Texts = NDArray[np.object_]
 Treebank = str | Path | Iterable[Sentence]
 
-SCORE = "Score"  # of MISC: the probability of a word's arc
 ROOT = -1
 NOT_ALIGNED = -2
 
@@ -178,24 +176,8 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
         deprels=_texts(columns[DEPREL], cache(universal_relation)),
         parents=parents,
         lengths=np.where(head_array > 0, distances, 0),
-        scores=np.array([_score_in(misc) for misc in columns[MISC]], np.float64),
+        scores=np.array([score_in(misc) for misc in columns[MISC]], np.float64),
     )
-
-
-def _score_in(misc: str) -> float:
-    """Return the probability that an item `Score` of MISC holds; NaN if it holds none."""
-    if SCORE not in misc:
-        return math.nan
-    found = re.search(rf"(?:^|\|){SCORE}=([01](?:\.[0-9]+)?)(?:\||$)", misc)
-    score = math.nan if found is None else float(found[1])
-    return score if score <= 1 else math.nan
-
-
-def write_scores(sentence: Sentence, probabilities: Sequence[float]) -> None:
-    """Write the probabilities of a sentence's arcs into column MISC, beside what it has."""
-    for row, probability in zip(sentence.rows, probabilities, strict=True):
-        kept = [item for item in row[MISC].split("|") if item.partition("=")[0] not in (SCORE, "_")]
-        row[MISC] = "|".join([*kept, f"{SCORE}={probability:.3f}"])
 
 
 def checked(sentence: Sentence) -> Sentence:

@@ -24,6 +24,7 @@ from typing import Literal, Self, overload
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
 from seqtool.treebank.features import Features
+from seqtool.treebank.scores import score_in, with_score
 from seqtool.treebank.spacing import NO_SPACE, written
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
@@ -242,6 +243,11 @@ class Sentence:
         for row, head, deprel in zip(self.rows, heads, deprels, strict=True):
             row[HEAD], row[DEPREL] = str(head), deprel
 
+    def set_scores(self, probabilities: Sequence[float]) -> None:
+        """Write how probable each word's arc is into column MISC; see `Token.score`."""
+        for row, probability in zip(self.rows, probabilities, strict=True):
+            row[MISC] = with_score(row[MISC], probability)
+
     def line_of(self, word: int) -> int:
         """Return the 1-based line of the file that word 1, 2, ... n was read from."""
         before = sum(position < word for position, _ in self.extras)
@@ -407,6 +413,11 @@ class Token:
             size = counted(len(self.sentence), "word")
             raise ValueError(f"HEAD cannot be {number} in a sentence of {size}")
         self.set_column(HEAD, "_" if number is None else str(number))
+
+    @property
+    def score(self) -> float | None:
+        """The probability that its head is right, by `Score` of column MISC; None without one."""
+        return score_in(self.columns[MISC])
 
     @property
     def head_token(self) -> Token | None:

@@ -94,7 +94,8 @@ def judged(
 
     Args:
         tables: of sentences.
-        found, gold: the heads of their words.
+        found: the heads of their words.
+        gold: those of the gold trees.
     """
     for table, heads, wanted in zip(tables, found, gold, strict=True):
         yield of_heads(table, heads), np.asarray(heads) == np.asarray(wanted)

@@ -36,7 +36,6 @@ from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import weight_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
-from seqtool.treebank.alignment import write_scores
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.document import Doc
@@ -197,7 +196,9 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
                 found = [heads for heads, _ in self.trees(part, beam=beam)]
                 gold = [trees[place][0] for place in places]
                 tables += calibration.judged(self.arc_tables(part, beam=beam), found, gold)
-            self.calibrations[beam] = calibration.fit(*map(np.concatenate, zip(*tables)))
+            self.calibrations[beam] = calibration.fit(
+                *map(np.concatenate, zip(*tables, strict=True))
+            )
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Return sentences as token arrays; earlier types are forgotten if there are too many."""
@@ -404,7 +405,7 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
             for sentence, of_arcs in zip(
                 sentences, self.arc_scores(arrays, trees, beam=beam), strict=True
             ):
-                write_scores(sentence, of_arcs)
+                sentence.set_scores(of_arcs)
 
     def __call__(
         self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
