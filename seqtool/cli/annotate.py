@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import MAX_SHOWN, UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
-from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 Other = TypeVar("Other")
 
-FORMATS = ("conllu", "tree", "svg", "html", "json")
 TEXT_FORMATS = ("conllu", "text", "lines")
 
 FilesArgument = Annotated[
@@ -231,6 +229,8 @@ def tag(
     'echo "I love it." | seqtool parse --raw -m runs/mine',
     "seqtool parse text.conllu -m runs/parser -m runs/other",
     "seqtool parse dev.conllu --gold dev.conllu --format html -o errors.html",
+    "seqtool parse text.conllu -m runs/parser --trace --format html -o steps.html",
+    "seqtool parse text.conllu -m runs/parser --nbest 5",
 )
 def parse(
     files: FilesArgument = None,
@@ -254,7 +254,8 @@ def parse(
             "--format",
             "-f",
             metavar="|".join(FORMATS),
-            help="What to write; if not given, what the name after -o ends in, else conllu.",
+            help="What to write; if not given, what the name after -o ends in, else conllu; tree "
+            "with --trace.",
         ),
     ] = None,
     gold: Annotated[
@@ -281,6 +282,7 @@ def parse(
     ] = False,
     *,
     text: RawTextOptions,
+    details: DetailOptions,
 ) -> None:
     """Parse sentences, or plain text.
 
@@ -288,20 +290,17 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.treebank.conllu import read_batches, write_conllu
+    from seqtool.treebank.conllu import read_batches
 
-    if format_ is None:
-        suffix = Path(output).suffix.lstrip(".").lower()
-        format_ = suffix if suffix in FORMATS else "conllu"
-    _check_format(format_, FORMATS)
+    format_ = details.format_of(format_, output)
+    details.check(gold)
     given = files or [stdin_or_sample("FILE", "trees")]
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
     paths = model or [default_model("parser")]
     path = paths[0]
     parser = open_model(paths, "parser")
-    parse_all = partial(parser.parse_stream, beam=beam)
     if hasattr(parser, "tag_stream"):
-        parse_all = partial(parse_all, retag=retag)
+        options = {"retag": retag}
         if allow_missing:
             raise ModelError(
                 "tags words that have no tags, so there is nothing to allow",
@@ -309,7 +308,7 @@ def parse(
                 path=path,
             )
     else:
-        parse_all = partial(parse_all, allow_missing=allow_missing)
+        options = {"allow_missing": allow_missing}
         if retag:
             raise ModelError(
                 "has no tagger, so there is no --retag",
@@ -327,11 +326,14 @@ def parse(
         items = read_batches(given, skip_invalid=True)
     if not skip_invalid:
         items = _refusing(items, parser)
-    if format_ == "conllu":
-        parsed = parse_all(_noted(items, "passed through"))
-        write_conllu(parsed, output, clear_deps=clear_deps)
-    else:
-        _draw(parse_all(_noted(items, "left out")), format_, output, gold=gold_trees)
+    items = _noted(items, "passed through" if format_ == "conllu" else "left out")
+    details.write(
+        *(parser, items, format_, output),
+        gold=gold_trees,
+        clear_deps=clear_deps,
+        beam=beam,
+        **options,
+    )
 
 
 def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:
@@ -345,26 +347,6 @@ def _check_options(format_: str, files: list[str], gold: list[str], *, clear_dep
         )
     if gold != files and [*files, *gold].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
-
-
-def _draw(parsed: Items, format_: str, output: str, *, gold: Iterator[Sentence] | None) -> None:
-    """Write trees for people, or JSON; broken sentences have none."""
-    from seqtool.core.storage import atomic_file
-    from seqtool.treebank.conllu import sentences_of
-    from seqtool.treebank.drawing.rendering import render
-    from seqtool.treebank.sentence import Sentence
-
-    trees = (item for item in sentences_of(parsed) if isinstance(item, Sentence))
-    shown = terminal.stream()
-    colour = output == "-" and format_ == "tree" and shown.isatty()
-    pieces = render(trees, cast(Any, format_), gold=gold, colour=colour)
-    if output == "-":
-        shown = terminal.drawn() if colour else shown
-        shown.writelines(pieces)
-        shown.flush()
-        return
-    with atomic_file(output) as stream:
-        stream.writelines(map(str.encode, pieces))
 
 
 def _refusing(items: Iterable[Other | Broken], model: Any) -> Iterator[Other]:

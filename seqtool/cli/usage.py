@@ -38,7 +38,15 @@ PANELS = {
     ),
     "Output": (
         *("--output", "--format", "--force", "--json", "--arpa", "--per-token", "--per-sentence"),
-        *("--save-mixture", "--tensorboard", "--plot", "--clear-deps"),
+        *(
+            "--save-mixture",
+            "--tensorboard",
+            "--plot",
+            "--clear-deps",
+            "--trace",
+            "--nbest",
+            "--scores",
+        ),
     ),
     "Run": (
         *("--resume", "--max-minutes", "--list-settings", "--seed", "--device", "--threads"),

@@ -11,11 +11,10 @@ from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
 from seqtool.treebank.projectivity import deprojectivise
+from seqtool.treebank.scores import RANK, SCORE
 from seqtool.treebank.sentence import Sentence
 
 CHUNK_WORDS = 1 << 10  # encoded together; of each, much is kept until it is given
-
-SCORE, RANK = "parse_score", "parse_rank"  # comments of a sentence that is one of several trees
 
 
 class ScoredTree(NamedTuple):

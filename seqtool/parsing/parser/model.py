@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Bools, Floats, Ints
+from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
@@ -182,6 +182,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         copy.calibrations = self.calibrations
         return copy
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether probabilities of arcs say how often these are right."""
+        return bool(self.calibrations)
+
     def tune(self, data: TrainingData) -> None:
         """Fit the calibrations on the validation part; see `TreebankModel.tune`."""
         arrays, trees = data.dev.arrays, data.dev.trees
@@ -336,10 +341,14 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
             trees: of these.
             beam: hypotheses per sentence.
         """
-        fitted = calibration.nearest(self.calibrations, beam)
         for table, (heads, _) in zip(self.arc_tables(arrays, beam=beam), trees, strict=True):
             chosen = calibration.of_heads(table, heads)
-            yield (chosen if fitted is None else fitted(chosen)).tolist()
+            yield self.calibrated(chosen, beam=beam).tolist()
+
+    def calibrated(self, probabilities: Floats, *, beam: int = 1) -> Doubles | Floats:
+        """Return probabilities of arcs so that they say how often these are right, if known."""
+        fitted = calibration.nearest(self.calibrations, beam)
+        return probabilities if fitted is None else fitted(probabilities)
 
     def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
         """Give how the tree of each encoded sentence is built; see `Decoder.derivations`.

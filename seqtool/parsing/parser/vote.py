@@ -18,13 +18,15 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ModelError
 from seqtool.parsing.inputs import Given, annotate, annotate_each
+from seqtool.parsing.parser.calibration import of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser, Tree, in_stream
-from seqtool.treebank.conllu import Item, sentences_of
+from seqtool.treebank.conllu import Broken, Item, sentences_of
+from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import Sentence
@@ -102,33 +104,93 @@ class Vote:
         # what an arc gets whose label no parser knows: the commonest one
         self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
 
-    def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the probabilities of arcs of all parsers say how often these are right."""
+        return all(parser.is_calibrated for parser in self.parsers)
+
+    def __call__(
+        self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
+    ) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees; see `Parser`."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
         return annotate(given, work, None, what=self.kind)
 
     def pipe(
-        self, inputs: Iterable[Given], *, beam: int = 1, allow_missing: bool = False
+        self,
+        inputs: Iterable[Given],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
+        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
         return annotate_each(inputs, work, None, what=self.kind)
 
     def parse(
-        self, sentences: Sequence[Sentence], *, beam: int = 1, allow_missing: bool = False
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> None:
         """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
-        _StreamVote(self, beam, allow_missing=allow_missing).parse(sentences, is_last=True)
+        stream = _StreamVote(self, beam, allow_missing=allow_missing, scores=scores)
+        stream.parse(sentences, is_last=True)
 
     def parse_stream(
-        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+        self,
+        items: Iterable[Item],
+        *,
+        beam: int = 1,
+        allow_missing: bool = False,
+        scores: bool = False,
     ) -> Iterator[Item]:
         """Give the items with new trees, in order; batches as their sentences.
 
-        For arguments and errors see `Parser.parse_stream`: each parser must find what it reads.
+        For arguments and errors see `Parser.parse_stream`: each parser must find what it reads. The
+        score of an arc is the mean of those that the parsers give it, by their weights.
         """
-        stream = _StreamVote(self, beam, allow_missing=allow_missing)
+        stream = _StreamVote(self, beam, allow_missing=allow_missing, scores=scores)
         return in_stream(sentences_of(items), stream.parse)
+
+    def nbest(
+        self, items: Iterable[Item], num: int, *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[list[Sentence] | Broken]:
+        """Refuse to give several trees of a sentence, see `DetailedParser.nbest`.
+
+        Raises:
+            ModelError: always.
+        """
+        raise _alone("rank one tree only")
+
+    def traces(
+        self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
+    ) -> Iterator[Trace | Broken]:
+        """Refuse to tell how trees are built, see `DetailedParser.traces`.
+
+        Raises:
+            ModelError: always.
+        """
+        raise _alone("build no tree step by step")
+
+    def arc_scores(
+        self, tables: Sequence[ArcTable], heads: Sequence[int], *, beam: int = 1
+    ) -> list[float]:
+        """Return the probabilities that the arcs of a tree are right.
+
+        Args:
+            tables: of each parser.
+            heads: of the words.
+            beam: hypotheses per sentence, of which the tables are.
+        """
+        scores = [
+            parser.calibrated(of_heads(table, heads), beam=beam)
+            for parser, table in zip(self.parsers, tables, strict=True)
+        ]
+        return np.average(scores, axis=0, weights=self.weights).tolist()
 
     def trees(self, tables: Sequence[Sequence[ArcTable]]) -> Iterator[Tree]:
         """Give the trees of sentences.
@@ -151,8 +213,8 @@ class Vote:
 class _StreamVote:
     """A vote, and the columns that each parser has found in the sentences so far."""
 
-    def __init__(self, vote: Vote, beam: int, *, allow_missing: bool) -> None:
-        self._vote, self._beam = vote, beam
+    def __init__(self, vote: Vote, beam: int, *, allow_missing: bool, scores: bool) -> None:
+        self._vote, self._beam, self._scores = vote, beam, scores
         ids = {label: number for number, label in enumerate(vote.labels)}
         # of each parser, the numbers of its labels here; the last one is that of none, -1
         self._ids = [
@@ -181,11 +243,16 @@ class _StreamVote:
                     for table in parser.arc_tables(arrays, beam=self._beam)
                 ]
             )
-        for sentence, (heads, deprels) in zip(short, self._vote.trees(tables), strict=True):
-            sentence.set_tree(heads, deprels)
+        for place, (heads, deprels) in enumerate(self._vote.trees(tables)):
+            short[place].set_tree(heads, deprels)
+            if self._scores:
+                of_sentence = [of_parser[place] for of_parser in tables]
+                arc_scores = self._vote.arc_scores(of_sentence, heads, beam=self._beam)
+                short[place].set_scores(arc_scores)
         if len(short) < len(sentences):
             first, long = self._vote.parsers[0], [s for s in sentences if len(s) > LONGEST]
-            first.parse(long, beam=self._beam, allow_missing=True)  # it was checked above
+            # they were checked above
+            first.parse(long, beam=self._beam, allow_missing=True, scores=self._scores)
 
 
 def together(parsers: Sequence[Parser]) -> Parser | Vote:
@@ -203,6 +270,10 @@ def together(parsers: Sequence[Parser]) -> Parser | Vote:
             group.append(parser)
     ensembles = [first.ensemble(others) for first, *others in alike]
     return ensembles[0] if len(ensembles) == 1 else Vote(ensembles)
+
+
+def _alone(what: str) -> ModelError:
+    return ModelError(f"parsers that vote {what}", hint="name one of them alone, with -m")
 
 
 def _own(label: str) -> str:

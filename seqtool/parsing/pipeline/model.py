@@ -44,6 +44,7 @@ from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, Item, sentences_of
+from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
@@ -140,7 +141,14 @@ class Pipeline:
         self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
         self.multiword = multiword
 
-    def __call__(self, given: Given, *, beam: int = 1, retag: bool = False) -> Doc:
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the parser's probabilities of arcs say how often these are right."""
+        return self.parser.is_calibrated
+
+    def __call__(
+        self, given: Given, *, beam: int = 1, retag: bool = False, scores: bool = False
+    ) -> Doc:
         """Return a text, or whatever else is given, with tags, lemmas and trees.
 
         Args:
@@ -149,17 +157,25 @@ class Pipeline:
                 `seqtool.parsing.inputs`.
             beam: hypotheses per sentence.
             retag: predict also tags and lemmas that are there.
+            scores: tell how probable it is that each word's head is right: `Token.score`.
 
         Raises:
             TypeError: something else is given.
             DataError: a file that cannot be read, or what no sentence can be made of.
         """
-        work = partial(self.parse_stream, beam=beam, retag=retag)
+        work = partial(self.parse_stream, beam=beam, retag=retag, scores=scores)
         return annotate(given, work, self.read_text, what=self.kind)
 
-    def pipe(self, inputs: Iterable[Given], *, beam: int = 1, retag: bool = False) -> Iterator[Doc]:
+    def pipe(
+        self,
+        inputs: Iterable[Given],
+        *,
+        beam: int = 1,
+        retag: bool = False,
+        scores: bool = False,
+    ) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, retag=retag)
+        work = partial(self.parse_stream, beam=beam, retag=retag, scores=scores)
         return annotate_each(inputs, work, self.read_text, what=self.kind)
 
     def segment(
@@ -187,16 +203,36 @@ class Pipeline:
         return self.tagger.tag_stream(items, retag=retag)
 
     def parse_stream(
-        self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
+        self, items: Iterable[Item], *, beam: int = 1, retag: bool = False, scores: bool = False
     ) -> Iterator[Item]:
         """Give every sentence a tree; its tags and lemmas are kept where they are there.
 
         Batches come back as sentences; broken ones pass through in their places. With `retag`, all
-        tags and lemmas are predicted.
+        tags and lemmas are predicted; `scores` are those of `Parser.parse_stream`.
         """
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         # what its tagger leaves empty, a word has not
-        return self.parser.parse_stream(tagged, beam=beam, allow_missing=True)
+        return self.parser.parse_stream(tagged, beam=beam, allow_missing=True, scores=scores)
+
+    def nbest(
+        self, items: Iterable[Item], num: int, *, beam: int = 1, retag: bool = False
+    ) -> Iterator[list[Sentence] | Broken]:
+        """Give the best trees of each sentence; see `DetailedParser.nbest`."""
+        tagged = self.tag_stream(sentences_of(items), retag=retag)
+        return self.parser.nbest(tagged, num, beam=beam, allow_missing=True)
+
+    def trace(self, sentence: Sentence, *, beam: int = 1, retag: bool = False) -> Trace:
+        """Return how the tree of a sentence, which is not changed, is built."""
+        (trace,) = self.traces([sentence.copy()], beam=beam, retag=retag)
+        assert isinstance(trace, Trace)
+        return trace
+
+    def traces(
+        self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
+    ) -> Iterator[Trace | Broken]:
+        """Give each sentence, and how its tree is built; see `DetailedParser.traces`."""
+        tagged = self.tag_stream(sentences_of(items), retag=retag)
+        return self.parser.traces(tagged, beam=beam, allow_missing=True)
 
 
 def together(models: Sequence[Parser | Vote | Pipeline]) -> Parser | Vote | Pipeline:

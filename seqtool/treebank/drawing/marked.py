@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
+from seqtool.treebank.scores import RANK, SCORE
 from seqtool.treebank.sentence import DEPREL, FORM, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -43,6 +44,7 @@ class MarkedSentence:
         heads: of each word, 0 for the root.
         gold: the gold (head, relation) of each word; None with nothing to compare with.
         surfaces: its multiword tokens.
+        rank: of several trees of the sentence, which one it is, and its score; "" otherwise.
     """
 
     sentence: Sentence
@@ -54,6 +56,7 @@ class MarkedSentence:
     heads: list[int]
     gold: list[tuple[int, str]] | None
     surfaces: list[Surface]
+    rank: str = ""
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -99,7 +102,15 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
             Surface(first, last, printable(columns[FORM]))
             for first, last, columns in sentence.multiword_tokens()
         ],
+        rank=_rank(sentence),
     )
+
+
+def _rank(sentence: Sentence) -> str:
+    """Return which of the best trees it is by its comments, and its score; "" of any other tree."""
+    metadata = sentence.metadata
+    rank, score = metadata.get(RANK), metadata.get(SCORE)
+    return printable(f"tree {rank}, score {score}") if rank and score else ""
 
 
 def fault_of(sentence: Sentence, message: str, what: str = "sentences") -> DataError:

@@ -37,7 +37,8 @@ from seqtool.treebank.drawing.picture import (
     style_inside,
     svg_picture,
 )
-from seqtool.treebank.sentence import COLUMNS, Sentence
+from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.sentence import COLUMNS, DEPREL, Sentence
 
 Format = Literal["tree", "svg", "html", "json"]
 
@@ -153,13 +154,14 @@ def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     )
     for number, sentence in enumerate(sentences, start=1):
         picture = draw(sentence)
+        rank = f" · {escape(sentence.rank)}" if sentence.rank else ""
         errors = ""
         if sentence.gold is not None:
             num = sentence.num_wrong()
             kind = ' class="errors"' if num else ""
             errors = f" · <span{kind}>{counted(num, 'wrong arc')}</span>"
         yield (
-            f"<section>\n<h2>{escape(sentence.name or str(number))}{errors}</h2>\n"
+            f"<section>\n<h2>{escape(sentence.name or str(number))}{rank}{errors}</h2>\n"
             f'<p dir="auto">{escape(sentence.text)}</p>\n<div class="picture">\n'
             f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n"
             "</div>\n</section>\n"
@@ -171,6 +173,31 @@ def _json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
     """Give a line for each sentence: see `to_object`."""
     for sentence in sentences:
         yield json_text(to_object(sentence)) + "\n"
+
+
+def ranked_json(groups: Iterable[Sequence[Sentence]]) -> Iterator[str]:
+    """Give a line for each sentence of which there are several trees, the best one first.
+
+    `words` have the best tree (`to_object`), and `trees` all of them: `rank`, `score`, and `heads`
+    and `deprels` of the words.
+
+    Args:
+        groups: of each sentence copies with its trees, and comments with rank and score.
+
+    Raises:
+        DataError: when iterated: heads are no tree.
+    """
+    for trees in groups:
+        ranked = [
+            {
+                "rank": int(tree.metadata[RANK] or 0),
+                "score": float(tree.metadata[SCORE] or 0),
+                "heads": tree.heads(),
+                "deprels": tree.column(DEPREL),
+            }
+            for tree in trees
+        ]
+        yield json_text({**to_object(mark(trees[0])), "trees": ranked}) + "\n"
 
 
 def to_object(marked: MarkedSentence) -> dict[str, Any]:
@@ -237,7 +264,8 @@ def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iter
                 rows[i] += gap + (blank + shown if to_right else shown + blank)
         any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
         start = LEFT_TO_RIGHT if any_leftward else ""
-        title = f"# {sentence.name}: " if sentence.name else "# "
+        name = sentence.name + (f" ({sentence.rank})" if sentence.rank else "")
+        title = f"# {name.strip()}: " if name else "# "
         lines = [paint(title + isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
         yield "".join(f"{start}{line}\n" for line in lines) + "\n"
 

@@ -1,0 +1,192 @@
+"""What `seqtool parse` writes: CoNLL-U, drawings, JSON; how trees are built, the best ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from seqtool.cli.options import note
+from seqtool.cli.usage import WIDEST
+from seqtool.core import terminal
+from seqtool.core.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from seqtool.treebank.conllu import Broken, Item
+    from seqtool.treebank.derivation import Trace
+    from seqtool.treebank.sentence import Sentence
+
+FORMATS = ("conllu", "tree", "svg", "html", "json")
+# which of them show how trees are built, several trees of a sentence, and probabilities of arcs
+OF_TRACES = ("tree", "html", "json")
+OF_RANKED = ("conllu", "tree", "html", "json")
+OF_SCORES = ("conllu", "json")
+
+
+@dataclass(frozen=True)
+class DetailOptions:
+    """What is told beyond one tree of each sentence."""
+
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Show how each tree is built, step by step: stack, buffer, what is looked at, "
+            "transition, probability, and the beam; --format tree (in the terminal), html or json.",
+        ),
+    ] = False
+    nbest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Give the N best trees of each sentence, with their rank and score in comments.",
+        ),
+    ] = None
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Write how probable it is that each head is right: MISC, Score=0.987."
+        ),
+    ] = False
+
+    def format_of(self, name: str | None, output: str) -> str:
+        """Return what is to be written: as named, else by the name of the output.
+
+        Raises:
+            ConfigError: there is no such format, or none of what is asked for.
+        """
+        if name is not None and name not in FORMATS:
+            hint = did_you_mean(name, FORMATS)
+            raise ConfigError(f"no format is called {name!r}", hint=hint)
+        if name is None:
+            suffix = Path(output).suffix.lstrip(".").lower()
+            default = "tree" if self.trace else "conllu"
+            name = suffix if suffix in FORMATS else default
+        option, known = (
+            ("--trace", OF_TRACES)
+            if self.trace
+            else ("--nbest", OF_RANKED)
+            if self.nbest
+            else ("--scores", OF_SCORES)
+            if self.scores
+            else ("", FORMATS)
+        )
+        if name not in known:
+            hint = f"choose --format {', '.join(known[:-1])} or {known[-1]}"
+            raise ConfigError(f"{option} cannot be shown as {name}", hint=hint)
+        return name
+
+    def check(self, gold: object) -> None:
+        """Refuse options that do not go together.
+
+        Raises:
+            ConfigError: there are such; `gold` is that of --gold.
+        """
+        named = [
+            option
+            for option, given in (
+                ("--trace", self.trace),
+                ("--nbest", self.nbest),
+                ("--scores", self.scores),
+                ("--gold", gold),
+            )
+            if given
+        ]
+        if len(named) > 1:
+            raise ConfigError(f"{named[0]} and {named[1]} do not go together", hint="leave out one")
+
+    def write(
+        self,
+        parser: Any,
+        items: Iterator[Item],
+        format_: str,
+        output: str,
+        *,
+        gold: Iterator[Sentence] | None,
+        clear_deps: bool,
+        **options: Any,
+    ) -> None:
+        """Parse, and write what is asked for.
+
+        Args:
+            parser: one, a pipeline, or several as one.
+            items: sentences; broken ones pass through in CoNLL-U, and are left out of all else.
+            format_: one of `FORMATS`.
+            output: a file, or `-`.
+            gold: the gold trees of the sentences, to compare drawings with.
+            clear_deps: leave out the enhanced graph.
+            options: of `parse_stream`.
+        """
+        from seqtool.treebank.conllu import Broken, sentences_of, write_conllu
+        from seqtool.treebank.drawing.rendering import ranked_json, render
+
+        if self.trace:
+            traces = parser.traces(items, **options)
+            _write_traces(
+                (item for item in traces if not isinstance(item, Broken)), format_, output
+            )
+            return
+        parsed: Iterator[Item]
+        if self.nbest:
+            ranked = parser.nbest(items, self.nbest, **options)
+            if format_ == "json":
+                groups = (trees for trees in ranked if not isinstance(trees, Broken))
+                return _write(ranked_json(groups), output)
+            parsed = _flat(ranked)
+        else:
+            if self.scores and not parser.is_calibrated:
+                note(
+                    "the parser has no calibration, as older ones have none: its probabilities are "
+                    "mostly too high"
+                )
+            parsed = parser.parse_stream(items, scores=self.scores, **options)
+        if format_ == "conllu":
+            write_conllu(parsed, output, clear_deps=clear_deps)
+            return
+        trees = (item for item in sentences_of(parsed) if not isinstance(item, Broken))
+        colour = format_ == "tree" and _is_terminal(output)
+        _write(render(trees, cast(Any, format_), gold=gold, colour=colour), output, colour=colour)
+
+
+def _flat(ranked: Iterable[list[Sentence] | Broken]) -> Iterator[Sentence | Broken]:
+    """Give the best trees of all sentences one after another."""
+    for trees in ranked:
+        if isinstance(trees, list):
+            yield from trees
+        else:
+            yield trees
+
+
+def _write_traces(traces: Iterator[Trace], format_: str, output: str) -> None:
+    from seqtool.treebank.drawing.trace_page import trace_page
+    from seqtool.treebank.drawing.trace_text import WIDTH, trace_json, trace_text
+
+    if format_ == "html":
+        return _write(trace_page(traces), output)
+    if format_ == "json":
+        return _write(trace_json(traces), output)
+    colour = _is_terminal(output)
+    width = min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns) if colour else WIDTH
+    _write(trace_text(traces, width=width, colour=colour), output, colour=colour)
+
+
+def _is_terminal(output: str) -> bool:
+    return output == "-" and terminal.stream().isatty()
+
+
+def _write(pieces: Iterable[str], output: str, *, colour: bool = False) -> None:
+    """Write pieces of text to a file, which appears when it is complete, or to stdout."""
+    from seqtool.core.storage import atomic_file
+
+    if output == "-":
+        shown = terminal.drawn() if colour else terminal.stream()
+        shown.writelines(pieces)
+        shown.flush()
+        return
+    with atomic_file(output) as stream:
+        stream.writelines(map(str.encode, pieces))
