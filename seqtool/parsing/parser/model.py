@@ -177,7 +177,9 @@ class Parser(TreebankModel[ParserConfig]):
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
         types = Types(self.types.lexical, self.types.tags, self.types.empty_shares)
-        return Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copied = Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copied.scores = self.scores
+        return copied
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Return sentences as token arrays; earlier types are forgotten if there are too many."""
