@@ -49,6 +49,7 @@ class TreebankModel(ABC, Generic[C]):
         config_class: the class of the settings.
         works: what several of them do together, as a message says it ("tag").
         members: those of an ensemble, this one first; itself alone otherwise.
+        scores: what was measured on the validation part, where it was opened from a directory.
     """
 
     kind: ClassVar[str]
@@ -60,6 +61,7 @@ class TreebankModel(ABC, Generic[C]):
         self, config: C, weights: Mapping[str, Floats], word_states: WordStates | None = None
     ) -> None:
         self.config, self.weights, self.word_states = config, weights, word_states
+        self.scores: Mapping[str, float] = {}
         self.members = [self]  # type: ignore[list-item]  # Self, to mypy, in methods alone
         self._threads = ThreadpoolController()
 
@@ -160,7 +162,7 @@ class TreebankModel(ABC, Generic[C]):
         """
         checkpoint.verify(directory, header)
         try:
-            return cls.restore(
+            model = cls.restore(
                 from_stored(cls.config_class, header.config),  # type: ignore[arg-type]
                 Vocabulary.load(directory / VOCABULARY),
                 open_own(directory, header.data),
@@ -172,6 +174,8 @@ class TreebankModel(ABC, Generic[C]):
                 hint="train it again",
                 path=directory,
             ) from error
+        model.scores = header.scores
+        return model
 
 
 def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:

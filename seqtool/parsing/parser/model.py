@@ -178,9 +178,9 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
         types = Types(self.types.lexical, self.types.tags, self.types.empty_shares)
-        copy = Parser(self.config, types, self.labels, self.weights, self.word_states)
-        copy.calibrations = self.calibrations
-        return copy
+        copied = Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copied.scores, copied.calibrations = self.scores, self.calibrations
+        return copied
 
     @property
     def is_calibrated(self) -> bool:

@@ -1,0 +1,310 @@
+"""Parsers that vote on arcs: by hand, against all trees, and what they find in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
+from parsing.segmenter.tiny_segmenter import random_segmenter
+from parsing.tagger.toy import random_tagger
+
+import seqtool
+from seqtool.core.errors import DataError, ModelError
+from seqtool.parsing.parser import vote as vote_module
+from seqtool.parsing.parser.decoder import ArcTable
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.parsing.parser.vote import Vote, summed, together, voted_labels, weights_of
+from seqtool.parsing.pipeline import model as pipelines
+from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.treebank.conllu import Broken, read_batches, read_items
+from seqtool.treebank.sentence import Sentence, find_fault
+
+NSUBJ, OBJ, DET, ROOT = range(4)  # of LABELS
+
+
+def parser(seed: int = 0, system: str = "arc-standard", **model: object) -> Parser:
+    return random_parser(tiny_config(system, **model), seed=seed)
+
+
+def kinds() -> list[Parser]:
+    """Of three systems; they read other columns, too."""
+    return [parser(), parser(1, "arc-eager", fields=["form", "upos"]), parser(2, "swap")]
+
+
+def table(heads: Sequence[int], labels: Sequence[int], probability: float) -> ArcTable:
+    """Of a parser that is sure of one tree."""
+    num = len(heads)
+    probabilities = np.zeros((num, 1 + num), np.float32)
+    label_ids = np.full((num, 1 + num), -1, np.int32)
+    probabilities[np.arange(num), heads] = probability
+    label_ids[np.arange(num), heads] = labels
+    return ArcTable(probabilities, label_ids)
+
+
+@cache
+def all_trees(num: int) -> list[tuple[int, ...]]:
+    """All trees of so many words with one arc from ROOT."""
+    found = product(range(num + 1), repeat=num)
+    return [heads for heads in found if heads.count(0) == 1 and find_fault(heads) is None]
+
+
+def test_three_small_trees_by_hand() -> None:
+    tables = [
+        table([2, 0, 2], [NSUBJ, ROOT, OBJ], 0.5),
+        table([2, 3, 0], [DET, NSUBJ, ROOT], 0.5),
+        table([0, 1, 2], [ROOT, OBJ, OBJ], 0.75),
+    ]
+    # the sums of the arcs: word 1: ROOT 0.75, word 2 1.0; word 2: ROOT 0.5, word 3 0.5, word 1
+    # 0.75; word 3: word 2 1.25, ROOT 0.5
+    scores = summed(tables, [1.0, 1.0, 1.0])
+    assert scores.tolist() == [[0.75, 0, 1, 0], [0.5, 0.75, 0, 0.5], [0.5, 0, 1.25, 0]]
+    # each word by itself would have 2, 1, 2: no tree. Of trees, 2 <- 1, ROOT, 2 has 1.0 + 0.5 +
+    # 1.25 = 2.75 and ROOT, 1, 2 has 0.75 + 0.75 + 1.25 = 2.75: alike; with more weight for the
+    # first two parsers it is the former
+    voting = Vote([parser(), parser(system="arc-eager"), parser(system="swap")])
+    voting.weights = [1.2, 1.0, 1.0]
+    ((heads, deprels),) = voting.trees([[each] for each in tables])
+    assert heads == [2, 0, 2]
+    # word 1: nsubj 0.6, det 0.5; word 3: obj by two of them
+    assert deprels == ["nsubj", "root", "obj"]
+    voting.weights = [1.0, 1.0, 1.2]
+    ((heads, deprels),) = voting.trees([[each] for each in tables])
+    assert (heads, deprels) == ([0, 1, 2], ["root", "obj", "obj"])
+
+
+def test_labels_are_those_of_who_has_the_arc() -> None:
+    heads = np.asarray([0], np.int32)
+
+    def chosen(*votes: tuple[float, int]) -> int:
+        tables = [
+            ArcTable(np.asarray([[p, 0.0]], np.float32), np.asarray([[label, -1]], np.int32))
+            for p, label in votes
+        ]
+        return int(voted_labels(tables, [1.0] * len(tables), heads)[0])
+
+    assert chosen((0.5, 7), (0.3, 8), (0.3, 8)) == 8
+    assert chosen((0.5, 7), (0.25, 8), (0.25, 8)) == 7  # alike: the first one
+    assert chosen((0.9, -1), (0.1, 3)) == 3
+    assert chosen((0.0, 4), (0.0, 5)) == 4  # nobody has it
+    assert chosen((0.2, -1), (0.0, -1)) == -1
+
+
+def test_an_arc_that_nobody_labels_gets_the_commonest_label() -> None:
+    nothing = ArcTable(np.zeros((2, 3), np.float32), np.full((2, 3), -1, np.int32))
+    voting = Vote([parser(), parser(system="swap")])
+    ((heads, deprels),) = voting.trees([[nothing], [nothing]])
+    assert find_fault(heads) is None
+    assert sorted(deprels) == ["nsubj", "root"]
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda num: st.tuples(
+            st.lists(st.sampled_from(all_trees(num)), min_size=2, max_size=4),
+            st.lists(st.floats(0.125, 1.0), min_size=4, max_size=4),
+        )
+    )
+)
+def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float]]) -> None:
+    """Nor any parser's own."""
+    trees, weights = drawn
+    num = len(trees[0])
+    voting = Vote([parser()] * len(trees), weights[: len(trees)])
+    tables = [table(heads, [NSUBJ] * num, 1.0) for heads in trees]
+    ((heads, _),) = voting.trees([[each] for each in tables])
+    scores = summed(tables, voting.weights).astype(np.float64)
+
+    def total(tree: Sequence[int]) -> float:
+        return float(scores[np.arange(num), list(tree)].sum())
+
+    best = max(map(total, all_trees(num)))
+    assert find_fault(heads) is None
+    assert total(heads) == pytest.approx(best, abs=1e-6)
+    assert all(total(heads) >= total(tree) - 1e-6 for tree in trees)
+
+
+def test_a_parser_agrees_with_itself() -> None:
+    for one in kinds():
+        both = together([one, one.copy()])
+        assert isinstance(both, Parser)  # scores are averaged
+        sentences, found = random_sentences(20, 9), random_sentences(20, 9)
+        one.parse(sentences)
+        both.parse(found)
+        assert [item.rows for item in found] == [item.rows for item in sentences]
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+@pytest.mark.parametrize("beam", [1, 3])
+def test_with_enough_weight_a_tree_is_its_parser_s_own(
+    system: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vote_module, "OWN_TREE", 100.0)
+    one = parser(system=system)
+    sentences, voted = random_sentences(20, 9), random_sentences(20, 9)
+    one.parse(sentences, beam=beam)
+    Vote([one, parser(1, system)], [1.0, 0.0]).parse(voted, beam=beam)
+    same = [item.rows == other.rows for item, other in zip(voted, sentences, strict=True)]
+    assert all(same) if beam > 1 else any(same)  # greedy, probabilities alone decide
+
+
+def test_what_is_found_is_the_tree_of_the_tables() -> None:
+    voting = Vote(kinds(), [1.0, 0.5, 0.25])
+    sentences = random_sentences(30, 12)
+    voting.parse(sentences)
+    of_each = [list(one.arc_tables(one.encode(sentences))) for one in voting.parsers]
+    for place, sentence in enumerate(sentences):
+        heads = sentence.heads()
+        assert find_fault(heads) is None
+        assert heads.count(0) == 1
+        tables = [tables[place] for tables in of_each]
+        scores = summed(tables, voting.weights).astype(np.float64)
+        total = scores[np.arange(len(heads)), heads].sum()
+        for one in voting.parsers:
+            ((own, _),) = one.trees(one.encode([sentence]))
+            assert total >= scores[np.arange(len(own)), own].sum() - 1e-5
+
+
+def test_weights_are_by_errors_and_members() -> None:
+    first, second, third = kinds()
+    assert weights_of([first, second]) == [1, 1]
+    first.scores, second.scores = {"dev_las": 80.0}, {"dev_las": 90.0}
+    # half the errors count 2 ** 4 times as much
+    assert weights_of([first, second]) == [1 / 16, 1]
+    assert weights_of([first, second, third]) == [1, 1, 1]  # one is not known
+    both = first.ensemble([first.copy()])
+    assert weights_of([both, second]) == [1 / 8, 1]
+    second.scores = {"dev_las": 100.0}
+    assert weights_of([both, second]) == [1, 1 / 2]
+
+
+def test_streams_and_documents_say_the_same(tmp_path: Path) -> None:
+    voting = together(kinds())
+    sentences = random_sentences(12, 9)
+    voting.parse(sentences, beam=2)
+    expected = "".join(item.to_conllu() for item in sentences)
+    path = tmp_path / "text.conllu"
+    path.write_text("".join(item.to_conllu() for item in random_sentences(12, 9)), "utf-8")
+    items = voting.parse_stream(read_batches(path), beam=2)
+    assert seqtool.write_conllu(items) == expected
+    assert voting(path, beam=2).to_conllu() == expected
+    assert "".join(doc.to_conllu() for doc in voting.pipe([path, path], beam=2)) == 2 * expected
+    assert list(voting.parse_stream([])) == []
+    path.write_text("1\ta\n\n" + path.read_text("utf-8"), "utf-8")
+    first, *rest = voting.parse_stream(read_items(path, check="columns"), beam=2)
+    assert isinstance(first, Broken)
+    assert seqtool.write_conllu(rest) == expected
+    with pytest.raises(TypeError):
+        list(voting.parse_stream([1]))  # type: ignore[list-item]
+
+
+def test_each_parser_must_find_what_it_reads() -> None:
+    bare = make_sentence([("a", "_"), ("B", "_")])
+    one = parser(fields=["form"])
+    one.parse([bare])
+    voting = Vote([one, parser(1)])
+    with pytest.raises(DataError, match="UPOS"):
+        voting.parse([bare])
+    with pytest.raises(DataError, match="UPOS"):
+        list(voting.parse_stream([bare]))
+    voting.parse([bare], allow_missing=True)
+
+
+def test_very_long_sentences_are_the_first_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vote_module, "LONGEST", 5)
+    voting = Vote(kinds())
+    voted, own, whole = (random_sentences(20, 9) for _ in range(3))
+    voting.parse(voted)
+    voting.parsers[0].parse(own)
+    monkeypatch.undo()
+    voting.parse(whole)
+    for sentence, of_first, of_all in zip(voted, own, whole, strict=True):
+        assert sentence.rows == (of_first if len(sentence) > 5 else of_all).rows
+
+
+def test_parsers_that_are_alike_are_an_ensemble_first() -> None:
+    first, second, other = parser(), parser(1), parser(2, "swap")
+    both = together([first, second])
+    assert isinstance(both, Parser)
+    assert both.members == [both, second] or len(both.members) == 2
+    voting = together([first, other, second])
+    assert isinstance(voting, Vote)
+    assert voting.weights == [1, 1 / 2]
+    assert together([first]) is first
+    sentences, expected = random_sentences(15, 9), random_sentences(15, 9)
+    voting.parse(sentences)
+    Vote([first.ensemble([second]), other], [1.0, 0.5]).parse(expected)
+    assert [item.rows for item in sentences] == [item.rows for item in expected]
+
+
+def test_other_labels_are_refused_with_both_lists() -> None:
+    other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj", "amod"), ("root",)))
+    with pytest.raises(ModelError) as caught:
+        together([parser(), other])
+    assert caught.value.message == (
+        "the labels of the parsers differ: only the one has det, obj; only the other has amod, iobj"
+    )
+    # in another order, and with the marks of lifted arcs, they are the same
+    lifting = Labels(("det", "obj", "nsubj", "obj↑nsubj"), ("root",))
+    assert isinstance(together([parser(), random_parser(tiny_config(), lifting)]), Vote)
+
+
+def test_marks_of_lifted_arcs_are_in_no_tree() -> None:
+    lifting = Labels(("obj", "det↑obj", "nsubj↑root", "obj↑nsubj"), ("root",))
+    voting = Vote([random_parser(tiny_config(), lifting, seed) for seed in (1, 2)])
+    sentences = random_sentences(30, 9)
+    voting.parse(sentences)
+    assert {row[7] for item in sentences for row in item.rows} <= {"obj", "det", "nsubj", "root"}
+    assert all(find_fault(item.heads()) is None for item in sentences)
+
+
+def test_a_pipeline_reads_text_for_all() -> None:
+    nlp = Pipeline(random_segmenter(), random_tagger(), parser())
+    other = parser(1, "arc-eager")
+    joined = pipelines.together([other, nlp])
+    assert isinstance(joined, Pipeline)
+    text = "du bat. Ab cet\nbad."
+    tagged = list(nlp.tag_stream(nlp.segment([text])))
+    expected = list(Vote([other, nlp.parser]).parse_stream(tagged, allow_missing=True))
+    assert joined(text).to_conllu() == seqtool.write_conllu(expected)
+    # a vote among the models is its parsers
+    again = pipelines.together([joined, parser(2, "swap")])
+    assert isinstance(again, Pipeline)
+    assert isinstance(again.parser, Vote)
+    assert len(again.parser.parsers) == 3
+
+
+def test_several_are_loaded_as_one(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path, one in zip(paths, kinds(), strict=True):
+        one.save(path, scores={}, data={})
+    sentences, expected = random_sentences(10, 9), random_sentences(10, 9)
+    seqtool.load(paths).parse(sentences)
+    together(kinds()).parse(expected)
+    assert [item.rows for item in sentences] == [item.rows for item in expected]
+    assert isinstance(seqtool.load(paths[:1]), Parser)
+    with pytest.raises(ModelError, match="is a Vote, not a Parser"):
+        seqtool.load(paths, Parser)
+    with pytest.raises(ModelError, match="no model is given"):
+        seqtool.load([])
+    random_tagger().save(tmp_path / "tagger", scores={}, data={})
+    with pytest.raises(ModelError, match="works alone"):
+        seqtool.load([paths[0], tmp_path / "tagger"])
+    other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj"), ("root",)))
+    other.save(tmp_path / "other", scores={}, data={})
+    with pytest.raises(ModelError, match=r"a, .*other: the labels of the parsers differ"):
+        seqtool.load([paths[0], tmp_path / "other"])
+
+
+def test_sentences_given_are_sentences_back() -> None:
+    doc = together(kinds())([["a", "B"]], allow_missing=True)
+    assert isinstance(doc[0], Sentence)
+    assert LABELS.roots[0] in {token.deprel for token in doc.words}
