@@ -300,7 +300,7 @@ def parse(
     path = paths[0]
     parser = open_model(paths, "parser")
     if hasattr(parser, "tag_stream"):
-        options = {"retag": retag}
+        options: dict[str, Any] = {"retag": retag}
         if allow_missing:
             raise ModelError(
                 "tags words that have no tags, so there is nothing to allow",

@@ -101,7 +101,8 @@ def eval_parser(
 ) -> None:
     """Score parsed text as the scorer of the CoNLL 2018 shared task does.
 
-    Words, tokens and sentences may differ; the text may not. Relations are compared without their
+    Words, tokens and sentences may differ; the text may not. Where arcs have probabilities (MISC,
+    `Score=0.987`), their expected calibration error is given too; --json asks models for them. Relations are compared without their
     subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
     sentences.
     """
@@ -121,7 +122,7 @@ def eval_parser(
         raise ConfigError("--together is for several models", hint="name another one with -m")
     groups = [[path] for path in models] + [models] * together
     gold_annotation, annotations = _annotations(
-        gold, files, groups, beam=beam, allow_missing=allow_missing
+        gold, files, groups, beam=beam, allow_missing=allow_missing, scores=as_json
     )
     names = [*files, *map(str, models), *["together"] * together]
     results = [
@@ -150,8 +151,12 @@ def _annotations(
     *,
     beam: int,
     allow_missing: bool,
+    scores: bool,
 ) -> tuple[Annotation, list[Annotation]]:
-    """Read GOLD and the files, and let the models of each group parse GOLD's words together."""
+    """Read GOLD and the files, and let the models of each group parse GOLD's words together.
+
+    With `scores`, the models give probabilities to arcs, which takes them longer.
+    """
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
@@ -178,7 +183,7 @@ def _annotations(
         # a parser overwrites trees only, but a pipeline also fills in the tags and lemmas that are
         # not there, and the next model must not find them
         given = [item.copy() for item in sentences] if is_pipeline else sentences
-        parsed = parser.parse_stream(given, beam=beam, **more)
+        parsed = parser.parse_stream(given, beam=beam, scores=scores, **more)
         annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations
 
@@ -232,6 +237,12 @@ def _show(
             for metric, score in results[0].scores.items()
         ]
         show_table("", ["metric", "precision", "recall", "F1", "aligned accuracy"], rows)
+        if (calibration := results[0].calibration) is not None:
+            echo()
+            echo(
+                f"expected calibration error of the arcs' probabilities {calibration.error:.4f} "
+                f"({counted(len(calibration.bins), 'bin')} of as many words)"
+            )
         return
     rows = [
         [metric, *(f"{result[metric].f1:.2f}" for result in results)]

@@ -201,7 +201,7 @@ class Vote:
             parser.calibrated(of_heads(table, heads), beam=beam)
             for parser, table in zip(self.parsers, tables, strict=True)
         ]
-        return np.average(scores, axis=0, weights=self.weights).tolist()
+        return list(np.average(scores, axis=0, weights=self.weights).tolist())
 
     def trees(
         self, tables: Sequence[Sequence[ArcTable]], weights: Sequence[float] | None = None

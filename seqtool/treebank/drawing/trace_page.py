@@ -178,7 +178,7 @@ def _section(trace: Trace, number: int) -> Iterator[str]:
     whole = opening_tag(stages.width, stages.height)
     yield f'<div class="scroll">{whole}<use href="#{shared}"/>{"".join(stages.arcs)}</svg></div>\n'
     if found.beam > 1 and found.rounds:
-        yield _beam(found.rounds[-1], words)
+        yield _beam(found.rounds[-1], words, is_end=True)
     for built, put in trace.put_back:
         line = f"Put back: {words.arc(built)}, now {words.arc(put)}"
         yield f'<p dir="auto">{escape(line)}</p>\n'
@@ -254,11 +254,13 @@ def _tables(step: Step, hypotheses: Sequence[Hypothesis], words: Words) -> str:
     return f'<div class="tables">\n{"".join(parts)}</div>\n{note}'
 
 
-def _beam(hypotheses: Sequence[Hypothesis], words: Words) -> str:
+def _beam(hypotheses: Sequence[Hypothesis], words: Words, *, is_end: bool = False) -> str:
     rows = []
     for each in hypotheses:
-        fate = "leads to the tree" if each.is_on_path else "" if each.survives else "dropped"
-        kind = "path" if each.is_on_path else "" if each.survives else "dropped"
+        kind = "path" if each.is_on_path else "" if each.survives or is_end else "dropped"
+        fate = kind
+        if each.is_on_path:
+            fate = "the tree" if is_end else "leads to the tree"
         cells = [f"{each.score:.4f}", printable(each.transition), words.top(each), fate]
         rows.append(_row(cells, kind, numbers=(0,)))
     return _table("the beam", ["score", "last transition", "stack | buffer", ""], rows)

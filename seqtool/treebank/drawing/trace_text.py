@@ -147,12 +147,10 @@ def _lines(
         for name, parts in _parts(step, words):
             yield from _named(name, parts, width, digits + 2, paint)
         if step.round is not None:
-            yield from _beam(found.rounds[step.round], words, width, digits + 2, paint, found.beam)
-    if found.rounds:
-        name = " " * digits + "  the end"
-        if found.beam > 1:
-            yield paint(name, _STRONG)
-            yield from _beam(found.rounds[-1], words, width, digits + 2, paint, found.beam)
+            yield from _beam(trace, step.round, words, width, digits + 2, paint)
+    if found.beam > 1 and found.rounds:
+        yield paint(" " * digits + "  the end", _STRONG)
+        yield from _beam(trace, len(found.rounds) - 1, words, width, digits + 2, paint)
     for built, put in trace.put_back:
         line = f"put back: {words.arc(built)}, now {words.arc(put)}"
         yield from _wrapped(line.split(" "), "", width, "  ")
@@ -191,23 +189,21 @@ def _named(name: str, parts: Sequence[str], width: int, indent: int, paint: Pain
 
 
 def _beam(
-    hypotheses: Sequence[Hypothesis],
-    words: Words,
-    width: int,
-    indent: int,
-    paint: Paint,
-    beam: int,
+    trace: Trace, number: int, words: Words, width: int, indent: int, paint: Paint
 ) -> Iterator[str]:
-    """Give a line for each hypothesis; nothing where only one is ever followed."""
-    if beam == 1:
+    """Give a line for each hypothesis of a round; nothing where only one is ever followed."""
+    found = trace.derivation
+    if found.beam == 1:
         return
+    hypotheses, is_end = found.rounds[number], number == len(found.rounds) - 1
     names = [printable(each.transition) or "-" for each in hypotheses]
     longest = max(map(width_of, names))
-    for number, (each, name) in enumerate(zip(hypotheses, names, strict=True)):
-        fate = "tree" if each.is_on_path and each.is_final else "*" if each.is_on_path else ""
-        fate = fate or ("" if each.survives else "dropped")
+    for place, (each, name) in enumerate(zip(hypotheses, names, strict=True)):
+        fate = "" if each.survives or is_end else "dropped"
+        if each.is_on_path:
+            fate = "tree" if is_end else "*"
         text = f"{each.score:9.4f}  {name}{' ' * (longest - width_of(name))}  {words.top(each)}"
-        line = " " * indent + f"{'' if number else 'beam':<{_NAMES_WIDTH}}{text}"
+        line = " " * indent + f"{'' if place else 'beam':<{_NAMES_WIDTH}}{text}"
         gap = " " * max(2, width - width_of(line) - len(fate)) if fate else ""
         style = _STRONG if each.is_on_path else Style() if each.survives else _FAINT
         begin = indent + _NAMES_WIDTH
