@@ -44,7 +44,7 @@ from seqtool.training.config import Position, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
-from seqtool.training.task import Task
+from seqtool.training.task import OnlineTask, Task
 
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
@@ -114,6 +114,8 @@ class _Loop:
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
+        if isinstance(task, OnlineTask):
+            self.device = "cpu"
         self.last, self.best = self.directory / "last", self.directory / "best"
         self.log: EventLog  # opened by `train` once it is known whether the run is resumed
         self.interruption = Interruption()
@@ -213,16 +215,22 @@ class _Loop:
                 self.save()  # at the end of the epoch, after validation
 
     def step(self) -> None:
-        """Make one optimiser step; on a CPU its loss is known to be sound before."""
+        """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
         run = self.run
         rate = learning_rate(self.config, self.position()) * self.task.rate_factor(run.index)
-        with hardware.autocast(self.device, self.precision):
-            loss, num_items = self.loss(run.index)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.losses.add(run.step + 1, loss, num_items)
-        if len(self.losses.pending) >= self.fetch_steps or run.index + 1 == self.steps_per_epoch:
+        if isinstance(self.task, OnlineTask):
+            self.losses.add(run.step + 1, *self.task.learn(run.index, rate))
             self.losses.fetch()
-        self.norms.pending.append(self.optimisers.step(rate))
+        else:
+            with hardware.autocast(self.device, self.precision):
+                loss, num_items = self.loss(run.index)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.losses.add(run.step + 1, loss, num_items)
+            if len(self.losses.pending) >= self.fetch_steps or (
+                run.index + 1 == self.steps_per_epoch
+            ):
+                self.losses.fetch()
+            self.norms.pending.append(self.optimisers.step(rate))
         run.step += 1
         run.index += 1
         seconds = self.tick()

@@ -1,10 +1,10 @@
-"""What the training loop asks of what it trains: the `Task` protocol."""
+"""What the training loop asks of what it trains: the protocols `Task` and `OnlineTask`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -48,3 +48,19 @@ class Task(Protocol):
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the module as a model directory."""
+
+
+@runtime_checkable
+class OnlineTask(Task, Protocol):
+    """A task that takes its steps itself: a perceptron, say, which has updates but no gradient.
+
+    It works on the CPU. The parameters of its module need no gradient, so that no optimiser moves
+    them; with its buffers they are all that is learnt, and are saved and restored as others are.
+    `loss` only measures a batch.
+    """
+
+    def learn(self, index: int, rate: float) -> tuple[Tensor, int]:
+        """Learn batch `index` at a learning rate; return the same as `loss`.
+
+        The loss of each item is taken before it is learnt.
+        """

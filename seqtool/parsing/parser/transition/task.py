@@ -433,15 +433,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
         dev = self._data.dev
-        trees = self.model().trees(dev.arrays)
-        num_heads = num_both = 0
-        for found, told in zip(trees, dev.trees, strict=True):
-            for head, deprel, gold, wanted in zip(*found, *told, strict=True):
-                if head == gold:
-                    num_heads += 1
-                    num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
-        num_words = int(dev.arrays.lengths.sum())
-        return {"dev_uas": 100.0 * num_heads / num_words, self.score: 100.0 * num_both / num_words}
+        return dev.scores(self.model().trees(dev.arrays))
 
     def carried(self) -> dict[str, Tensor]:
         """Return the averages, and the examples of the running block."""

@@ -1,0 +1,1 @@
+"""Parsers with linear models: sparse features, hashed into one array of weights."""
