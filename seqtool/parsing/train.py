@@ -28,7 +28,7 @@ from seqtool.parsing.encoding.encoder import dropout_mask
 from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
-from seqtool.training.config import TrainingConfig
+from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.loop import train
 from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
@@ -163,6 +163,7 @@ class Kind(Generic[C]):
         task: makes the task.
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
+        stages: those of a run, by its settings; none for one of all epochs.
     """
 
     presets: Presets[C]
@@ -171,6 +172,7 @@ class Kind(Generic[C]):
     task: MakesTask
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
+    stages: Callable[[C], Sequence[Stage]] = lambda config: ()
 
 
 class RecordOptions(TypedDict, total=False):
@@ -279,6 +281,7 @@ def train_on_treebank(
         fingerprint=fingerprint(settings, data.summary),
         resume=resume,
         should_stop=should_stop,
+        stages=kind.stages(settings),
     )
     run = complete(
         events,

@@ -10,9 +10,10 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, stages
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
@@ -124,7 +125,9 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if config.learning.loss == "global":
+        return GlobalTask(config, data, device=device, command=command)
     return ParserTask(config, data, device=device, command=command)
 
 
-PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card)
+PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card, stages=stages)
