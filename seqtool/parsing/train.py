@@ -28,7 +28,7 @@ from seqtool.parsing.encoding.encoder import dropout_mask
 from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
-from seqtool.training.config import TrainingConfig
+from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.loop import train
 from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
@@ -170,6 +170,7 @@ class Kind(Generic[C]):
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
         begin: makes what the run reads beside the treebank, in the directory of a new run.
+        stages: those of a run, by its settings; none for one of all epochs.
     """
 
     presets: Presets[C]
@@ -179,6 +180,7 @@ class Kind(Generic[C]):
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
     begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
+    stages: Callable[[C], Sequence[Stage]] = lambda config: ()
 
 
 class RecordOptions(TypedDict, total=False):
@@ -289,6 +291,7 @@ def train_on_treebank(
         fingerprint=fingerprint(settings, data.summary),
         resume=resume,
         should_stop=should_stop,
+        stages=kind.stages(settings),
     )
     run = complete(
         events,

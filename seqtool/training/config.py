@@ -107,11 +107,19 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Epochs of a run over which the schedule goes once; a run may have several, in turn."""
+
+    epochs: int
+    rate: float = 1.0  # what the learning rate is multiplied by
+
+
+@dataclass(frozen=True)
 class Position:
-    """Where training stands, for a schedule."""
+    """Where training stands in a stage, for a schedule."""
 
     step: int  # optimiser steps made so far
-    total_steps: int  # of the whole run
+    total_steps: int  # of the whole stage
     epoch: float  # completed, with the fraction of the running one
     num_plateaus: int = 0  # how often the plateau rule has fired
 

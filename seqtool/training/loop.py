@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -40,7 +40,7 @@ from seqtool.core.progress import (
 )
 from seqtool.core.signals import Interruption
 from seqtool.training import hardware, state
-from seqtool.training.config import Position, TrainingConfig, learning_rate
+from seqtool.training.config import Position, Stage, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
@@ -65,6 +65,7 @@ def train(
     should_stop: Callable[[int], bool] | None = None,
     group: Group = ALONE,
     earlier: Mapping[str, Any] = MappingProxyType({}),
+    stages: Sequence[Stage] = (),
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -79,13 +80,15 @@ def train(
         group: the processes that train together; the first one writes, all yield the events.
         earlier: what was in the place of those parts of the fingerprint that a run of an earlier
             release does not have, in the same form.
+        stages: what the run is divided into; one of all epochs if none is given.
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
     should_stop = should_stop or (lambda step: False)
-    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group, earlier)
+    stages = tuple(stages) or (Stage(config.epochs),)
+    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group, earlier, stages)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
@@ -111,6 +114,7 @@ class _Loop:
     should_stop: Callable[[int], bool]
     group: Group
     earlier: Mapping[str, Any]
+    stages: Sequence[Stage]
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
@@ -161,7 +165,7 @@ class _Loop:
         yield RunStarted(
             step=run.step,
             total_steps=self.total_steps,
-            epochs=self.config.epochs,
+            epochs=self.epochs,
             num_parameters=count_parameters(self.task.module),
             machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
@@ -183,7 +187,7 @@ class _Loop:
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
         run, patience = self.run, self.config.patience
-        if run.epoch >= self.config.epochs:
+        if run.epoch >= self.epochs:
             return "finished"
         if run.index == 0 and patience and run.epochs_since_best >= patience:
             return "stopped early"
@@ -194,6 +198,8 @@ class _Loop:
         run = self.run
         if run.index == 0:
             self.steps_per_epoch = self.task.start_epoch(run.epoch)
+            if run.epoch == self.stage()[0]:
+                run.stage_step = run.step
             is_due = not self.config.asgd_trigger and run.epoch >= self.config.average_after
             if self.config.optimiser == "asgd" and is_due:
                 self.begin_averaging()
@@ -217,7 +223,7 @@ class _Loop:
     def step(self) -> None:
         """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
         run = self.run
-        rate = learning_rate(self.config, self.position()) * self.task.rate_factor(run.index)
+        rate = self.learning_rate(run.index) * self.task.rate_factor(run.index)
         if isinstance(self.task, OnlineTask):
             self.losses.add(run.step + 1, *self.task.learn(run.index, rate))
             self.losses.fetch()
@@ -247,7 +253,7 @@ class _Loop:
             step=run.step,
             loss=self.losses.nats / self.losses.num_items,
             items_per_second=self.losses.num_items / max(1e-9, self.report_seconds),
-            learning_rate=learning_rate(self.config, self.position(run.index - 1)),
+            learning_rate=self.learning_rate(run.index - 1),
             seconds_left=per_step * (self.total_steps - run.step),
             items=self.task.items,
             gradients=self.norms.since_report(),
@@ -280,7 +286,7 @@ class _Loop:
             scores=scores,
             is_best=is_best,
             items_per_second=run.num_items / max(1e-9, run.epoch_seconds),
-            learning_rate=learning_rate(self.config, self.position(run.index - 1)),
+            learning_rate=self.learning_rate(run.index - 1),
             seconds=run.epoch_seconds,
             items=self.task.items,
             gradients=_mean_norms(
@@ -356,21 +362,40 @@ class _Loop:
         self.task.restore_carried(carried)
 
     @property
+    def epochs(self) -> int:
+        """Return the epochs of all stages."""
+        return sum(stage.epochs for stage in self.stages)
+
+    @property
     def total_steps(self) -> int:
         """Return the steps of the whole run, if all epochs to come are as long as this one."""
+        return self.steps_until(self.epochs)
+
+    def steps_until(self, epoch: int) -> int:
+        """Return how many steps will have been made when an epoch begins, as `total_steps` does."""
         run = self.run
-        epochs_left = max(0, self.config.epochs - run.epoch)
+        epochs_left = max(0, epoch - run.epoch)
         return run.step - run.index + self.steps_per_epoch * epochs_left
 
-    def position(self, index: int | None = None) -> Position:
-        """Return where a batch of the running epoch stands; the next one if not given."""
-        index = self.run.index if index is None else index
-        return Position(
-            step=self.run.step + index - self.run.index,
-            total_steps=self.total_steps,
-            epoch=self.run.epoch + index / self.steps_per_epoch,
-            num_plateaus=self.run.num_plateaus,
+    def stage(self) -> tuple[int, Stage]:
+        """Return the running stage, or the last one after the end, and its first epoch."""
+        begin = 0
+        for stage in self.stages[:-1]:
+            if self.run.epoch < begin + stage.epochs:
+                return begin, stage
+            begin += stage.epochs
+        return begin, self.stages[-1]
+
+    def learning_rate(self, index: int) -> float:
+        """Return the learning rate of a batch of the running epoch, but for the task's factor."""
+        run, (begin, stage) = self.run, self.stage()
+        at = Position(
+            step=run.step + index - run.index - run.stage_step,
+            total_steps=self.steps_until(begin + stage.epochs) - run.stage_step,
+            epoch=run.epoch - begin + index / self.steps_per_epoch,
+            num_plateaus=run.num_plateaus,
         )
+        return stage.rate * learning_rate(self.config, at)
 
     def tick(self) -> float:
         """Return the seconds since the last tick, and count them from now."""

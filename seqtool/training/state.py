@@ -39,6 +39,7 @@ class RunState:
     """Where a run stands."""
 
     step: int = 0  # optimiser steps made
+    stage_step: int = 0  # those made before the running stage
     epoch: int = 0  # the running one, from 0
     index: int = 0  # its next batch
     loss_sum: float = 0.0  # nats over the items of the running epoch

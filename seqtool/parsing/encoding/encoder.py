@@ -337,13 +337,13 @@ class AveragedWeights:
                 torch._foreach_lerp_(self._averages, list(self._module.parameters()), 1.0 - decay)
         self._steps += 1
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self, *, averaged: bool = True) -> dict[str, np.ndarray]:
         """Return the weights by their names, as NumPy has them, but those for training only.
 
-        On a CPU they change with the average.
+        On a CPU they change with the average, or as the network does if not `averaged`.
         """
         tensors = dict(self._module.state_dict())
-        if self._decay:
+        if self._decay and averaged:
             names = [name for name, _ in self._module.named_parameters()]
             tensors |= zip(names, self._averages, strict=True)
         return {

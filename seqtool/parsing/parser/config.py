@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.config import Presets
-from seqtool.training.config import TrainingConfig
+from seqtool.training.config import Stage, TrainingConfig
 
 KIND = "parser"  # of the model's directory
 
@@ -183,6 +183,18 @@ class LearningConfig(Config):
         "in an epoch",
         minimum=0,
     )
+    global_epochs: int = setting(3, "global: epochs after those of local training", minimum=1)
+    global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
+    global_rate: float = setting(
+        0.3, "global: learning rate, as a share of that of local training", above=0
+    )
+    global_words: int = setting(512, "global: words per step, about", minimum=1)
+    log_sum_weight: float = setting(
+        0.1,
+        "global: in local training, weight of the square of the logarithm of the sum of "
+        "probabilities before they are normalised (Devlin et al. 2014)",
+        minimum=0,
+    )
     mark_lifted: bool = setting(
         True,
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "
@@ -197,6 +209,14 @@ class ParserConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+def stages(config: ParserConfig) -> tuple[Stage, ...]:
+    """Return the stages of a training: global training comes after local training."""
+    local = Stage(config.training.epochs)
+    if config.learning.loss != "global":
+        return (local,)
+    return local, Stage(config.learning.global_epochs, config.learning.global_rate)
 
 
 _TABLE: dict[str, dict[str, Any]] = {

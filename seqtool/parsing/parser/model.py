@@ -599,7 +599,8 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
-    return TransitionDecoder(config.model, labels, weights)
+    is_global = config.learning.loss == "global"
+    return TransitionDecoder(config.model, labels, weights, normalised=not is_global)
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

@@ -10,10 +10,11 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, stages
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.run import TrainedModel
@@ -136,6 +137,8 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if config.learning.loss == "global":
+        return GlobalTask(config, data, device=device, command=command)
     return ParserTask(config, data, device=device, command=command)
 
 
@@ -150,4 +153,12 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
         write_taught(record.distil, record.unlabelled, output)
 
 
-PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card, begin=_begin)
+PARSER = Kind(
+    PRESETS,
+    "a CoNLL-U file with trees",
+    _read,
+    _make_task,
+    Parser.card,
+    begin=_begin,
+    stages=stages,
+)

@@ -56,19 +56,19 @@ th { font-weight: 600 }
 .dropped { color: var(--faint) }
 .controls { position: sticky; bottom: 0; background: var(--paper); padding: .5em 0 }
 button { font: inherit; padding: .2em .8em; margin-right: .3em }
-svg text { font-family: sans-serif; text-anchor: middle; fill: var(--ink) }
-svg .form { font-size: 16px }
-svg .tag, svg .relation, svg .surface, svg .name { font-size: 11px }
-svg .tag, svg .surface, svg .name { fill: var(--faint) }
-svg .name { text-anchor: start }
-svg .relation { paint-order: stroke; stroke: var(--paper); stroke-width: 5px }
-svg .arc, svg .bracket { fill: none; stroke: var(--faint); stroke-width: 1.2 }
-svg .arrow { fill: var(--faint) }
-svg .new .arc { stroke: var(--new); stroke-width: 2 }
-svg .new .arrow, svg .new .relation { fill: var(--new) }
-svg .bar, svg .box { fill: none; stroke-width: 2 }
-svg .on-stack { stroke: var(--stack) }
-svg .in-buffer { stroke: var(--buffer) }
+text { font-family: sans-serif; text-anchor: middle; fill: var(--ink) }
+.form { font-size: 16px }
+.tag, .relation, .surface, .name { font-size: 11px }
+.tag, .surface, .name { fill: var(--faint) }
+.name { text-anchor: start }
+.relation { paint-order: stroke; stroke: var(--paper); stroke-width: 5px }
+.arc, .bracket { fill: none; stroke: var(--faint); stroke-width: 1.2 }
+.arrow { fill: var(--faint) }
+.new .arc { stroke: var(--new); stroke-width: 2 }
+.new .arrow, .new .relation { fill: var(--new) }
+.bar, .box { fill: none; stroke-width: 2 }
+.on-stack { stroke: var(--stack) }
+.in-buffer { stroke: var(--buffer) }
 svg.shared { position: absolute; width: 0; height: 0 }
 body.stepping li.step { display: none; border: 0 }
 body.stepping li.step.current { display: block }

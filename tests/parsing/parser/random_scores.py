@@ -43,14 +43,18 @@ def random_scores(batch: Configurations, which: Ints, scores: Any) -> None:
         scores[place] = np.random.default_rng(seed).normal(0.0, 2.0, scores.shape[1])
 
 
-def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
-    which = np.asarray([row], np.int32)
-    mask = int(batch.legal(which)[0])
-    scores = np.empty((1, LABELS.num_transitions), np.float32)
-    random_scores(batch, which, scores)
-    legal = [
+def legal_transitions(batch: Configurations, row: int) -> list[int]:
+    mask = int(batch.legal(np.asarray([row], np.int32))[0])
+    return [
         t for a in range(NUM_ACTIONS) if mask >> a & 1 for t in range(SEGMENTS[a], SEGMENTS[a + 1])
     ]
+
+
+def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
+    which = np.asarray([row], np.int32)
+    scores = np.empty((1, LABELS.num_transitions), np.float32)
+    random_scores(batch, which, scores)
+    legal = legal_transitions(batch, row)
     values = scores[0, legal].astype(float) / temperature
     total = math.log(np.exp(values).sum())
     return {t: float(value) - total for t, value in zip(legal, values, strict=True)}

@@ -22,6 +22,8 @@ from seqtool.treebank.derivation import Derivation
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
 # 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
 TEMPERATURE = 1.5
+# as `MARGIN`, for sums of scores that are not normalised
+GLOBAL_MARGIN = np.inf
 
 
 class TransitionDecoder(Decoder):
@@ -31,14 +33,26 @@ class TransitionDecoder(Decoder):
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
         weights: of the classifier, by their names in `network.ParserNetwork`.
+        normalised: whether the classifier was trained locally: a hypothesis has the sum of the
+            log-probabilities of its transitions then, else of their scores.
 
     Attributes:
         classifier: of the first member.
     """
 
-    def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        labels: Labels,
+        weights: Mapping[str, Floats],
+        *,
+        normalised: bool = True,
+    ) -> None:
         self._config = config  # of the first member
         self._system, self._labels = config.system, labels
+        self._normalised = normalised
+        self._temperature = TEMPERATURE if normalised else 1.0
+        self._margin = MARGIN if normalised else GLOBAL_MARGIN
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]
 
@@ -84,7 +98,9 @@ class TransitionDecoder(Decoder):
             len(arrays.types),
             self._scorer(arrays),
             beam=beam,
-            temperature=TEMPERATURE,
+            margin=self._margin,
+            temperature=self._temperature,
+            normalised=self._normalised,
         )
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
@@ -96,7 +112,7 @@ class TransitionDecoder(Decoder):
         """
         if not len(arrays.lengths):
             return
-        beams = self._beams(arrays, max(beam, num), margin=MARGIN if num == 1 else np.inf)
+        beams = self._beams(arrays, max(beam, num), margin=None if num == 1 else np.inf)
         for found in hypotheses(beams, arrays.tokens, arrays.lengths, self._scorer(arrays)):
             trees: dict[bytes, RankedTree] = {}
             for hypothesis in found:
@@ -114,15 +130,17 @@ class TransitionDecoder(Decoder):
     def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
         """Give how the tree of each sentence is built; see `Decoder.derivations`.
 
-        Probabilities and scores are divided by the temperature also where one hypothesis is
-        followed, which changes no choice.
+        Scores are divided by the temperature also where one hypothesis is followed, which changes
+        no choice.
         """
         scorer, see = self._scorer(arrays), slot_features(self._config)
         for place in range(len(arrays.lengths)):
             sentence = arrays.part(np.asarray([place]))
             beams = self._beams(sentence, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
-            yield derivation(self._system, beams, scorer, see, token, length)
+            yield derivation(
+                *(self._system, beams, scorer, see, token, length), normalised=self._normalised
+            )
 
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer(
@@ -132,13 +150,13 @@ class TransitionDecoder(Decoder):
             ]
         )
 
-    def _beams(self, arrays: TokenArrays, beam: int, margin: float = MARGIN) -> Beams:
+    def _beams(self, arrays: TokenArrays, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
         return Beams(
             *(self._system, self._labels),
             *(lanes_for(arrays.lengths, beam), int(arrays.lengths.max())),
             beam=beam,
-            margin=margin,
-            temperature=TEMPERATURE,
-            normalised=True,
+            margin=self._margin if margin is None else margin,
+            temperature=self._temperature,
+            normalised=self._normalised,
         )

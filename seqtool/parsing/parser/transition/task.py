@@ -210,10 +210,16 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
             np.unique(self._examples.sentences[batch]),
         )
         legal = torch.from_numpy(self._examples.legal[batch]).long().to(self._device)
-        log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
+        scores_NA = scores_NA.float() + self._barred[legal]
         free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
-        free_log_probs = log_probs_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
-        return loss - free_log_probs.logsumexp(1).mean(), len(batch)
+        free_scores = scores_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
+        log_sums_N = scores_NA.logsumexp(1)
+        loss = loss + (log_sums_N - free_scores.logsumexp(1)).mean()
+        return loss + self._penalty(log_sums_N), len(batch)
+
+    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
+        """Return what is added to the loss for the logarithms of the sums of probabilities."""
+        return 0.0
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
         """Return the first step of the block of a step, the step after its last, its sentences."""
@@ -249,8 +255,12 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         return Examples.of(parts)
 
     def _explored(self, sentences: Ints) -> Examples:
+        return self._configurations(sentences, self._scorer(sentences, self._average.arrays()))
+
+    def _scorer(self, sentences: Ints | Longs, weights: Mapping[str, Floats]) -> Scorer:
+        """Return what scores the configurations of some sentences by such weights."""
         tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
-        classifier = Classifier(self.config.model, self._average.arrays(), reserved=0)
+        classifier = Classifier(self.config.model, weights, reserved=0)
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
         present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
@@ -266,8 +276,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
             lengths,
             self._lm_states(sentences),
         )
-        scorer = classifier.scorer(local, classifier.in_context(read), rows)
-        return self._configurations(sentences, scorer)
+        return classifier.scorer(local, classifier.in_context(read), rows)
 
     def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:
         """Parse sentences, and note the configurations that leave a choice.

@@ -1,0 +1,192 @@
+"""What a beam is trained on: against all derivations of short sentences, and by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from parsing.parser.random_scores import legal_transitions, position, random_scores
+from parsing.parser.tiny import LABELS
+
+from seqtool.core.arrays import Bytes, Floats, Ints
+from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
+from seqtool.parsing.parser.transition.crf.task import losses
+from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.transitions import (
+    ROOT,
+    SHIFT,
+    SYSTEMS,
+    UNATTACHED,
+    Configurations,
+)
+
+Key = tuple[int, ...]
+# two sentences behind NONE's row: of three words, and of two
+HEADS = np.asarray([-1, -1, 2, 0, 2, -1, 0, 1], np.int32)
+LABEL_IDS = np.asarray([-1, -1, 2, 3, 1, -1, 3, 0], np.int32)
+TOKENS, LENGTHS = np.asarray([1, 5], np.int32), np.asarray([3, 2], np.int32)
+
+
+def oracle_of(system: str) -> Oracle:
+    return Oracle(system, LABELS, HEADS, LABEL_IDS, TOKENS, LENGTHS)
+
+
+class Observed:
+    """The configurations of a search, and their scores in float64, of which gradients are taken."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.scores: list[Floats] = []
+
+    def __call__(
+        self, configurations: Configurations, which: Ints, masks: Bytes, scores: Floats
+    ) -> None:
+        self.keys += [position(configurations, row) for row in which]
+        self.scores += list(scores.copy())
+
+    def of(self, derivations: Derivations) -> tuple[list[Key], torch.Tensor]:
+        numbers = derivations.configurations.tolist()
+        scores = np.asarray([self.scores[number] for number in numbers], np.float64)
+        scores = scores.reshape(len(numbers), LABELS.num_transitions)
+        return [self.keys[number] for number in numbers], torch.tensor(scores, requires_grad=True)
+
+
+def searched(system: str, beam: int, scorer: Callable[..., None]) -> tuple[Derivations, Observed]:
+    observed = Observed()
+    found = derive(system, LABELS, TOKENS, LENGTHS, scorer, oracle_of(system), beam, observed)
+    return found, observed
+
+
+def enumerated(
+    system: str, place: int
+) -> tuple[float, dict[tuple[Key, int], float], list[tuple[Key, int]]]:
+    """The loss of a sentence and its gradient, by all derivations; the steps of the gold one."""
+    length = int(LENGTHS[place])
+    batch = Configurations(system, LABELS, 64, length)
+    oracle = oracle_of(system)
+    found: list[tuple[float, list[tuple[Key, int]]]] = []
+
+    def explore(depth: int, score: float, steps: list[tuple[Key, int]]) -> None:
+        if batch.configs[depth, UNATTACHED] == 0:
+            found.append((score, steps))
+            return
+        here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
+        scores = np.empty((1, LABELS.num_transitions), np.float32)
+        random_scores(batch, here, scores)
+        key = position(batch, depth)
+        for transition in legal_transitions(batch, depth):
+            batch.copy(here, below)
+            batch.advance(below, np.asarray([transition], np.int32))
+            explore(depth + 1, score + float(scores[0, transition]), [*steps, (key, transition)])
+
+    zero, place_ = np.zeros(1, np.int32), slice(place, place + 1)
+    batch.start(zero, TOKENS[place_], LENGTHS[place_])
+    explore(0, 0.0, [])
+    gold: list[tuple[Key, int]] = []
+    batch.start(zero, TOKENS[place_], LENGTHS[place_])
+    while batch.configs[0, UNATTACHED]:
+        transition = int(oracle.transitions(batch, zero)[0])
+        gold.append((position(batch, 0), transition))
+        batch.advance(zero, np.asarray([transition], np.int32))
+    highest = max(score for score, _ in found)
+    total = sum(math.exp(score - highest) for score, _ in found)
+    gradient: dict[tuple[Key, int], float] = defaultdict(float)
+    for score, steps in found:
+        for step in steps:
+            gradient[step] += math.exp(score - highest) / total
+    for step in gold:
+        gradient[step] -= 1.0
+    [gold_score] = [score for score, steps in found if steps == gold]
+    return highest + math.log(total) - gold_score, gradient, gold
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_a_beam_of_all_derivations(system: str) -> None:
+    derivations, observed = searched(system, 4096, random_scores)
+    keys, scores = observed.of(derivations)
+    found = losses(scores, derivations)
+    found.sum().backward()
+    assert scores.grad is not None
+    num_choices = 0
+    expected: dict[tuple[Key, int], float] = {}
+    for place in (0, 1):
+        loss, gradient, gold = enumerated(system, place)
+        assert found[place].item() == pytest.approx(loss, abs=1e-9)
+        expected |= gradient
+        num_choices += len(gold)
+    assert derivations.num_choices == num_choices
+    # swap comes to one configuration in several ways, each with a number of its own
+    here: dict[tuple[Key, int], float] = defaultdict(float)
+    for key, row in zip(keys, scores.grad.tolist(), strict=True):
+        for transition, value in enumerate(row):
+            here[key, transition] += value
+    for step in expected.keys() | here.keys():
+        assert here.get(step, 0.0) == pytest.approx(expected.get(step, 0.0), abs=1e-9)
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    derivations, observed = searched("arc-hybrid", 3, random_scores)
+    _, scores = observed.of(derivations)
+    assert torch.autograd.gradcheck(lambda values: losses(values, derivations), scores)
+
+
+def test_an_early_update_by_hand() -> None:
+    # arc-standard: both sentences begin with two words on the stack, as nothing else is legal.
+    # In the first one, 2 -> 1 by LEFT with label 2 is the first gold choice, then SHIFT is forced,
+    # and RIGHT with label 1 is the second and last one, but for the only arc from ROOT.
+    # In the second one, RIGHT with label 0 is the only choice.
+    left, right = 2 + 2, 2 + 3 + 1
+
+    def scorer(batch: Configurations, which: Ints, scores: Any) -> None:
+        scores[:] = -100.0
+        for place, row in enumerate(which):
+            if batch.configs[row, 1] == TOKENS[1]:
+                scores[place, 2 + 3 + 0] = 1.0
+                scores[place, 2] = 2.0
+            elif batch.nodes[batch.configs[row, 0] + 1, 0] < 0:  # word 1 has no head yet
+                scores[place, SHIFT], scores[place, left] = 4.0, 3.0
+                scores[place, left - 1] = 3.5
+            else:
+                scores[place, right], scores[place, right + 1] = 0.5, 5.0
+
+    derivations, observed = searched("arc-standard", 2, scorer)
+    _, scores = observed.of(derivations)
+    # a beam of two loses the first gold derivation at once: SHIFT has 4, LEFT 3.5, the gold one 3.
+    # That of the second sentence stays: 2 against 1
+    expected = [
+        math.log(math.exp(4.0) + math.exp(3.5) + math.exp(3.0)) - 3.0,
+        math.log(math.exp(2.0) + math.exp(1.0)) - 1.0,
+    ]
+    assert losses(scores, derivations).tolist() == pytest.approx(expected, abs=1e-12)
+    assert derivations.sentences.tolist() == [0, 0, 0, 1, 1]
+    assert derivations.num_choices == 2
+    # a beam of three keeps it, with LEFT of label 1, and SHIFT. Then the gold one has 3 + 0.5; the
+    # beam is filled with 3.5 + 5, 3 + 5 and, after SHIFT, LEFT's best: 4 + 3.5
+    derivations, observed = searched("arc-standard", 3, scorer)
+    _, scores = observed.of(derivations)
+    rest = [math.exp(value) for value in (8.5, 8.0, 7.5, 3.5)]
+    loss = math.log(sum(rest)) - 3.5
+    assert losses(scores, derivations)[0].item() == pytest.approx(loss, abs=1e-12)
+
+
+def test_what_all_derivations_share_is_left_out() -> None:
+    derivations, _ = searched("arc-hybrid", 2, random_scores)
+    steps = list(zip(derivations.steps, derivations.transitions, strict=True))
+    sizes = np.bincount(derivations.sentences)
+    for step in set(steps):
+        owners = derivations.owners[[other == step for other in steps]]
+        assert len(owners) < sizes[derivations.sentences[owners[0]]]
+
+
+def test_sentences_without_a_choice() -> None:
+    heads = np.asarray([-1, -1, 0, -1, 0], np.int32)
+    labels = np.asarray([-1, -1, ROOT - 1, -1, 3], np.int32)
+    tokens, lengths = np.asarray([1, 3], np.int32), np.ones(2, np.int32)
+    oracle = Oracle("swap", LABELS, heads, labels, tokens, lengths)
+    found = derive("swap", LABELS, tokens, lengths, random_scores, oracle, 4, Observed())
+    assert len(found.configurations) == len(found.steps) == found.num_choices == 0
