@@ -101,10 +101,10 @@ def eval_parser(
 ) -> None:
     """Score parsed text as the scorer of the CoNLL 2018 shared task does.
 
-    Words, tokens and sentences may differ; the text may not. Where arcs have probabilities (MISC,
-    `Score=0.987`), their expected calibration error is given too; --json asks models for them. Relations are compared without their
+    Words, tokens and sentences may differ; the text may not. Relations are compared without their
     subtypes. Of several annotations, each is compared with the first by a paired bootstrap over
-    sentences.
+    sentences. Where arcs have probabilities (MISC, `Score=0.987`), their expected calibration error
+    is given too; --json asks models for them.
     """
     from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
 
