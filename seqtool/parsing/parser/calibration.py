@@ -22,8 +22,8 @@ from seqtool.parsing.parser.decoder import ArcTable
 
 BEAMS = (1, 4)  # for which a fit is made
 LEAST = 1e-4  # probabilities are taken for no nearer to 0 or 1: log-odds from -9.2 to 9.2
-_MAX_STEPS = 100
-_RIDGE = 1e-6  # of Newton's method, so that it ends where all arcs have the same probability
+UNCHANGED = np.asarray((1.0, 0.0))  # slope and bias that leave probabilities as they are
+_MAX_STEPS, _TOLERANCE = 100, 1e-12
 
 
 class Calibration(NamedTuple):
@@ -50,41 +50,43 @@ def _logistic(values: Doubles) -> Doubles:
 
 
 def fit(probabilities: Floats | Doubles, are_right: Bools) -> Calibration:
-    """Return the calibration of the largest likelihood, by Newton's method.
+    """Return the most probable calibration, by Newton's method.
+
+    Slope and bias have normal distributions around 1 and 0, of variance 1: few arcs change little,
+    and the fit is finite where all are right.
 
     Args:
-        probabilities: of arcs, [N], one or more.
-        are_right: whether each is right, [N]. Their targets are Platt's, which keep away from 0 and
-            1, so that the fit is finite where all arcs are right.
+        probabilities: of arcs, [N].
+        are_right: whether each is right, [N].
     """
     inputs = np.stack((log_odds(probabilities), np.ones(len(probabilities))), axis=1)
-    num_right = int(are_right.sum())
-    num_wrong = len(are_right) - num_right
-    targets = np.where(are_right, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
-    weights = np.asarray((1.0, 0.0))
+    targets = are_right.astype(np.float64)
+    weights = UNCHANGED.copy()
     loss = _loss(inputs, targets, weights)
     for _ in range(_MAX_STEPS):
         predicted = _logistic(inputs @ weights)
-        gradient = inputs.T @ (predicted - targets)
-        curvature = inputs.T @ (inputs * (predicted * (1 - predicted))[:, None])
-        step = np.linalg.solve(curvature + _RIDGE * len(inputs) * np.eye(2), gradient)
-        size = 1.0
-        while size > LEAST and _loss(inputs, targets, weights - size * step) > loss:
-            size /= 2  # the whole step may lead too far
-        weights = weights - size * step
-        before, loss = loss, _loss(inputs, targets, weights)
-        if before - loss < 1e-9 * len(inputs):
+        gradient = inputs.T @ (predicted - targets) + weights - UNCHANGED
+        curvature = inputs.T @ (inputs * (predicted * (1 - predicted))[:, None]) + np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        # the whole step may lead too far where all predictions are near 0 or 1
+        while (following := _loss(inputs, targets, weights - step)) > loss and step.any():
+            step /= 2
+        weights = weights - step
+        if loss - following < _TOLERANCE * (1 + loss):
             break
+        loss = following
     slope, bias = weights.tolist()
     if slope < 0:  # more probable arcs are not called less probable: all have the same then
-        slope, bias = 0.0, float(log_odds(targets.mean(keepdims=True))[0])
+        rate = np.asarray([(targets.sum() + 1) / (len(targets) + 2)])
+        slope, bias = 0.0, float(log_odds(rate)[0])
     return Calibration(slope, bias)
 
 
 def _loss(inputs: Doubles, targets: Doubles, weights: Doubles) -> float:
-    """Return the cross-entropy of targets, in nats."""
+    """Return the cross-entropy of targets and the penalty of weights, in nats."""
     values = inputs @ weights
-    return float(np.sum(np.logaddexp(0.0, values) - targets * values))
+    penalty = 0.5 * np.sum((weights - UNCHANGED) ** 2)
+    return float(np.sum(np.logaddexp(0.0, values) - targets * values) + penalty)
 
 
 def judged(

@@ -243,14 +243,14 @@ def _tables(step: Step, hypotheses: Sequence[Hypothesis], words: Words) -> str:
         _row([printable(name), share], kind, numbers=(1,)) for name, share, kind in chosen + others
     ]
     parts = [_table("legal transitions", ["transition", "probability"], rows)]
+    if hypotheses:
+        parts.append(_beam(hypotheses, words))
     seen = [(feature, words.value(feature)) for feature in step.features]
     rows = [_row([feature.place, feature.kind, value]) for feature, value in seen if value]
     if rows:
         parts.append(_table("what is looked at", ["place", "kind", "value"], rows))
     empty = list(dict.fromkeys(feature.place for feature, value in seen if not value))
     note = f'<p class="none">nothing stands in {escape(", ".join(empty))}</p>\n' if empty else ""
-    if hypotheses:
-        parts.append(_beam(hypotheses, words))
     return f'<div class="tables">\n{"".join(parts)}</div>\n{note}'
 
 

@@ -1,0 +1,70 @@
+"""The best trees of sentences, as sentences."""
+
+from __future__ import annotations
+
+import pytest
+from parsing.parser.references import is_tree
+from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
+
+from seqtool.core.errors import DataError
+from seqtool.parsing.parser import details
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import DEPREL
+
+
+def test_the_best_trees_of_a_sentence() -> None:
+    parser = random_parser(tiny_config("arc-hybrid"))
+    sentences = random_sentences(20, 8)
+    sentences[0].comments += ["# sent_id = a", "# parse_score = 7", "# parse_rank=9"]
+    before = [sentence.to_conllu() for sentence in sentences]
+    groups = list(parser.nbest(sentences, 5, beam=2))
+    assert [sentence.to_conllu() for sentence in sentences] == before
+    ranked = parser.ranked(parser.encode(sentences), 5, beam=2)
+    for sentence, group, trees in zip(sentences, groups, ranked, strict=True):
+        assert isinstance(group, list)
+        assert 1 <= len(group) <= 5
+        assert [tree.metadata["parse_rank"] for tree in group] == [
+            str(rank) for rank in range(1, len(group) + 1)
+        ]
+        scores = [float(tree.metadata["parse_score"] or "nan") for tree in group]
+        assert scores == sorted(scores, reverse=True)
+        assert scores == pytest.approx([tree.score for tree in trees], abs=0.0001)
+        found = [(tuple(tree.heads()), tuple(tree.column(DEPREL))) for tree in group]
+        assert len(set(found)) == len(found)
+        assert all(is_tree(heads) for heads, _ in found)
+        assert found == [(tuple(tree.heads), tuple(tree.deprels)) for tree in trees]
+        assert all(tree.column(1) == sentence.column(1) for tree in group)
+    first = groups[0]
+    assert isinstance(first, list)
+    assert first[0].comments[0] == "# sent_id = a"
+    assert len(first[0].comments) == 3
+    assert max(map(len, groups)) == 5  # type: ignore[arg-type]
+
+
+def test_one_tree_is_the_one_that_is_parsed() -> None:
+    parser = random_parser(tiny_config("swap"))
+    sentences = random_sentences(20, 8)
+    best = [group[0] for group in parser.nbest(sentences, 1, beam=4) if isinstance(group, list)]
+    parser.parse(sentences, beam=4)
+    assert [tree.rows for tree in best] == [sentence.rows for sentence in sentences]
+
+
+def test_chunks_and_broken_sentences_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = random_parser(tiny_config())
+    broken = Broken("1\tx", DataError("no columns", hint="fix it"))
+    sentences = random_sentences(9, 8)
+    items = [broken, *sentences[:4], broken, *sentences[4:], broken]
+    expected = list(parser.nbest(items, 2))
+    monkeypatch.setattr(details, "CHUNK_WORDS", 5)
+    assert list(parser.nbest(items, 2)) == expected
+    places = [place for place, item in enumerate(expected) if isinstance(item, Broken)]
+    assert places == [0, 5, 11]
+    assert list(parser.nbest([], 2)) == []
+
+
+def test_what_is_no_sentence_is_refused() -> None:
+    parser = random_parser(tiny_config())
+    with pytest.raises(TypeError, match="expected sentences"):
+        list(parser.nbest(["text"], 2))  # type: ignore[list-item]
+    with pytest.raises(DataError, match="has UPOS"):
+        list(parser.nbest([make_sentence([("a", "_"), ("B", "_")])], 2))
