@@ -141,8 +141,8 @@ class DetailOptions:
         else:
             if self.scores and not parser.is_calibrated:
                 note(
-                    "the parser has no calibration, as older ones have none: its probabilities are "
-                    "mostly too high"
+                    "the parser has no calibration, as older ones have none: probabilities are "
+                    "those that it works with"
                 )
             parsed = parser.parse_stream(items, scores=self.scores, **options)
         if format_ == "conllu":

@@ -46,12 +46,14 @@ class Guesser:
     """A parser that lets every word depend on the one before it, and calls it dep."""
 
     def parse_stream(
-        self, items: Sequence[Sentence], *, beam: int, allow_missing: bool
+        self, items: Sequence[Sentence], *, beam: int, allow_missing: bool, scores: bool
     ) -> Iterator[Sentence]:
         assert (beam, allow_missing) == (2, False)
         for sentence in items:
             num_words = len(sentence)
             sentence.set_tree(list(range(num_words)), ["root", *["dep"] * (num_words - 1)])
+            if scores:
+                sentence.set_scores([0.25] * num_words)
             yield sentence
 
 
@@ -293,3 +295,45 @@ def test_a_model_that_is_no_parser(seqtool: Run, monkeypatch: pytest.MonkeyPatch
     result = seqtool("eval-parser", "gold.conllu", "-m", "lm")
     assert result.code == 1
     assert result.stderr.splitlines()[0] == "error: lm: is no parser"
+
+
+def test_the_calibration_error_of_probabilities(seqtool: Run) -> None:
+    """Half of the heads are right: of 0.5 and 0.5 right, of 0.25 and 0.75 wrong.
+
+    Each of four words is a bin of its own, but for the two of the same probability, which share
+    their accuracy: (0.25 + 0 + 0 + 0.75) / 4.
+    """
+    rows = [line.split("\t") for line in conllu(HALF).splitlines()]
+    for row, score in zip(rows, ("0.5", "0.500", "0.25", "0.75"), strict=False):
+        row[9] = f"x=y|Score={score}"
+    # the two heads that are right are those of the words with 0.5: they are more often right
+    Path("half.conllu").write_text("\n".join("\t".join(row) for row in rows) + "\n")
+    result = seqtool("eval-parser", "gold.conllu", "half.conllu", "--json")
+    found = json.loads(result.stdout)["calibration"]
+    assert found["words"] == 4
+    assert found["expected_calibration_error"] == pytest.approx((0.5 + 0.5 + 0.25 + 0.75) / 4)
+    assert [each["accuracy"] for each in found["bins"]] == [0.0, 1.0, 1.0, 0.0]
+    shown = seqtool("eval-parser", "gold.conllu", "half.conllu").stdout.splitlines()
+    assert shown[-1] == (
+        "expected calibration error of the arcs' probabilities 0.5000 (4 bins of as many words)"
+    )
+    plain = json.loads(seqtool("eval-parser", "gold.conllu", "gold.conllu", "--json").stdout)
+    assert "calibration" not in plain
+
+
+@pytest.mark.parametrize("misc", ["Score=1.5", "Score=x", "Score=", "Scores=0.5", "score=0.5"])
+def test_what_is_no_probability_is_no_score(misc: str, seqtool: Run) -> None:
+    text = conllu(GOLD).replace("\t_\t_\n", f"\t_\t{misc}\n")
+    Path("scored.conllu").write_text(text)
+    result = seqtool("eval-parser", "gold.conllu", "scored.conllu", "--json")
+    assert "calibration" not in json.loads(result.stdout)
+
+
+@pytest.mark.usefixtures("guesser")
+def test_models_are_asked_for_probabilities_in_json(seqtool: Run) -> None:
+    options = ("-m", "runs/guesser", "--beam", 2)
+    found = json.loads(seqtool("eval-parser", "gold.conllu", *options, "--json").stdout)
+    # the second word alone has its head... of the guesses, none but one or two are right
+    right = found["UAS"]["precision"] / 100
+    assert found["calibration"]["expected_calibration_error"] == pytest.approx(abs(right - 0.25))
+    assert "calibration" not in seqtool("eval-parser", "gold.conllu", *options).stdout

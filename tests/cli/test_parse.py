@@ -279,3 +279,105 @@ def test_the_name_of_the_output_tells_the_format(
     options = ("--format", "conllu", "-o", tmp_path / "x.html", "--clear-deps")
     assert seqtool("parse", text, "-m", model, *options).code == 0
     assert (tmp_path / "x.html").read_text().startswith("1\t")
+
+
+# how trees are built, the best trees, probabilities of arcs
+
+
+def test_a_trace_in_the_terminal(seqtool: Run, model: Path, text: Path) -> None:
+    result = seqtool("parse", text, "-m", model, "--trace", "--beam", 2)
+    assert result.code == 0
+    assert result.stdout.count("beam of 2: ") + result.stdout.count("transitions, score") >= 12
+    assert "no other" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_a_trace_as_a_page_and_as_json(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    page, lines = tmp_path / "steps.html", tmp_path / "steps.json"
+    for path in (page, lines):
+        result = seqtool("parse", text, "-m", model, "--trace", "-o", path)
+        assert (result.code, result.stdout) == (0, "")
+    assert page.read_text(encoding="utf-8").count('<section class="derivation">') == 12
+    parsed = seqtool("parse", text, "-m", model, "--format", "json")
+    expected = [json.loads(line)["words"] for line in parsed.stdout.splitlines()]
+    found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert [each["words"] for each in found] == expected
+    for each in found:
+        arcs = {arc["word"]: arc["head"] for arc in each["derivation"]["arcs"]}
+        assert [arcs[word["id"]] for word in each["words"]] == [w["head"] for w in each["words"]]
+
+
+def test_the_best_trees(seqtool: Run, model: Path, text: Path, tmp_path: Path) -> None:
+    result = seqtool("parse", text, "-m", model, "--nbest", 3)
+    assert result.code == 0
+    path = write(tmp_path / "ranked.conllu", result.stdout)
+    ranks = [int(sentence.metadata["parse_rank"] or 0) for sentence in read_conllu(path)]
+    assert ranks.count(1) == 12
+    assert set(ranks) == {1, 2, 3}
+    lines = seqtool("parse", text, "-m", model, "--nbest", 3, "--format", "json").stdout
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [tree["rank"] for each in found for tree in each["trees"]] == ranks
+    for each in found:
+        assert [word["head"] for word in each["words"]] == each["trees"][0]["heads"]
+    drawn = seqtool("parse", text, "-m", model, "--nbest", 2, "--format", "tree").stdout
+    assert drawn.count("(tree 1, score ") == 12
+
+
+def test_probabilities_of_arcs(seqtool: Run, model: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "in.conllu", WITH_EVERYTHING)
+    result = seqtool("parse", path, "-m", model, "--scores")
+    assert result.code == 0
+    assert result.stderr == (
+        "the parser has no calibration, as older ones have none: probabilities are those that it "
+        "works with\n"
+    )
+    (sentence,) = read_conllu(write(tmp_path / "out.conllu", result.stdout))
+    assert all(token.score is not None for token in sentence)
+    assert sentence[2].columns[9].startswith("A=b|Score=")
+    # multiword tokens and empty nodes have no arcs
+    assert [extra for extra in sentence.extras if "Score" in extra[1]] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--trace", "--format", "svg"], "--trace cannot be shown as svg"),
+        (["--trace", "-o", "out.conllu"], "--trace cannot be shown as conllu"),
+        (["--trace", "--nbest", 2], "--trace and --nbest do not go together"),
+        (["--nbest", 2, "--scores"], "--nbest and --scores do not go together"),
+        (["--nbest", 2, "--format", "svg"], "--nbest cannot be shown as svg"),
+        (["--scores", "--format", "html"], "--scores cannot be shown as html"),
+        (["--nbest", 2, "--format", "tree", "--gold", "x"], "--nbest and --gold do not go"),
+        (["--trace", "--clear-deps"], "--clear-deps is for CoNLL-U"),
+    ],
+)
+def test_details_that_cannot_be_had(
+    options: list[Any],
+    message: str,
+    seqtool: Run,
+    model: Path,
+    text: Path,
+) -> None:
+    result = seqtool("parse", text, "-m", model, *options)
+    assert result.code == 1
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_parsers_that_vote_have_scores_but_no_derivation(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    random_parser(tiny_config("swap")).save(tmp_path / "other", scores={}, data={})
+    both = ("-m", model, "-m", tmp_path / "other")
+    for option, message in (
+        (("--trace",), "parsers that vote build no tree step by step"),
+        (("--nbest", 2), "parsers that vote rank one tree only"),
+    ):
+        result = seqtool("parse", text, *both, *option)
+        assert (result.code, result.stdout) == (1, "")
+        assert message in result.stderr
+    result = seqtool("parse", text, *both, "--scores")
+    found = read_conllu(write(tmp_path / "out.conllu", result.stdout))
+    assert all(token.score is not None for sentence in found for token in sentence)
