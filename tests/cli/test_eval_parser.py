@@ -220,7 +220,9 @@ class TaggingGuesser(Guesser):
     def tag_stream(self, items: Sequence[Sentence]) -> None:
         """Only its name is looked at."""
 
-    def parse_stream(self, items: Sequence[Sentence], *, beam: int) -> Iterator[Sentence]:  # type: ignore[override]
+    def parse_stream(  # type: ignore[override]
+        self, items: Sequence[Sentence], *, beam: int, scores: bool
+    ) -> Iterator[Sentence]:
         for sentence in items:
             was_bare = sentence.rows[1][UPOS] == "_"
             heads = [2, 0, 2, 2] if was_bare else [0, 1, 1, 1]
@@ -298,15 +300,10 @@ def test_a_model_that_is_no_parser(seqtool: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_calibration_error_of_probabilities(seqtool: Run) -> None:
-    """Half of the heads are right: of 0.5 and 0.5 right, of 0.25 and 0.75 wrong.
-
-    Each of four words is a bin of its own, but for the two of the same probability, which share
-    their accuracy: (0.25 + 0 + 0 + 0.75) / 4.
-    """
+    """Each of the four words is a bin; the heads of the first two are right, 0.5 and 0.5."""
     rows = [line.split("\t") for line in conllu(HALF).splitlines()]
     for row, score in zip(rows, ("0.5", "0.500", "0.25", "0.75"), strict=False):
         row[9] = f"x=y|Score={score}"
-    # the two heads that are right are those of the words with 0.5: they are more often right
     Path("half.conllu").write_text("\n".join("\t".join(row) for row in rows) + "\n")
     result = seqtool("eval-parser", "gold.conllu", "half.conllu", "--json")
     found = json.loads(result.stdout)["calibration"]
@@ -333,7 +330,7 @@ def test_what_is_no_probability_is_no_score(misc: str, seqtool: Run) -> None:
 def test_models_are_asked_for_probabilities_in_json(seqtool: Run) -> None:
     options = ("-m", "runs/guesser", "--beam", 2)
     found = json.loads(seqtool("eval-parser", "gold.conllu", *options, "--json").stdout)
-    # the second word alone has its head... of the guesses, none but one or two are right
+    # all words have the same probability
     right = found["UAS"]["precision"] / 100
     assert found["calibration"]["expected_calibration_error"] == pytest.approx(abs(right - 0.25))
     assert "calibration" not in seqtool("eval-parser", "gold.conllu", *options).stdout
