@@ -13,6 +13,7 @@ from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
+from seqtool.parsing.parser.graph.task import GraphTask
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
@@ -26,7 +27,8 @@ class TrainedParser(TrainedModel):
     """What `train_parser` returns; the scores are `dev_las` and `dev_uas` in percent.
 
     Attributes:
-        system: the transition system, as chosen.
+        system: the transition system, as chosen; of a graph-based parser the trees that it builds,
+            `projective` or `all`.
     """
 
     system: str
@@ -110,7 +112,8 @@ def train_parser(
         threads=threads,
         command=command,
     )
-    system = checkpoint.read_header(trained.path).config["model"]["system"]
+    model = checkpoint.read_header(trained.path).config["model"]
+    system = model["trees" if model.get("decoder") == "graph" else "system"]
     return TrainedParser(**vars(trained), system=system)
 
 
@@ -136,7 +139,8 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
-    return ParserTask(config, data, device=device, command=command)
+    family = GraphTask if config.model.decoder == "graph" else ParserTask
+    return family(config, data, device=device, command=command)
 
 
 def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
