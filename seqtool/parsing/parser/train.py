@@ -148,8 +148,8 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
     if record.distil or record.unlabelled:
         check_teachers(record.distil, record.unlabelled, output)
         # what is broken there is found before the teachers work for minutes
-        for files in (record.train, record.dev):
-            for _ in read_conllu(files or [], skip_invalid=record.skip_invalid):
+        for files in filter(None, (record.train, record.dev)):
+            for _ in read_conllu(files, skip_invalid=record.skip_invalid):
                 pass
         write_taught(record.distil, record.unlabelled, output)
 
