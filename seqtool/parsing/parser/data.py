@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -43,6 +43,9 @@ LIFTED_SHARE = 1e-4
 # of the words that teachers have parsed, how many may have labels that the treebank has not: a
 # teacher may have been trained on sentences that are held out here
 STRANGE_SHARE = 0.001
+# so many words of the text that teachers have parsed count like one of the treebank where symbols
+# are chosen; else a parser would grow with the text, by words that it meets too rarely to learn
+TAUGHT_WORDS = 4
 
 Tree = tuple[list[int], list[str]]
 Places = npt.NDArray[np.intp]  # of sentences
@@ -260,9 +263,15 @@ def prepare_data(
         dev = train
     validation = dev.gold(word_states)
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
+    weighed: Mapping[tuple[str, ...], float] = reader.counts
     if taught is not None:
+        own = reader.counts.copy()
         for sentence in read_conllu(taught):
             reader.read(sentence, train, count=True)
+        weighed = {
+            key: own[key] + (count - own[key]) / TAUGHT_WORDS
+            for key, count in reader.counts.items()
+        }
     gold = train.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
@@ -273,7 +282,7 @@ def prepare_data(
     vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
     lexical, tags = (
         SymbolTable.build(
-            reader.counts.items(),
+            weighed.items(),
             [name for name in fields if name in kind],
             config.model.min_count,
             reader.columns,

@@ -37,9 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, system in (("a", "arc-standard"), ("b", "arc-eager")):
         train(folder, folder / name, config(3, model__system=system))
     text = list(read_conllu(write_treebank(folder / "text.conllu", 30, seed=2)))
-    for sentence in text:
+    for number, sentence in enumerate(text):
         sentence.set_tree([0] * len(sentence), ["_"] * len(sentence))
-        sentence.rows[1][FORM] = "zebra"
+        sentence.rows[1][FORM] = "zebra" if number % 5 else "yak"
         sentence.comments.append("# text = ...")
     write_conllu(text, folder / "text.conllu")
     return folder
@@ -137,6 +137,8 @@ def test_the_trees_are_what_the_teachers_find_together(folder: Path, tmp_path: P
     assert (num, data.num_taught) == (40, 30)
     assert [heads for heads, _ in data.train.trees[num:]] == [item.heads() for item in found]
     assert "zebra" in data.types.lexical.groups["form"]
+    # a word is known from two on in the treebank, and from eight on in the text: there are six
+    assert "yak" not in data.types.lexical.groups["form"]
     assert data.summary["words"] == sum(map(len, read_conllu(folder / "train.conllu")))
     header = checkpoint.read_header(result.path)
     assert header.data["teachers"] == "a, b"
