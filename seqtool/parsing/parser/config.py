@@ -47,6 +47,17 @@ class ModelConfig(Config):
     system: SystemName = setting(
         "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
     )
+    trees: Literal["auto", "projective", "all"] = setting(
+        "auto",
+        "graph: which trees are searched, projective ones (Eisner 1996) or all (Chu-Liu/Edmonds); "
+        "auto is by the treebank",
+    )
+    hash_bits: int = setting(
+        22,
+        "linear: 2 to the power of so many weights; features that share one are not told apart",
+        minimum=10,
+        maximum=28,
+    )
     fields: tuple[FieldName, ...] = setting(
         (*LEXICAL_FIELDS, *TAG_FIELDS), "what is read of a word; form's parts included"
     )
@@ -245,8 +256,18 @@ _TABLE["accurate"] = {
 }
 
 
+# McDonald, Crammer & Pereira 2005; the learning rate is the C of MIRA
+_TABLE["mst"] = {
+    "model": {"decoder": "graph", "classifier": "linear"},
+    "training": {"epochs": 10, "learning_rate": 0.01, "schedule": "constant"},
+}
+
 # the presets of other decoders and classifiers than those of `fast`
-_IMPLIED = {("graph", "neural"): "graph", ("transition", "linear"): "linear"}
+_IMPLIED = {
+    ("graph", "neural"): "graph",
+    ("transition", "linear"): "linear",
+    ("graph", "linear"): "mst",
+}
 
 
 def implied(values: Mapping[str, Any]) -> str | None:

@@ -284,17 +284,23 @@ def _with_gold(
 
 
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto":
-        return config
-    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
-    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
+    """Return the settings with `auto` chosen by the share of non-projective trees."""
+    is_projective = share < SWAP_SHARE
+    model = config.model
+    if model.system == "auto":
+        system = PROJECTIVE_SYSTEM if is_projective else "swap"
+        model = dataclasses.replace(model, system=system)  # type: ignore[arg-type]
+    if model.trees == "auto":
+        model = dataclasses.replace(model, trees="projective" if is_projective else "all")
     return dataclasses.replace(config, model=model)
 
 
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
-    """Return the trees as the system can build them."""
-    if not num_non_projective or not SYSTEMS[config.model.system].projective:
+    """Return the trees as the system can build them, or as they are among those searched."""
+    model = config.model
+    is_graph = model.decoder == "graph"
+    projective = model.trees == "projective" if is_graph else SYSTEMS[model.system].projective
+    if not num_non_projective or not projective:
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

@@ -29,6 +29,8 @@ from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
+from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
@@ -104,13 +106,8 @@ class Parser(TreebankModel[ParserConfig]):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
-        shapes = weight_shapes(
-            config.model,
-            lexical.num_symbols,
-            tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
-        )
+        lm_size = word_states.size if word_states else 0
+        shapes = make_shapes(config, lexical, tags, labels, lm_size)
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         return cls(config, types, labels, read_weights(shapes), word_states)
 
@@ -413,7 +410,19 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return LinearGraphDecoder(config.model, labels, weights)
     return TransitionDecoder(config.model, labels, weights)
+
+
+def make_shapes(
+    config: ParserConfig, lexical: SymbolTable, tags: SymbolTable, labels: Labels, lm_size: int
+) -> Shapes:
+    """Return the shapes of the weights of a parser; `lm_size` is 0 without a language model."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return arc_scorer.weight_shapes(config.model, labels)
+    sizes = lexical.num_symbols, tags.num_symbols
+    return weight_shapes(config.model, *sizes, labels, lm_size)
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

@@ -12,6 +12,7 @@ from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
 from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.linear.arcs.task import MiraTask
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
@@ -124,6 +125,8 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return MiraTask(config, data, device=device, command=command)
     return ParserTask(config, data, device=device, command=command)
 
 

@@ -1,0 +1,276 @@
+"""The features of arcs, hashed, and the scores that they sum up to; compiled.
+
+A feature is a place in one array of weights: there is no table of names, and two features that
+share a place share its weight (Weinberger et al. 2009). A feature of labels is a row of weights
+that begins at such a place, one for each label; behind the last place there is room for one row.
+
+Sentences are given as in `encoding.features.TokenArrays`: the types of all tokens, and the row of
+ROOT, which is word 0 of the sentence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.compiled import compiled
+from seqtool.parsing.encoding.features import NONE_TYPE
+from seqtool.parsing.parser.linear.arcs.templates import (
+    ADDRESSES,
+    ARCS,
+    BETWEEN,
+    D_LEFT,
+    D_NEXT,
+    D_PREV,
+    D_RIGHT,
+    GRAND,
+    H_NEXT,
+    H_PREV,
+    LABELS,
+    SIBLING,
+    TAG,
+    B,
+    D,
+    H,
+    features_type,
+)
+
+NUM_ADDRESSES = len(ADDRESSES)
+
+_ints = types.int32[::1]
+_table = types.int32[:, ::1]
+_places = types.int64[::1]
+_floats = types.float32[::1]
+_int = types.int64
+_key = types.uint64
+
+_HALF = np.uint64(32)
+_FINAL = np.uint64(0xD6E8FEB86659FD93)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@compiled(_key(_int, _int))
+def distance_key(head, dependent):  # type: ignore[no-untyped-def]
+    """Return a number for the direction of an arc and its length: 1, 2, 3, 4, 5, 6 to 10, more."""
+    length = abs(dependent - head)
+    bucket = min(length, 5) + (length > 5) + (length > 10)
+    # never 0, which a feature without distance adds
+    return np.uint64(2 * bucket + (dependent > head)) * _STEP
+
+
+@compiled(_int(features_type, _int, _places, _key, _places, _int))
+def hashed(features, family, where, distance, places, num):  # type: ignore[no-untyped-def]
+    """Write two places for each template of a family, without distance and with it.
+
+    Args:
+        features: see `Features`.
+        family: one of ARCS, BETWEEN, LABELS.
+        where: the type at each address.
+        distance: see `distance_key`.
+        places: where to write.
+        num: how many there are before.
+
+    Returns:
+        How many there are then.
+    """
+    for t in range(features.families[family], features.families[family + 1]):
+        total = features.salts[t]
+        for part in range(features.begins[t], features.begins[t + 1]):
+            key = features.keys[where[features.addresses[part]], features.atoms[part]]
+            total += key * features.factors[part]
+        # the highest bits of a product depend on all bits of its factors
+        places[num] = np.int64(((total ^ (total >> _HALF)) * _FINAL) >> features.shift)
+        total += distance
+        places[num + 1] = np.int64(((total ^ (total >> _HALF)) * _FINAL) >> features.shift)
+        num += 2
+    return num
+
+
+@compiled(types.void(_ints, _int, _int, _int, _int, _places))
+def stand(token_types, root, num_words, head, dependent, where):  # type: ignore[no-untyped-def]
+    """Note the types of head, dependent and the words beside them."""
+    where[H] = token_types[root + head]
+    where[D] = token_types[root + dependent]
+    where[H_PREV] = token_types[root + head - 1] if head > 0 else NONE_TYPE
+    where[H_NEXT] = token_types[root + head + 1] if head < num_words else NONE_TYPE
+    where[D_PREV] = token_types[root + dependent - 1]
+    where[D_NEXT] = token_types[root + dependent + 1] if dependent < num_words else NONE_TYPE
+
+
+@compiled(_int(features_type, _ints, _int, _int))
+def add_tag(features, between, num, type_):  # type: ignore[no-untyped-def]
+    """Add a type to `num` others of different tags, unless its tag is there; return their number."""
+    for i in range(num):
+        if features.keys[between[i], TAG] == features.keys[type_, TAG]:
+            return num
+    between[num] = type_
+    return num + 1
+
+
+@compiled(_int(features_type, _ints, _int, _int, _int, _ints))
+def tags_between(  # type: ignore[no-untyped-def]
+    features, token_types, root, head, dependent, between
+):
+    """Gather types of the different tags between two words, from the head on; return how many."""
+    num = 0
+    step = 1 if dependent > head else -1
+    for word in range(head + step, dependent, step):
+        num = add_tag(features, between, num, token_types[root + word])
+    return num
+
+
+@compiled(_int(features_type, _places, _ints, _int, _key, _places))
+def arc_places(features, where, between, num_between, distance, places):  # type: ignore[no-untyped-def]
+    """Write the places of the features of an arc; return how many."""
+    num = hashed(features, ARCS, where, distance, places, 0)
+    for i in range(num_between):
+        where[B] = between[i]
+        num = hashed(features, BETWEEN, where, distance, places, num)
+    return num
+
+
+@compiled(_int(features_type, _ints, _int, _int))
+def most_places(features, token_types, root, num_words):  # type: ignore[no-untyped-def]
+    """Return how many places the features of an arc of a sentence have at most."""
+    between = np.empty(num_words, np.int32)
+    num_tags = 0
+    for word in range(1, num_words + 1):
+        num_tags = add_tag(features, between, num_tags, token_types[root + word])
+    num_arcs, num_between = features.families[ARCS + 1], features.families[BETWEEN + 1]
+    return 2 * (num_arcs + (num_between - num_arcs) * num_tags)
+
+
+@compiled(types.void(features_type, _ints, _int, _int, _floats, _floats))
+def score_arcs(features, token_types, root, num_words, weights, scores):  # type: ignore[no-untyped-def]
+    """Add the scores of all arcs of a sentence to `scores`, [dependent, head], flat."""
+    where = np.zeros(NUM_ADDRESSES, np.int64)
+    between = np.empty(num_words, np.int32)
+    places = np.empty(most_places(features, token_types, root, num_words), np.int64)
+    width = num_words + 1
+    for head in range(width):
+        for step in (-1, 1):
+            num_between = 0
+            # outwards, so that what stands between grows by one word at a time
+            word = head + step
+            while 0 < word <= num_words:
+                stand(token_types, root, num_words, head, word, where)
+                distance = distance_key(head, word)
+                num = arc_places(features, where, between, num_between, distance, places)
+                total = np.float32(0.0)
+                for i in range(num):
+                    total += weights[places[i]]
+                scores[(word - 1) * width + head] += total
+                num_between = add_tag(features, between, num_between, token_types[root + word])
+                word += step
+
+
+@compiled(types.void(features_type, _ints, _ints, _ints, _floats, _floats))
+def score_sentences(  # type: ignore[no-untyped-def]
+    features, token_types, tokens, lengths, weights, scores
+):
+    """Add the scores of all arcs of sentences to `scores`, those of one after those of another.
+
+    Their ROOTs are in the rows `tokens`; they have so many words as `lengths` say.
+    """
+    begin = np.int64(0)
+    for sentence in range(tokens.shape[0]):
+        num_words = np.int64(lengths[sentence])
+        end = begin + num_words * (num_words + 1)
+        root = np.int64(tokens[sentence])
+        score_arcs(features, token_types, root, num_words, weights, scores[begin:end])
+        begin = end
+
+
+@compiled(types.void(_ints, _int, _table))
+def outer_children(heads, num_words, around):  # type: ignore[no-untyped-def]
+    """Note the outermost child on either side of each word, and each word's next inner sibling.
+
+    Args:
+        heads: of words 1..num_words, from 0 on.
+        num_words: how many.
+        around: [3, 1 + num_words or more], written: the outermost child on the left and that on the
+            right, and the next child of the same head on the same side, towards the head; -1 where
+            there is none.
+    """
+    around[:, : num_words + 1] = -1
+    for word in range(1, num_words + 1):
+        head = heads[word - 1]
+        if word > head:
+            around[2, word] = around[1, head]
+            around[1, head] = word
+    for word in range(num_words, 0, -1):
+        head = heads[word - 1]
+        if word < head:
+            around[2, word] = around[0, head]
+            around[0, head] = word
+
+
+@compiled(_int(_ints, _int, _int))
+def _type_of(token_types, root, word):  # type: ignore[no-untyped-def]
+    """Return the type of a word, that of no word for -1."""
+    return token_types[root + word] if word >= 0 else NONE_TYPE
+
+
+@compiled(_int(features_type, _ints, _int, _int, _ints, _table, _int, _places, _places))
+def label_places(  # type: ignore[no-untyped-def]
+    features, token_types, root, num_words, heads, around, word, where, places
+):
+    """Write the places of the features of the label of a word in a tree; return how many.
+
+    The tree is told by `heads` and by `around`, which `outer_children` wrote; `where` is room.
+    """
+    head = heads[word - 1]
+    stand(token_types, root, num_words, head, word, where)
+    where[D_LEFT] = _type_of(token_types, root, around[0, word])
+    where[D_RIGHT] = _type_of(token_types, root, around[1, word])
+    where[SIBLING] = _type_of(token_types, root, around[2, word])
+    where[GRAND] = _type_of(token_types, root, heads[head - 1] if head else -1)
+    # the direction alone: how far the head is says little of the label
+    direction = distance_key(0, 1) if word > head else distance_key(1, 0)
+    return hashed(features, LABELS, where, direction, places, 0)
+
+
+@compiled(types.void(_places, _int, _floats, _int, _int, _floats))
+def score_labels(places, num, weights, first, last, scores):  # type: ignore[no-untyped-def]
+    """Add the scores of the labels from `first` to before `last` of a word to `scores`."""
+    for i in range(num):
+        row = weights[places[i] : places[i] + last]
+        for label in range(first, last):
+            scores[label] += row[label]
+
+
+@compiled(
+    types.void(
+        *(features_type, _ints, _ints, _ints, _ints, _int),
+        *(_floats, types.float32[:, ::1]),
+    )
+)
+def score_trees(  # type: ignore[no-untyped-def]
+    features, token_types, tokens, lengths, heads, num_arc_labels, weights, scores
+):
+    """Add the scores of the labels of the words of trees to `scores`, [words, labels].
+
+    Heads are those of all words, of one sentence after another. Only the labels that an arc may
+    have are scored: from words, the first `num_arc_labels`, from ROOT, the others.
+    """
+    longest = np.int64(0)
+    for sentence in range(lengths.shape[0]):
+        longest = max(longest, np.int64(lengths[sentence]))
+    around = np.empty((3, longest + 1), np.int32)
+    where = np.zeros(NUM_ADDRESSES, np.int64)
+    num_templates = features.families[LABELS + 1] - features.families[LABELS]
+    places = np.empty(2 * num_templates, np.int64)
+    begin = np.int64(0)
+    for sentence in range(lengths.shape[0]):
+        num_words, root = np.int64(lengths[sentence]), np.int64(tokens[sentence])
+        own = heads[begin : begin + num_words]
+        outer_children(own, num_words, around)
+        for word in range(1, num_words + 1):
+            num = label_places(
+                features, token_types, root, num_words, own, around, word, where, places
+            )
+            is_root = own[word - 1] == 0
+            first = num_arc_labels if is_root else 0
+            last = scores.shape[1] if is_root else num_arc_labels
+            score_labels(places, num, weights, first, last, scores[begin + word - 1])
+        begin += num_words
