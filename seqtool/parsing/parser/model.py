@@ -26,12 +26,14 @@ from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.columns import ColumnCheck
-from seqtool.parsing.parser.config import KIND, ParserConfig
+from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
 from seqtool.parsing.parser.decoder import Decoder
+from seqtool.parsing.parser.graph.decoder import GraphDecoder
+from seqtool.parsing.parser.graph.decoder import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
 from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
-from seqtool.parsing.parser.transition.classifier import weight_shapes
+from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
 from seqtool.treebank.document import Doc
@@ -47,9 +49,9 @@ Tree = tuple[list[int], list[str]]
 
 
 class Parser(TreebankModel[ParserConfig]):
-    """A trained parser; the weights are those of `network.ParserNetwork`.
+    """A trained parser; its weights are those of the network of its family.
 
-    In its settings, `model.system` is no longer auto. Its types are those met so far.
+    In its settings, nothing is left to be chosen. Its types are those met so far.
     """
 
     kind = KIND
@@ -90,8 +92,9 @@ class Parser(TreebankModel[ParserConfig]):
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
-        types, system = self.types, self.config.model.system
-        return types.lexical, types.tags, lm, self.labels, system
+        types, model = self.types, self.config.model
+        builds = model.decoder, model.system, model.trees
+        return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod
     def restore(
@@ -106,8 +109,13 @@ class Parser(TreebankModel[ParserConfig]):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
-        lm_size = word_states.size if word_states else 0
-        shapes = make_shapes(config, lexical, tags, labels, lm_size)
+        shapes = weight_shapes(
+            config.model,
+            lexical.num_symbols,
+            tags.num_symbols,
+            labels,
+            word_states.size if word_states else 0,
+        )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         return cls(config, types, labels, read_weights(shapes), word_states)
 
@@ -116,12 +124,16 @@ class Parser(TreebankModel[ParserConfig]):
         """Return the README.md: what it is, its scores, its data and its command."""
         model = header.config["model"]
         encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-        size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
+        what = f"Transition-based ({model['system']})"
+        size = f"{model['hidden_size']} hidden units"
+        if model.get("decoder") == "graph":
+            what = "Graph-based (biaffine scores of arcs)"
+            size = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
+        size += f", {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-            f"{', '.join(model['fields'])}.",
+            f"{what}, {encoder}{size}; it reads {', '.join(model['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             "UAS and LAS count every word, punctuation too, by gold words and tags.",
@@ -412,17 +424,23 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
     """Return what finds the trees of a parser of such settings, labels and weights."""
     if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
         return LinearGraphDecoder(config.model, labels, weights)
+    if config.model.decoder == "graph":
+        return GraphDecoder(config, labels, weights)
     return TransitionDecoder(config.model, labels, weights)
 
 
-def make_shapes(
-    config: ParserConfig, lexical: SymbolTable, tags: SymbolTable, labels: Labels, lm_size: int
-) -> Shapes:
-    """Return the shapes of the weights of a parser; `lm_size` is 0 without a language model."""
-    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
-        return arc_scorer.weight_shapes(config.model, labels)
-    sizes = lexical.num_symbols, tags.num_symbols
-    return weight_shapes(config.model, *sizes, labels, lm_size)
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every array of a parser, by its name in the network of its family.
+
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
+    """
+    if (config.decoder, config.classifier) == ("graph", "linear"):
+        return arc_scorer.weight_shapes(config, labels)
+    of_family = graph_shapes if config.decoder == "graph" else transition_shapes
+    return of_family(config, num_lexical, num_tags, labels, state_size)
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

@@ -17,7 +17,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.graph.spanning import best_trees, finite_weights, spanning_tree
 
-# in words; the charts of a sentence so long take 32 MB and a fifth of a second. Of longer ones the
+# in words; the charts of a sentence so long take 32 MB and half a second. Of longer ones the
 # best spanning tree is taken, projective or not
 LONGEST_PROJECTIVE = 1000
 
@@ -29,7 +29,7 @@ _int = types.int64
 
 # no number is a NaN, and the highest of them is the same in any order: several at a time
 @compiled(types.float64(_doubles, _doubles), fastmath={"nnan", "nsz", "reassoc"})
-def _highest_sum(left, right):  # type: ignore[no-untyped-def]
+def highest_sum(left, right):  # type: ignore[no-untyped-def]
     """Return the highest of the sums of two numbers at the same place."""
     highest = left[0] + right[0]
     for place in range(1, left.shape[0]):
@@ -63,15 +63,15 @@ def _projective_tree(  # type: ignore[no-untyped-def]
         complete[j * size + j] = by_end[j * size + j] = 0.0
         for i in range(j - 1, -1, -1):
             in_i, in_j = i * size, j * size
-            joined = _highest_sum(
+            joined = highest_sum(
                 complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
             )
             incomplete[in_i + j] = joined + weights[j * width + i + 1]
             incomplete[in_j + i] = joined + weights[i * width + j + 1]
-            complete[in_i + j] = by_end[in_j + i] = _highest_sum(
+            complete[in_i + j] = by_end[in_j + i] = highest_sum(
                 incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
             )
-            complete[in_j + i] = by_end[in_i + j] = _highest_sum(
+            complete[in_j + i] = by_end[in_i + j] = highest_sum(
                 incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
             )
     root, highest = 0, -np.inf

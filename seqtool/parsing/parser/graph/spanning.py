@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Floats, Ints, Reals
 from seqtool.core.compiled import CompiledFunction, compiled
 
 _floats = types.float32[::1]
@@ -175,11 +175,16 @@ def spanning_trees(scores: Floats, lengths: Ints) -> Ints:
 
 def best_trees(find: CompiledFunction, scores: Floats, lengths: Ints) -> Ints:
     """Return the heads that a compiled function finds in flat scores, which are checked first."""
+    check_sizes(scores, lengths)
+    heads = np.empty(lengths.sum(), np.int32)
+    find(scores, lengths, heads)
+    return heads
+
+
+def check_sizes(scores: Reals, lengths: Ints) -> None:
+    """Raise a ValueError if flat scores are not those of sentences of so many words."""
     num_words = lengths.astype(np.int64)
     if lengths.size and lengths.min() < 1:
         raise ValueError("a sentence has no words")
     if scores.size != (num_words * (num_words + 1)).sum():
         raise ValueError(f"{scores.size} scores are not those of sentences of {lengths} words")
-    heads = np.empty(num_words.sum(), np.int32)
-    find(scores, lengths, heads)
-    return heads

@@ -99,7 +99,7 @@ def stand(token_types, root, num_words, head, dependent, where):  # type: ignore
 
 @compiled(_int(features_type, _ints, _int, _int))
 def add_tag(features, between, num, type_):  # type: ignore[no-untyped-def]
-    """Add a type to `num` others of different tags, unless its tag is there; return their number."""
+    """Add a type to `num` of different tags, unless its tag is there; return how many there are."""
     for i in range(num):
         if features.keys[between[i], TAG] == features.keys[type_, TAG]:
             return num
