@@ -202,7 +202,7 @@ def mixed(numbers: UnsignedLongs) -> UnsignedLongs:
 
 
 def atoms_of(fields: Iterable[str]) -> dict[int, str]:
-    """Return what a parser of some fields reads: places in `ATOMS`, each with a group of symbols."""
+    """Return what a parser of some fields reads: places in `ATOMS`, each with its group."""
     known = {name for field in fields for name in FIELDS[field]}
     found: dict[int, str] = {}
     for atom, names in enumerate(map(_GROUPS.__getitem__, ATOMS)):
