@@ -90,6 +90,17 @@ class ModelConfig(Config):
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
     )
+    templates: tuple[str, ...] = setting(
+        ("standard",),
+        "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
+        "Nivre 2011 for which the fields are read",
+    )
+    hash_bits: int = setting(
+        22,
+        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        minimum=10,
+        maximum=26,
+    )
 
     def check(self) -> None:
         """Refuse a parser that sees nothing."""
@@ -135,6 +146,11 @@ class LearningConfig(Config):
     )
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
+    )
+    linear: Literal["perceptron", "logistic"] = setting(
+        "perceptron",
+        "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
+        "averaged too",
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     min_steps: int = setting(
@@ -192,6 +208,21 @@ class ParserConfig(Config):
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
+    def check(self) -> None:
+        """Refuse what no combination of decoder, classifier and loss can do."""
+        if self.model.classifier != "linear":
+            return
+        if self.model.encoder != "none":
+            raise ConfigError(
+                f"a linear classifier reads no {self.model.encoder}",
+                hint="leave out --encoder, or take --classifier neural",
+            )
+        if self.learning.loss != "local":
+            raise ConfigError(
+                f"a linear classifier is not trained by --loss {self.learning.loss}",
+                hint="leave out --loss, or take --classifier neural",
+            )
+
 
 _TABLE: dict[str, dict[str, Any]] = {
     "fast": {
@@ -238,6 +269,16 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
+# sparse features as of MaltParser; the learning rate is that of logistic regression
+_TABLE["linear"] = {
+    "model": {
+        "classifier": "linear",
+        "fields": ["form", "lemma", "upos", "xpos", "feats"],
+    },
+    "learning": {"batch_size": 4096},
+    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+}
+
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
@@ -258,6 +299,19 @@ def implied(values: Mapping[str, Any]) -> str | None:
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
+
+
+def check_vectors(config: ParserConfig) -> None:
+    """Refuse word vectors for a parser without vectors.
+
+    Raises:
+        ConfigError: it is linear.
+    """
+    if config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
 
 
 def check_encoder(config: ParserConfig) -> None:

@@ -29,6 +29,8 @@ from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS, num_weights
+from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
@@ -104,12 +106,9 @@ class Parser(TreebankModel[ParserConfig]):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
-        shapes = weight_shapes(
-            config.model,
-            lexical.num_symbols,
-            tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
+        state_size = word_states.size if word_states else 0
+        shapes = make_shapes(
+            config, lexical.num_symbols, tags.num_symbols, labels, state_size=state_size
         )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         return cls(config, types, labels, read_weights(shapes), word_states)
@@ -117,14 +116,10 @@ class Parser(TreebankModel[ParserConfig]):
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
-        model = header.config["model"]
-        encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-        size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-            f"{', '.join(model['fields'])}.",
+            f"{describe(header)}; it reads {', '.join(header.config['model']['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             "UAS and LAS count every word, punctuation too, by gold words and tags.",
@@ -413,7 +408,33 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
+    if config.model.classifier == "linear":
+        return LinearDecoder(config.model, labels, weights)
     return TransitionDecoder(config.model, labels, weights)
+
+
+def make_shapes(
+    config: ParserConfig, num_lexical: int, num_tags: int, labels: Labels, *, state_size: int
+) -> Shapes:
+    """Return the shapes of the weights that `make_decoder` takes, by name.
+
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
+    """
+    if config.model.classifier == "linear":
+        return {WEIGHTS: (num_weights(config.model, labels),)}
+    return weight_shapes(config.model, num_lexical, num_tags, labels, state_size)
+
+
+def describe(header: Header) -> str:
+    """Return what finds the trees of a parser, and its size, in a few words for its card."""
+    model = header.config["model"]
+    system = f"Transition-based ({model['system']})"
+    parameters = counted(header.num_parameters, "parameter")
+    if model.get("classifier") == "linear":  # which older models do not name
+        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
+    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

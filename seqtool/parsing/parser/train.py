@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, check_vectors
 from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
+from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
@@ -108,12 +111,20 @@ def _read(
     record: TreebankRecord[ParserConfig], word_states: WordStates | None
 ) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
+    config = record.config
     if record.lm is not None:
-        check_encoder(record.config)
+        check_encoder(config)
+    if record.embeddings is not None:
+        check_vectors(config)
+    if config.model.classifier == "linear":
+        # as a list, which stays that of the model when the standard ones change
+        templates = chosen(config.model.templates, config.model.fields)
+        model = dataclasses.replace(config.model, templates=templates)
+        config = dataclasses.replace(config, model=model)
     data = prepare_data(
         record.train,
         record.dev,
-        record.config,
+        config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
         word_states=word_states,
@@ -124,6 +135,8 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if config.model.classifier == "linear":
+        return LinearTransitionTask(config, data, device=device, command=command)
     return ParserTask(config, data, device=device, command=command)
 
 

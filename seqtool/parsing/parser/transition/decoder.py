@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from seqtool.core.arrays import Floats, Ints
@@ -11,7 +12,7 @@ from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
-from seqtool.parsing.parser.transition.search import search
+from seqtool.parsing.parser.transition.search import Scorer, search
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
 # sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
@@ -19,8 +20,37 @@ from seqtool.parsing.parser.transition.search import search
 TEMPERATURE = 1.5
 
 
-class TransitionDecoder(Decoder):
-    """Trees by the transitions of a system.
+class SearchDecoder(Decoder):
+    """Trees by the transitions of a system, whatever scores these.
+
+    Args:
+        system: a name in `transitions.SYSTEMS`.
+        labels: of arcs.
+    """
+
+    def __init__(self, system: str, labels: Labels) -> None:
+        self._system, self._labels = system, labels
+
+    @abstractmethod
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        """Return what scores the configurations of sentences; `prepare` was called."""
+
+    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
+        """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
+        return search(
+            self._system,
+            self._labels,
+            arrays.tokens,
+            arrays.lengths,
+            len(arrays.types),
+            self._scorer(arrays),
+            beam=beam,
+            temperature=TEMPERATURE,
+        )
+
+
+class TransitionDecoder(SearchDecoder):
+    """Trees by the transitions of a system, by a neural classifier.
 
     Args:
         config: what the classifier is; its system is no longer auto.
@@ -32,7 +62,7 @@ class TransitionDecoder(Decoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        self._system, self._labels = config.system, labels
+        super().__init__(config.system, labels)
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]
 
@@ -68,19 +98,10 @@ class TransitionDecoder(Decoder):
         """Return the encoder's states; see `Decoder.states`."""
         return self.classifier.states(arrays, layer)
 
-    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
-        """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
-        scorers = [
-            classifier.scorer(arrays.types, classifier.in_context(arrays))
-            for classifier in self._classifiers
-        ]
-        return search(
-            self._system,
-            self._labels,
-            arrays.tokens,
-            arrays.lengths,
-            len(arrays.types),
-            average_scorer(scorers),
-            beam=beam,
-            temperature=TEMPERATURE,
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        return average_scorer(
+            [
+                classifier.scorer(arrays.types, classifier.in_context(arrays))
+                for classifier in self._classifiers
+            ]
         )
