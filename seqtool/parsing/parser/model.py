@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ParserConfig
-from seqtool.parsing.parser.decoder import Decoder
+from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS, num_weights
 from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
@@ -44,12 +45,31 @@ CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most o
 HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
 Tree = tuple[list[int], list[str]]
+Answer = TypeVar("Answer")
+
+
+class ScoredTree(NamedTuple):
+    """One of the best trees of a sentence of n words, lifted arcs put back.
+
+    Attributes:
+        heads: n numbers; 0 is ROOT.
+        deprels: n labels.
+        score: see `decoder.RankedTree`.
+    """
+
+    heads: list[int]
+    deprels: list[str]
+    score: float
 
 
 class Parser(TreebankModel[ParserConfig]):
     """A trained parser; the weights are those of `network.ParserNetwork`.
 
     In its settings, `model.system` is no longer auto. Its types are those met so far.
+
+    Attributes:
+        deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
+            `labels.names`.
     """
 
     kind = KIND
@@ -69,6 +89,11 @@ class Parser(TreebankModel[ParserConfig]):
         self.decoder = make_decoder(config, labels, weights)
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
+        own = [label.partition(LIFTED)[0] for label in labels.names]
+        # what lifted arcs get when they are put back may be no label of the parser
+        self.deprels = tuple(dict.fromkeys([*labels.names, *own]))
+        ids = {deprel: number for number, deprel in enumerate(self.deprels)}
+        self._own_ids = np.asarray([*(ids[deprel] for deprel in own), -1], np.int32)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -221,6 +246,73 @@ class Parser(TreebankModel[ParserConfig]):
             tree = head_list[words], names[words]
             yield deprojectivise(*tree) if place in lifted else tree
 
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[ScoredTree]]:
+        """Give the `num` best trees of each encoded sentence, the best first, and their scores.
+
+        They differ from each other, and there may be fewer; see `Decoder.ranked`. The first one is
+        that of `trees` where `num` is 1; beyond that, a search that looks further may have found a
+        better one.
+
+        Args:
+            arrays: sentences.
+            num: of trees.
+            beam: hypotheses per sentence; no fewer than `num` are followed.
+        """
+        for ranked in self._each(lambda decoder: decoder.ranked(arrays, num, beam=beam)):
+            trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
+            for heads, label_ids, score in ranked:
+                names = self._names[label_ids].tolist()
+                tree = heads.tolist(), names
+                if self._lifted[label_ids].any():
+                    tree = deprojectivise(*tree)
+                trees.setdefault((tuple(tree[0]), tuple(tree[1])), ScoredTree(*tree, score))
+            yield list(trees.values())
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give what is thought of the arcs of each encoded sentence, lifted arcs put back.
+
+        Where an arc of the sentence's tree is put back, it changes places with the one that it
+        becomes.
+
+        Args:
+            arrays: sentences.
+            beam: hypotheses per sentence.
+
+        Returns:
+            Of each sentence a table whose label ids are places in `deprels`.
+        """
+        trees: tuple[Ints, Ints] | None = None
+        places: set[int] = set()
+        if self._lifted.any():
+            trees = self.heads_and_labels(arrays, beam=beam)
+            places = set(self.with_lifted_arcs(arrays, trees[1]))
+        tables = self._each(lambda decoder: decoder.arc_tables(arrays, beam=beam))
+        for place, (probabilities, label_ids) in enumerate(tables):
+            label_ids = self._own_ids[label_ids]
+            if trees is not None and place in places:
+                begin = int(arrays.tokens[place]) + 1
+                words = np.arange(begin, begin + int(arrays.lengths[place]))
+                heads, names = trees[0][words], self._names[trees[1][words]].tolist()
+                new_heads = np.asarray(deprojectivise(heads.tolist(), names)[0], np.int32)
+                moved = np.flatnonzero(new_heads != heads)
+                old, new = (moved, heads[moved]), (moved, new_heads[moved])
+                for table in (probabilities, label_ids):
+                    table[old], table[new] = table[new], table[old]
+            yield ArcTable(probabilities, label_ids)
+
+    def _each(self, ask: Callable[[Decoder], Iterator[Answer]]) -> Iterator[Answer]:
+        """Give what the decoder says of each sentence, on one thread as `heads_and_labels`."""
+        with self._threads.limit(limits=1, user_api="blas"):
+            self.decoder.prepare(self.types)
+        answers = ask(self.decoder)
+        while True:
+            # not between two answers: what is done there is the caller's
+            with self._threads.limit(limits=1, user_api="blas"):
+                answer = next(answers, None)
+            if answer is None:
+                return
+            yield answer
+
     def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
         """Return the places of the sentences in which an arc is to be put back, in order."""
         marked = np.flatnonzero(self._lifted[label_ids])
@@ -330,11 +422,8 @@ class _StreamParser:
 
     def __init__(self, parser: Parser, beam: int, check: ColumnCheck | None) -> None:
         self._parser, self._beam, self._check = parser, beam, check
-        names = parser.labels.names
-        # those that lifted arcs get when they are put back may be no label of the parser
-        every = dict.fromkeys([*names, *(name.partition(LIFTED)[0] for name in names)])
-        self._label_ids = {name: number for number, name in enumerate(every)}
-        self._label_texts = LabelTexts(list(every))
+        self._label_ids = {name: number for number, name in enumerate(parser.deprels)}
+        self._label_texts = LabelTexts(list(parser.deprels))
         self._texts: TextTable | None = None
         self._types: Ints = np.empty(0, np.int32)  # of its texts, by number; -1: not asked for yet
         self._num_cleared = -1

@@ -26,7 +26,7 @@ class LinearDecoder(SearchDecoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        super().__init__(config.system, labels)
+        super().__init__(config.system, labels, 1.0)
         self._classifiers = [LinearClassifier(config, weights)]
 
     def joined(self, others: Sequence[LinearDecoder]) -> LinearDecoder:
