@@ -93,7 +93,8 @@ def sum_rows(rows, place, weights, scores):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(_table, types.float32[::1], types.float32[:, ::1]))
-def _score(rows, weights, scores):  # type: ignore[no-untyped-def]
+def score_rows(rows, weights, scores):  # type: ignore[no-untyped-def]
+    """Fill in the scores of the transitions of all configurations, [N, T]."""
     for place in range(rows.shape[0]):
         sum_rows(rows, place, weights, scores[place])
 
@@ -136,6 +137,11 @@ class LinearClassifier:
         self.values = Values(attributes)
         self.seconds = Seconds()
 
+    @property
+    def num_templates(self) -> int:
+        """The number of features of a configuration."""
+        return len(self._templates.ends)
+
     def prepare(self, types_met: Types) -> None:
         """Make ready for the types that were met since the last time."""
         self.values.extend(types_met)
@@ -151,7 +157,7 @@ class LinearClassifier:
         begin = perf_counter()
         seen = extract(configurations, which, token_types, self._slots)
         found = perf_counter()
-        rows = np.empty((len(which), len(self._templates.ends)), np.int32)
+        rows = np.empty((len(which), self.num_templates), np.int32)
         _hash(seen, self.values.table, self._templates, self._num_bits, rows)
         self.seconds.found += found - begin
         self.seconds.hashed += perf_counter() - found
@@ -163,7 +169,7 @@ class LinearClassifier:
         def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
             rows = self.rows(configurations, which, token_types)
             begin = perf_counter()
-            _score(rows, self._weights, scores)
+            score_rows(rows, self._weights, scores)
             self.seconds.summed += perf_counter() - begin
 
         return score

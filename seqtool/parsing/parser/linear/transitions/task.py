@@ -13,10 +13,11 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from seqtool.core.arrays import Bytes, Ints
+from seqtool.core.arrays import Bytes, Floats, Ints
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.linear.task import LinearTask
+from seqtool.parsing.parser.linear.transitions.calibration import Calibration
 from seqtool.parsing.parser.linear.transitions.classifier import (
     WEIGHTS,
     LinearClassifier,
@@ -51,6 +52,7 @@ class LinearTransitionTask(LinearTask):
             *(arrays.tokens, arrays.lengths),
         )
         self._batches: list[Ints] = []
+        self._calibration = Calibration.of(config, data, self._classifier)
 
     def start_epoch(self, epoch: int) -> int:
         """Draw an order of the sentences, in batches; return how many batches."""
@@ -117,6 +119,11 @@ class LinearTransitionTask(LinearTask):
             # the column does not matter to what is learnt
             free[:, 0] = self._oracle.transitions(configurations, which)
         return free
+
+    def averages(self) -> dict[str, Floats]:
+        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`."""
+        (weights,) = super().averages().values()
+        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
 
     def measured(self) -> Mapping[str, float]:
         """Return what share of the time of parsing the validation part went into features."""
