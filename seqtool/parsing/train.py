@@ -191,6 +191,7 @@ class Kind(Generic[C]):
         task: makes the task.
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
+        measured: what of a task's model is measured after training, to be kept with its scores.
     """
 
     presets: Presets[C]
@@ -199,6 +200,7 @@ class Kind(Generic[C]):
     task: MakesTask
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
+    measured: Callable[[Any], Mapping[str, float]] = lambda task: {}
 
 
 class RecordOptions(TypedDict, total=False):
@@ -316,7 +318,7 @@ def train_on_treebank(
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
     )
-    return finish(output, run, task.items, kind.card)
+    return finish(output, run, task.items, kind.card, measured=kind.measured(task))
 
 
 def open_record(

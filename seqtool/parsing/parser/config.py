@@ -47,12 +47,6 @@ class ModelConfig(Config):
     system: SystemName = setting(
         "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
     )
-    hash_bits: int = setting(
-        22,
-        "linear: 2 to the power of so many weights; features that share one are not told apart",
-        minimum=10,
-        maximum=28,
-    )
     fields: tuple[FieldName, ...] = setting(
         (*LEXICAL_FIELDS, *TAG_FIELDS), "what is read of a word; form's parts included"
     )
@@ -105,6 +99,17 @@ class ModelConfig(Config):
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
     )
+    templates: tuple[str, ...] = setting(
+        ("standard",),
+        "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
+        "Nivre 2011 for which the fields are read",
+    )
+    hash_bits: int = setting(
+        22,
+        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        minimum=10,
+        maximum=26,
+    )
 
     def check(self) -> None:
         """Refuse a parser that sees nothing."""
@@ -155,6 +160,11 @@ class LearningConfig(Config):
     )
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
+    )
+    linear: Literal["perceptron", "logistic"] = setting(
+        "perceptron",
+        "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
+        "averaged too",
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
@@ -217,8 +227,18 @@ class ParserConfig(Config):
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
     def check(self) -> None:
-        """Refuse a loss that the parser cannot learn by."""
+        """Refuse what no combination of decoder, classifier and loss can do."""
         model, loss = self.model, self.learning.loss
+        if model.classifier == "linear" and model.encoder != "none":
+            raise ConfigError(
+                f"a linear classifier reads no {model.encoder}",
+                hint="leave out --encoder, or take --classifier neural",
+            )
+        if (model.decoder, model.classifier) == ("graph", "linear") and model.templates:
+            raise ConfigError(
+                "templates are of transitions, and decoder is graph",
+                hint="leave out templates, or use --decoder transition",
+            )
         losses = LOSSES[model.decoder, model.classifier]
         if loss not in losses:
             raise ConfigError(
@@ -286,6 +306,16 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
+# sparse features as of MaltParser; the learning rate is that of logistic regression
+_TABLE["linear"] = {
+    "model": {
+        "classifier": "linear",
+        "fields": ["form", "lemma", "upos", "xpos", "feats"],
+    },
+    "learning": {"batch_size": 4096},
+    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+}
+
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
@@ -333,6 +363,19 @@ def implied(values: Mapping[str, Any]) -> str | None:
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
+
+
+def check_vectors(config: ParserConfig) -> None:
+    """Refuse word vectors for a parser without vectors.
+
+    Raises:
+        ConfigError: it is linear.
+    """
+    if config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
 
 
 def check_encoder(config: ParserConfig) -> None:

@@ -98,7 +98,8 @@ class Decoder(ABC):
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the `num` best trees of each sentence that differ, the best first; `prepare`d.
 
-        The first one is that of `decode`. There may be fewer.
+        There may be fewer. The first one is that of `decode`, if it is the only one or the search
+        is exact; a beam that looks further for others may find a better one.
         """
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,12 +28,14 @@ from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
-from seqtool.parsing.parser.decoder import Decoder
+from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.decoder import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
 from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
+from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
+from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
@@ -46,12 +49,31 @@ CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most o
 HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
 Tree = tuple[list[int], list[str]]
+Answer = TypeVar("Answer")
+
+
+class ScoredTree(NamedTuple):
+    """One of the best trees of a sentence of n words, lifted arcs put back.
+
+    Attributes:
+        heads: n numbers; 0 is ROOT.
+        deprels: n labels.
+        score: see `decoder.RankedTree`.
+    """
+
+    heads: list[int]
+    deprels: list[str]
+    score: float
 
 
 class Parser(TreebankModel[ParserConfig]):
     """A trained parser; its weights are those of the network of its family.
 
     In its settings, nothing is left to be chosen. Its types are those met so far.
+
+    Attributes:
+        deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
+            `labels.names`.
     """
 
     kind = KIND
@@ -71,6 +93,11 @@ class Parser(TreebankModel[ParserConfig]):
         self.decoder = make_decoder(config, labels, weights)
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
+        own = [label.partition(LIFTED)[0] for label in labels.names]
+        # what lifted arcs get when they are put back may be no label of the parser
+        self.deprels = tuple(dict.fromkeys([*labels.names, *own]))
+        ids = {deprel: number for number, deprel in enumerate(self.deprels)}
+        self._own_ids = np.asarray([*(ids[deprel] for deprel in own), -1], np.int32)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -109,12 +136,9 @@ class Parser(TreebankModel[ParserConfig]):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
+        state_size = word_states.size if word_states else 0
         shapes = weight_shapes(
-            config.model,
-            lexical.num_symbols,
-            tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
+            config.model, lexical.num_symbols, tags.num_symbols, labels, state_size
         )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         return cls(config, types, labels, read_weights(shapes), word_states)
@@ -122,18 +146,10 @@ class Parser(TreebankModel[ParserConfig]):
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
-        model = header.config["model"]
-        encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-        what = f"Transition-based ({model['system']})"
-        size = f"{model['hidden_size']} hidden units"
-        if model.get("decoder") == "graph":
-            what = "Graph-based (biaffine scores of arcs)"
-            size = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
-        size += f", {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"{what}, {encoder}{size}; it reads {', '.join(model['fields'])}.",
+            f"{describe(header)}; it reads {', '.join(header.config['model']['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             "UAS and LAS count every word, punctuation too, by gold words and tags.",
@@ -234,6 +250,73 @@ class Parser(TreebankModel[ParserConfig]):
             words = slice(begin + 1, begin + 1 + length)
             tree = head_list[words], names[words]
             yield deprojectivise(*tree) if place in lifted else tree
+
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[ScoredTree]]:
+        """Give the `num` best trees of each encoded sentence, the best first, and their scores.
+
+        They differ from each other, and there may be fewer; see `Decoder.ranked`. The first one is
+        that of `trees` where `num` is 1; beyond that, a search that looks further may have found a
+        better one.
+
+        Args:
+            arrays: sentences.
+            num: of trees.
+            beam: hypotheses per sentence; no fewer than `num` are followed.
+        """
+        for ranked in self._each(lambda decoder: decoder.ranked(arrays, num, beam=beam)):
+            trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
+            for heads, label_ids, score in ranked:
+                names = self._names[label_ids].tolist()
+                tree = heads.tolist(), names
+                if self._lifted[label_ids].any():
+                    tree = deprojectivise(*tree)
+                trees.setdefault((tuple(tree[0]), tuple(tree[1])), ScoredTree(*tree, score))
+            yield list(trees.values())
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give what is thought of the arcs of each encoded sentence, lifted arcs put back.
+
+        Where an arc of the sentence's tree is put back, it changes places with the one that it
+        becomes.
+
+        Args:
+            arrays: sentences.
+            beam: hypotheses per sentence.
+
+        Returns:
+            Of each sentence a table whose label ids are places in `deprels`.
+        """
+        trees: tuple[Ints, Ints] | None = None
+        places: set[int] = set()
+        if self._lifted.any():
+            trees = self.heads_and_labels(arrays, beam=beam)
+            places = set(self.with_lifted_arcs(arrays, trees[1]))
+        tables = self._each(lambda decoder: decoder.arc_tables(arrays, beam=beam))
+        for place, (probabilities, label_ids) in enumerate(tables):
+            label_ids = self._own_ids[label_ids]
+            if trees is not None and place in places:
+                begin = int(arrays.tokens[place]) + 1
+                words = np.arange(begin, begin + int(arrays.lengths[place]))
+                heads, names = trees[0][words], self._names[trees[1][words]].tolist()
+                new_heads = np.asarray(deprojectivise(heads.tolist(), names)[0], np.int32)
+                moved = np.flatnonzero(new_heads != heads)
+                old, new = (moved, heads[moved]), (moved, new_heads[moved])
+                for table in (probabilities, label_ids):
+                    table[old], table[new] = table[new], table[old]
+            yield ArcTable(probabilities, label_ids)
+
+    def _each(self, ask: Callable[[Decoder], Iterator[Answer]]) -> Iterator[Answer]:
+        """Give what the decoder says of each sentence, on one thread as `heads_and_labels`."""
+        with self._threads.limit(limits=1, user_api="blas"):
+            self.decoder.prepare(self.types)
+        answers = ask(self.decoder)
+        while True:
+            # not between two answers: what is done there is the caller's
+            with self._threads.limit(limits=1, user_api="blas"):
+                answer = next(answers, None)
+            if answer is None:
+                return
+            yield answer
 
     def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
         """Return the places of the sentences in which an arc is to be put back, in order."""
@@ -344,11 +427,8 @@ class _StreamParser:
 
     def __init__(self, parser: Parser, beam: int, check: ColumnCheck | None) -> None:
         self._parser, self._beam, self._check = parser, beam, check
-        names = parser.labels.names
-        # those that lifted arcs get when they are put back may be no label of the parser
-        every = dict.fromkeys([*names, *(name.partition(LIFTED)[0] for name in names)])
-        self._label_ids = {name: number for number, name in enumerate(every)}
-        self._label_texts = LabelTexts(list(every))
+        self._label_ids = {name: number for number, name in enumerate(parser.deprels)}
+        self._label_texts = LabelTexts(list(parser.deprels))
         self._texts: TextTable | None = None
         self._types: Ints = np.empty(0, np.int32)  # of its texts, by number; -1: not asked for yet
         self._num_cleared = -1
@@ -426,6 +506,8 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
         return LinearGraphDecoder(config.model, labels, weights)
     if config.model.decoder == "graph":
         return GraphDecoder(config, labels, weights)
+    if config.model.classifier == "linear":
+        return LinearDecoder(config.model, labels, weights)
     return TransitionDecoder(config.model, labels, weights)
 
 
@@ -439,8 +521,28 @@ def weight_shapes(
     """
     if (config.decoder, config.classifier) == ("graph", "linear"):
         return arc_scorer.weight_shapes(config, labels)
+    if config.classifier == "linear":
+        size = linear_classifier.num_weights(config, labels)
+        return {linear_classifier.WEIGHTS: (size,)}
     of_family = graph_shapes if config.decoder == "graph" else transition_shapes
     return of_family(config, num_lexical, num_tags, labels, state_size)
+
+
+def describe(header: Header) -> str:
+    """Return what finds the trees of a parser, and its size, in a few words for its card."""
+    model = header.config["model"]
+    parameters = counted(header.num_parameters, "parameter")
+    family = model.get("decoder"), model.get("classifier")  # which older models do not name
+    if family == ("graph", "linear"):
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
+    if family == ("graph", "neural"):
+        units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
+        return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"
+    system = f"Transition-based ({model['system']})"
+    if family == ("transition", "linear"):
+        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
+    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

@@ -7,13 +7,13 @@ all lanes together. A lane that is done takes the next sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Bools, Floats, Ints
+from seqtool.core.arrays import Bools, Bytes, Floats, Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurations
@@ -120,16 +120,17 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
 @compiled(
     types.UniTuple(_int, 2)(
         *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
-        *(_hypotheses, _step, _ints),
+        *(_int, _hypotheses, _step, _ints),
     )
 )
 def _select(  # type: ignore[no-untyped-def]
-    configs, num_lanes, beam, masks, scores, segments, margin, hypotheses, step, bits
+    configs, num_lanes, beam, masks, scores, segments, margin, normalised, hypotheses, step, bits
 ):
     """Choose the best continuations of each lane, and note them as the next step.
 
-    `masks` and `scores` are those of the open hypotheses, in the order of their rows; `hypotheses`
-    become those that there will be. Returns how many copies and how many transitions there are.
+    `masks` and `scores` are those of the open hypotheses, in the order of their rows; with
+    `normalised`, scores become log-probabilities before they are added up. `hypotheses` become
+    those that there will be. Returns how many copies and how many transitions there are.
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
@@ -152,14 +153,14 @@ def _select(  # type: ignore[no-untyped-def]
             if is_open:
                 mask = masks[place]
                 last = segments.shape[0] - 2
-                # log-probabilities are needed only to compare hypotheses with each other
-                if beam > 1:
+                if beam > 1 or normalised:
                     highest = np.float32(-np.inf)
                     for action in range(first, last + 1):
                         if mask >> action & 1:
                             top = _highest(scores[place], segments[action], segments[action + 1])
                             highest = max(highest, top)
-                    shift -= _log_sum(scores[place], mask, segments, highest, bits)
+                    if normalised:
+                        shift -= _log_sum(scores[place], mask, segments, highest, bits)
                     # not even its best continuation is among the best so far
                     if found == beam and shift + highest <= best_score[found - 1]:
                         place += 1
@@ -220,7 +221,7 @@ def _select(  # type: ignore[no-untyped-def]
 
 @compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
 def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
-    """Note the best hypothesis of each lane in which all are final, free it; return how many."""
+    """Note the best hypothesis of each lane in which all are final; return how many."""
     found = 0
     for lane in range(num_lanes):
         best = -1
@@ -234,9 +235,193 @@ def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: igno
         if best >= 0:
             which[found] = best
             found += 1
-            for row in range(lane * beam, (lane + 1) * beam):
-                used[row] = False
     return found
+
+
+class History:
+    """What the hypotheses of a search came through: a tree of the configurations that were scored.
+
+    Each has a number, in the order in which they were scored.
+
+    Args:
+        num_rows: of the configurations of the search.
+        observe: is called at each step with the configurations, the rows that are scored, their
+            legal actions and their scores; they get the next numbers, in this order.
+
+    Attributes:
+        last: of each row, the number of the configuration scored last on its way; -1: none.
+        taken: of each row, the transition that was taken there.
+    """
+
+    def __init__(
+        self, num_rows: int, observe: Callable[[Configurations, Ints, Bytes, Floats], None]
+    ) -> None:
+        self.observe = observe
+        self.last, self.taken = (np.full(num_rows, -1, np.int32) for _ in range(2))
+        self._parents: list[Ints] = []
+        self._taken: list[Ints] = []
+        self._num = 0
+
+    def begin(self, rows: Ints) -> None:
+        """Begin sentences in some rows."""
+        self.last[rows] = self.taken[rows] = -1
+
+    def scored(self, rows: Ints) -> None:
+        """Number the configurations of some rows."""
+        self._parents.append(self.last[rows])
+        self._taken.append(self.taken[rows])
+        self.last[rows] = np.arange(self._num, self._num + len(rows), dtype=np.int32)
+        self._num += len(rows)
+
+    def moved(self, step: Step) -> None:
+        """Note the copies and the transitions of a step."""
+        self.last[step.copies_to] = self.last[step.copies_from]
+        self.taken[step.rows] = step.transitions
+
+    def tree(self) -> tuple[Ints, Ints]:
+        """Return of each number that of the configuration before, and the transition taken there.
+
+        Both are -1 where a sentence begins.
+        """
+        if not self._parents:
+            return np.zeros(0, np.int32), np.zeros(0, np.int32)
+        return np.concatenate(self._parents), np.concatenate(self._taken)
+
+
+class Beams:
+    """The lanes of a search.
+
+    Args:
+        system: a name in `transitions.SYSTEMS`.
+        labels: of arcs.
+        num_lanes: sentences at a time.
+        longest: words of the longest sentence.
+        beam: hypotheses of a sentence.
+        margin: see `MARGIN`; infinite for none.
+        temperature: scores are divided by it.
+        normalised: whether they then become log-probabilities over the legal transitions, before
+            they are added up.
+
+    Attributes:
+        configurations: those of all lanes.
+        hypotheses: what is known of each row of them.
+        history: notes what hypotheses come through, if asked to.
+    """
+
+    def __init__(
+        self,
+        system: str,
+        labels: Labels,
+        num_lanes: int,
+        longest: int,
+        *,
+        beam: int,
+        margin: float,
+        temperature: float,
+        normalised: bool,
+    ) -> None:
+        size = num_lanes * beam
+        self.num_lanes, self.beam = num_lanes, beam
+        self.configurations = Configurations(system, labels, size, longest)
+        self.hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float32))
+        self.history: History | None = None
+        self._segments = labels.segments
+        self._margin, self._temperature = margin, temperature
+        self._normalised = int(normalised)
+        self._step = Step(*(np.empty(size, np.int32) for _ in range(4)))
+        self._which = np.empty(size, np.int32)
+        self._scores = np.empty((size, labels.num_transitions), np.float32)
+        self._bits = np.empty(labels.num_transitions, np.int32)
+
+    def begin(self, rows: Ints, tokens: Ints, lengths: Ints) -> None:
+        """Begin sentences in lanes that are free, of which the first rows are given."""
+        self.configurations.start(rows, tokens, lengths)
+        self.hypotheses.used[rows] = True
+        self.hypotheses.totals[rows] = 0.0
+        if self.history is not None:
+            self.history.begin(rows)
+
+    def step(self, scorer: Scorer) -> bool:
+        """Take each hypothesis that is not final one choice on; return whether there is any."""
+        configurations, hypotheses, step = self.configurations, self.hypotheses, self._step
+        configs = configurations.configs
+        num_open = _open_rows(configs, len(configs), hypotheses.used, self._which)
+        if not num_open:
+            return False
+        opened, scores = self._which[:num_open], self._scores[:num_open]
+        masks = configurations.legal(opened)
+        scorer(configurations, opened, scores)
+        if self._temperature != 1.0:
+            scores /= np.float32(self._temperature)
+        if self.history is not None:
+            self.history.scored(opened)
+            self.history.observe(configurations, opened, masks, scores)
+        num_copies, num_steps = _select(
+            *(configs, self.num_lanes, self.beam, masks, self._scores, self._segments),
+            *(self._margin, self._normalised, hypotheses, step, self._bits),
+        )
+        copies_from, copies_to = step.copies_from[:num_copies], step.copies_to[:num_copies]
+        rows, transitions = step.rows[:num_steps], step.transitions[:num_steps]
+        if self.history is not None:
+            self.history.moved(Step(copies_from, copies_to, rows, transitions))
+        if num_copies:
+            configurations.copy(copies_from, copies_to)
+        configurations.advance(rows, transitions)
+        return True
+
+    def finished(self) -> Ints:
+        """Return the best hypothesis of each lane in which all are final."""
+        configs = self.configurations.configs
+        num = _finished_rows(configs, self.num_lanes, self.beam, *self.hypotheses, self._which)
+        return self._which[:num].copy()
+
+    def ranked(self, row: int) -> Ints:
+        """Return the hypotheses of the lane of a row, the best first."""
+        begin = row - row % self.beam
+        rows = np.arange(begin, begin + self.beam, dtype=np.int32)
+        rows = rows[self.hypotheses.used[rows]]
+        order = np.argsort(-self.hypotheses.totals[rows], kind="stable")
+        ranked: Ints = rows[order]
+        return ranked
+
+    def free(self, rows: Ints) -> Ints:
+        """Free the lanes of some rows; return the first row of each."""
+        begins: Ints = rows - rows % self.beam
+        self.hypotheses.used.reshape(-1, self.beam)[begins // self.beam] = False
+        return begins
+
+
+def run(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> Iterator[tuple[Ints, Longs]]:
+    """Parse sentences; yield the best hypotheses of lanes in which all are final, as rows.
+
+    With each comes the place of its sentence. The lanes are free once the next ones are asked for.
+    """
+    # the longest sentences first, so that the lanes are full to the end
+    order = np.argsort(-lengths, kind="stable")
+    waiting = 0
+    idle = np.arange(beams.num_lanes, dtype=np.int32) * beams.beam
+    places = np.zeros(beams.num_lanes, np.int64)  # of the sentences in the lanes
+    while True:
+        chosen = order[waiting : waiting + len(idle)]
+        begun = idle[: len(chosen)]
+        if len(chosen):
+            waiting += len(chosen)
+            beams.begin(begun, tokens[chosen], lengths[chosen])
+            places[begun // beams.beam] = chosen
+        is_open = beams.step(scorer)
+        # also after no step at all: sentences may be final when they begin
+        done = beams.finished()
+        if len(done):
+            yield done, places[done // beams.beam]
+        idle = beams.free(done)
+        if not (is_open or len(done)):
+            return
+
+
+def lanes_for(lengths: Ints, beam: int) -> int:
+    """Return how many of the sentences, of which there is one, are to be parsed at a time."""
+    longest = int(lengths.max())
+    return max(1, min(LANE_ROWS // beam, len(lengths), NODE_ROWS // (beam * (longest + 1))))
 
 
 def search(
@@ -250,11 +435,12 @@ def search(
     beam: int = 1,
     margin: float = MARGIN,
     temperature: float = 1.0,
+    normalised: bool = True,
 ) -> tuple[Ints, Ints]:
     """Parse sentences.
 
     The score of a hypothesis is the sum of the log-probabilities of its transitions, each over the
-    legal ones; nothing is added for those without a choice.
+    legal ones, or the sum of their scores as they are; nothing is added for those without a choice.
 
     Args:
         system: a name in `transitions.SYSTEMS`.
@@ -266,6 +452,7 @@ def search(
         beam: hypotheses per sentence.
         margin: see `MARGIN`; infinite for none.
         temperature: scores are divided by it before they become probabilities.
+        normalised: whether they become probabilities.
 
     Returns:
         Token arrays of heads and of label ids; -1 in the rows of NONE and ROOT.
@@ -274,47 +461,15 @@ def search(
     label_ids = np.full(num_rows, -1, np.int32)
     if not len(lengths):
         return heads, label_ids
-    longest = int(lengths.max())
-    num_lanes = max(1, min(LANE_ROWS // beam, len(lengths), NODE_ROWS // (beam * (longest + 1))))
-    size = num_lanes * beam
-    configurations = Configurations(system, labels, size, longest)
-    segments, configs = labels.segments, configurations.configs
-    hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float32))
-    step = Step(*(np.empty(size, np.int32) for _ in range(4)))
-    which = np.empty(size, np.int32)
-    scores = np.empty((size, labels.num_transitions), np.float32)
-    bits = np.empty(labels.num_transitions, np.int32)
-    # the longest sentences first, so that the lanes are full to the end
-    order = np.argsort(-lengths, kind="stable")
-    waiting = 0
-    idle = np.arange(num_lanes, dtype=np.int32) * beam
-    while True:
-        if len(idle) and waiting < len(order):
-            chosen = order[waiting : waiting + len(idle)]
-            waiting += len(chosen)
-            begun = idle[: len(chosen)]
-            configurations.start(begun, tokens[chosen], lengths[chosen])
-            hypotheses.used[begun] = True
-            hypotheses.totals[begun] = 0.0
-        num_open = _open_rows(configs, size, hypotheses.used, which)
-        if num_open:
-            opened = which[:num_open]
-            masks = configurations.legal(opened)
-            scorer(configurations, opened, scores[:num_open])
-            if beam > 1 and temperature != 1.0:  # with one hypothesis, only the order counts
-                scores[:num_open] /= np.float32(temperature)
-            num_copies, num_steps = _select(
-                *(configs, num_lanes, beam, masks, scores, segments, margin),
-                *(hypotheses, step, bits),
-            )
-            if num_copies:
-                configurations.copy(step.copies_from[:num_copies], step.copies_to[:num_copies])
-            configurations.advance(step.rows[:num_steps], step.transitions[:num_steps])
-        elif waiting == len(order) and not hypotheses.used.any():
-            return heads, label_ids
-        # also after no step at all: sentences may be final when they begin
-        num_done = _finished_rows(configs, num_lanes, beam, *hypotheses, which)
-        idle = which[:num_done].copy()
-        if num_done:
-            configurations.collect(idle, heads, label_ids)
-            idle -= idle % beam  # the first row of the lane, where the next sentence begins
+    # of one hypothesis only the order of the scores counts, which stays the same
+    is_greedy = beam == 1
+    beams = Beams(
+        *(system, labels, lanes_for(lengths, beam), int(lengths.max())),
+        beam=beam,
+        margin=margin,
+        temperature=1.0 if is_greedy else temperature,
+        normalised=normalised and not is_greedy,
+    )
+    for done, _ in run(beams, tokens, lengths, scorer):
+        beams.configurations.collect(done, heads, label_ids)
+    return heads, label_ids

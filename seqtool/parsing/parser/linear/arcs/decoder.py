@@ -47,17 +47,17 @@ class LinearGraphDecoder(Decoder):
         return together
 
     def prepare(self, types: Types) -> None:
-        """Make the keys of the types that were met since the last time."""
+        """Note the symbols of the types that were met since the last time."""
         for scorer, _ in self._members:
             scorer.extend(types)
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the keys of types, of each member."""
-        return self._members[0][0].features.keys.nbytes
+        """Memory of the symbols of types, of each member."""
+        return self._members[0][0].features.values.nbytes
 
     def clear(self) -> None:
-        """Forget the keys of all types."""
+        """Forget all types."""
         for scorer, _ in self._members:
             scorer.clear()
 
@@ -88,11 +88,9 @@ class LinearGraphDecoder(Decoder):
         for scorer, weights in self._members:
             scorer.add_label_scores(weights, part, heads, scores_WL)
         first = len(self._labels.arcs)
-        of_words, of_roots = (
-            scores_WL[:, :first].argmax(axis=1),
-            scores_WL[:, first:].argmax(axis=1),
-        )
-        return np.where(heads == 0, first + of_roots, of_words).astype(np.int32)
+        of_words, of_roots = scores_WL[:, :first].argmax(1), scores_WL[:, first:].argmax(1)
+        label_ids: Ints = np.where(heads == 0, first + of_roots, of_words).astype(np.int32)
+        return label_ids
 
 
 def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:

@@ -1,8 +1,8 @@
 """The features of arcs, hashed, and the scores that they sum up to; compiled.
 
-A feature is a place in one array of weights: there is no table of names, and two features that
-share a place share its weight (Weinberger et al. 2009). A feature of labels is a row of weights
-that begins at such a place, one for each label; behind the last place there is room for one row.
+A feature is a place in one array of weights, see `linear.hashing`. A feature of labels is a row of
+weights that begins at such a place, one for each label; behind the last place there is room for one
+row.
 
 Sentences are given as in `encoding.features.TokenArrays`: the types of all tokens, and the row of
 ROOT, which is word 0 of the sentence.
@@ -28,12 +28,12 @@ from seqtool.parsing.parser.linear.arcs.templates import (
     H_PREV,
     LABELS,
     SIBLING,
-    TAG,
     B,
     D,
     H,
     features_type,
 )
+from seqtool.parsing.parser.linear.hashing import mix, place_of
 
 NUM_ADDRESSES = len(ADDRESSES)
 
@@ -42,23 +42,17 @@ _table = types.int32[:, ::1]
 _places = types.int64[::1]
 _floats = types.float32[::1]
 _int = types.int64
-_key = types.uint64
-
-_HALF = np.uint64(32)
-_FINAL = np.uint64(0xD6E8FEB86659FD93)
-_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-@compiled(_key(_int, _int))
-def distance_key(head, dependent):  # type: ignore[no-untyped-def]
+@compiled(_int(_int, _int))
+def distance_of(head, dependent):  # type: ignore[no-untyped-def]
     """Return a number for the direction of an arc and its length: 1, 2, 3, 4, 5, 6 to 10, more."""
     length = abs(dependent - head)
     bucket = min(length, 5) + (length > 5) + (length > 10)
-    # never 0, which a feature without distance adds
-    return np.uint64(2 * bucket + (dependent > head)) * _STEP
+    return 2 * bucket + (dependent > head)
 
 
-@compiled(_int(features_type, _int, _places, _key, _places, _int))
+@compiled(_int(features_type, _int, _places, _int, _places, _int))
 def hashed(features, family, where, distance, places, num):  # type: ignore[no-untyped-def]
     """Write two places for each template of a family, without distance and with it.
 
@@ -66,7 +60,7 @@ def hashed(features, family, where, distance, places, num):  # type: ignore[no-u
         features: see `Features`.
         family: one of ARCS, BETWEEN, LABELS.
         where: the type at each address.
-        distance: see `distance_key`.
+        distance: see `distance_of`.
         places: where to write.
         num: how many there are before.
 
@@ -74,14 +68,12 @@ def hashed(features, family, where, distance, places, num):  # type: ignore[no-u
         How many there are then.
     """
     for t in range(features.families[family], features.families[family + 1]):
-        total = features.salts[t]
+        state = features.states[t]
         for part in range(features.begins[t], features.begins[t + 1]):
-            key = features.keys[where[features.addresses[part]], features.atoms[part]]
-            total += key * features.factors[part]
-        # the highest bits of a product depend on all bits of its factors
-        places[num] = np.int64(((total ^ (total >> _HALF)) * _FINAL) >> features.shift)
-        total += distance
-        places[num + 1] = np.int64(((total ^ (total >> _HALF)) * _FINAL) >> features.shift)
+            type_ = where[features.addresses[part]]
+            state = mix(state, np.int64(features.values[type_, features.columns[part]]))
+        places[num] = place_of(state, features.num_bits)
+        places[num + 1] = place_of(mix(state, distance), features.num_bits)
         num += 2
     return num
 
@@ -100,8 +92,10 @@ def stand(token_types, root, num_words, head, dependent, where):  # type: ignore
 @compiled(_int(features_type, _ints, _int, _int))
 def add_tag(features, between, num, type_):  # type: ignore[no-untyped-def]
     """Add a type to `num` of different tags, unless its tag is there; return how many there are."""
+    if features.tag < 0:
+        return 0
     for i in range(num):
-        if features.keys[between[i], TAG] == features.keys[type_, TAG]:
+        if features.values[between[i], features.tag] == features.values[type_, features.tag]:
             return num
     between[num] = type_
     return num + 1
@@ -119,7 +113,7 @@ def tags_between(  # type: ignore[no-untyped-def]
     return num
 
 
-@compiled(_int(features_type, _places, _ints, _int, _key, _places))
+@compiled(_int(features_type, _places, _ints, _int, _int, _places))
 def arc_places(features, where, between, num_between, distance, places):  # type: ignore[no-untyped-def]
     """Write the places of the features of an arc; return how many."""
     num = hashed(features, ARCS, where, distance, places, 0)
@@ -154,7 +148,7 @@ def score_arcs(features, token_types, root, num_words, weights, scores):  # type
             word = head + step
             while 0 < word <= num_words:
                 stand(token_types, root, num_words, head, word, where)
-                distance = distance_key(head, word)
+                distance = distance_of(head, word)
                 num = arc_places(features, where, between, num_between, distance, places)
                 total = np.float32(0.0)
                 for i in range(num):
@@ -226,7 +220,7 @@ def label_places(  # type: ignore[no-untyped-def]
     where[SIBLING] = _type_of(token_types, root, around[2, word])
     where[GRAND] = _type_of(token_types, root, heads[head - 1] if head else -1)
     # the direction alone: how far the head is says little of the label
-    direction = distance_key(0, 1) if word > head else distance_key(1, 0)
+    direction = distance_of(0, 1) if word > head else distance_of(1, 0)
     return hashed(features, LABELS, where, direction, places, 0)
 
 

@@ -20,7 +20,7 @@ from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
     arc_places,
-    distance_key,
+    distance_of,
     label_places,
     most_places,
     outer_children,
@@ -96,7 +96,7 @@ def learn_heads(  # type: ignore[no-untyped-def]
             if gold[word - 1] != found[word - 1]:
                 stand(token_types, root, num_words, head, word, where)
                 num_between = tags_between(features, token_types, root, head, word, between)
-                distance = distance_key(head, word)
+                distance = distance_of(head, word)
                 num += arc_places(features, where, between, num_between, distance, places[num:])
     return take_step(weights, places, num_gold, num, float(num_wrong), longest, changes)
 

@@ -8,6 +8,7 @@ from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.features import score_sentences, score_trees
 from seqtool.parsing.parser.linear.arcs.templates import atoms_of, compile_templates
+from seqtool.parsing.parser.linear.hashing import Values
 
 WEIGHTS = "features"  # their name among the arrays of a model
 
@@ -29,17 +30,20 @@ class ArcScorer:
     """
 
     def __init__(self, config: ModelConfig, labels: Labels) -> None:
-        self._read = atoms_of(config.fields)
+        read = atoms_of(config.fields)
         self._labels = labels
-        self.features = compile_templates(self._read, config.hash_bits)
+        self._values = Values(tuple(read.values()))
+        self.features = compile_templates(read, config.hash_bits)
 
     def extend(self, known: Types) -> None:
-        """Make the keys of the types that were met since the last time."""
-        self.features = self.features.with_types(known, self._read)
+        """Add the types that were met since the last time."""
+        self._values.extend(known)
+        self.features = self.features._replace(values=self._values.table)
 
     def clear(self) -> None:
         """Forget all types."""
-        self.features = self.features.without_types()
+        self._values.clear()
+        self.features = self.features._replace(values=self._values.table)
 
     def add_arc_scores(self, weights: Floats, arrays: TokenArrays, scores: Floats) -> None:
         """Add the scores of all arcs of sentences to `scores`, flat, as `graph.spanning` says."""

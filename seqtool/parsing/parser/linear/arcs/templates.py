@@ -18,19 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Ints
-from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.parsing.encoding.features import FIELDS, Types
+from seqtool.core.arrays import Ints, Longs
+from seqtool.parsing.encoding.features import FIELDS
+from seqtool.parsing.parser.linear.hashing import FACTOR
 
-UnsignedLongs = npt.NDArray[np.uint64]
-
-ATOMS = ("form", "lemma", "prefix", "suffix", "shape", "tag", "fine", "feats")
-TAG = ATOMS.index("tag")
-# atom -> the groups of symbols that it may be, the first one that the parser reads
-_GROUPS = {
+# atom -> the groups of symbols that it may be, of which the first that is read is taken
+ATOMS = {
     "form": ("lower",),
     "lemma": ("lemma",),
     "prefix": ("prefix3",),
@@ -40,6 +35,7 @@ _GROUPS = {
     "fine": ("xpos",),
     "feats": ("feats",),
 }
+TAG = "tag"
 ADDRESSES = ("h", "d", "h-1", "h+1", "d-1", "d+1", "b", "dl", "dr", "s", "g")
 H, D, H_PREV, H_NEXT, D_PREV, D_NEXT, B, D_LEFT, D_RIGHT, SIBLING, GRAND = range(len(ADDRESSES))
 
@@ -87,125 +83,88 @@ class Features(NamedTuple):
 
     Attributes:
         families: int32 [4]: family f has the templates from families[f] to below families[f + 1].
-        salts: uint64 [templates], what tells the features of each from those of others.
         begins: int32 [templates + 1]: template t has the parts from begins[t] to below the next.
-        addresses, atoms: int32 [parts], places in `ADDRESSES` and `ATOMS`.
-        factors: uint64 [parts], odd numbers: the same words in other parts are other features.
-        keys: uint64 [types, atoms], a number for each symbol of the types that are known.
-        shift: 64 less the bits of a feature's place among the weights.
+        states: int64 [templates], what the hash of the features of each begins with.
+        addresses: int32 [parts], places in `ADDRESSES`.
+        columns: int32 [parts], of `values`.
+        values: int32 [types, columns], the symbols of the types that are known; see `Values`.
+        tag: the column by which the words between are told apart; -1 without one.
+        num_bits: of a feature's place among the weights.
     """
 
     families: Ints
-    salts: UnsignedLongs
     begins: Ints
+    states: Longs
     addresses: Ints
-    atoms: Ints
-    factors: UnsignedLongs
-    keys: UnsignedLongs
-    shift: np.uint64
-
-    def with_types(self, known: Types, read: Mapping[int, str]) -> Features:
-        """Return the same with the types that were met since the last time.
-
-        Args:
-            known: all types.
-            read: see `atoms_of`.
-        """
-        begin = len(self.keys)
-        if begin == len(known):
-            return self
-        lexical, tags = known.arrays(begin)
-        symbols = np.zeros((len(lexical), len(ATOMS)), np.uint64)
-        for atom, group in read.items():
-            is_lexical = group in known.lexical.groups
-            table, rows = (known.lexical, lexical) if is_lexical else (known.tags, tags)
-            first, last = table.range_of(group)
-            # a row has one symbol of the group; NONE and ROOT are alone in theirs, and come first
-            inside = (rows >= first) & (rows <= last)
-            column = np.where(inside.any(axis=1), inside.argmax(axis=1), 0)
-            symbols[:, atom] = rows[np.arange(len(rows)), column]
-        places = np.arange(len(ATOMS), dtype=np.uint64) << np.uint64(32)
-        return self._replace(keys=np.concatenate((self.keys, mixed(symbols + places))))
-
-    def without_types(self) -> Features:
-        """Return the same without any type."""
-        return self._replace(keys=np.empty((0, len(ATOMS)), np.uint64))
+    columns: Ints
+    values: Ints
+    tag: int
+    num_bits: int
 
 
-_ints, _longs = types.int32[::1], types.uint64[::1]
+_ints, _int = types.int32[::1], types.int64
 features_type = types.NamedTuple(
-    (*(_ints, _longs, _ints, _ints, _ints, _longs), types.uint64[:, ::1], types.uint64), Features
+    (_ints, _ints, types.int64[::1], _ints, _ints, types.int32[:, ::1], _int, _int), Features
 )
 
 
-def parse_template(text: str) -> list[tuple[int, int]]:
-    """Return the parts of a template, each a place in `ADDRESSES` and one in `ATOMS`.
+def parse_template(text: str) -> list[tuple[int, str]]:
+    """Return the parts of a template, each a place in `ADDRESSES` and an atom.
 
     Raises:
-        ConfigError: it names what is not known; the message quotes it.
+        ValueError: it names what is not known; the message quotes it.
     """
     parts = []
     for part in text.split():
         address, _, atom = part.partition(".")
-        for name, known in ((address, ADDRESSES), (atom, ATOMS)):
-            if name not in known:
-                raise ConfigError(
-                    f"the template {text!r} names {name!r}", hint=did_you_mean(name, known)
-                )
-        parts.append((ADDRESSES.index(address), ATOMS.index(atom)))
-    if not parts:
-        raise ConfigError("a template is empty", hint="name one part or more, as in `h.form d.tag`")
+        if address not in ADDRESSES or atom not in ATOMS:
+            raise ValueError(f"the template {text!r} names {part!r}, which is not known")
+        parts.append((ADDRESSES.index(address), atom))
     return parts
 
 
 def compile_templates(
-    read: Iterable[int], hash_bits: int, families: Sequence[Sequence[str]] = FAMILIES
+    read: Mapping[str, str], hash_bits: int, families: Sequence[Sequence[str]] = FAMILIES
 ) -> Features:
     """Return the features of those templates of which every atom is read; no type is known yet.
 
     Args:
-        read: places in `ATOMS`.
+        read: see `atoms_of`; an atom's column is its place among them.
         hash_bits: 2 to the power of so many features have a weight of their own.
         families: the templates.
     """
-    atoms = set(read)
+    columns = {atom: column for column, atom in enumerate(read)}
     kept = [  # of each family: the number of a template, whatever else is read, and its parts
         [
             (number, parts)
             for number, parts in enumerate(map(parse_template, texts))
-            if atoms.issuperset(atom for _, atom in parts)
+            if columns.keys() >= {atom for _, atom in parts}
         ]
         for texts in families
     ]
-    numbers = [family << 20 | number for family, rows in enumerate(kept) for number, _ in rows]
-    lengths = [len(parts) for rows in kept for _, parts in rows]
     flat = [pair for rows in kept for _, parts in rows for pair in parts]
-    within = [place for length in lengths for place in range(length)]
     return Features(
         families=np.cumsum([0, *map(len, kept)], dtype=np.int32),
-        salts=mixed(np.asarray(numbers, np.uint64)),
-        begins=np.cumsum([0, *lengths], dtype=np.int32),
+        begins=np.cumsum([0, *(len(parts) for rows in kept for _, parts in rows)], dtype=np.int32),
+        # far from each other, so that no symbol takes the number of a template to that of another
+        states=FACTOR
+        * np.asarray(
+            [family << 20 | number for family, rows in enumerate(kept, 1) for number, _ in rows],
+            np.int64,
+        ),
         addresses=np.asarray([address for address, _ in flat], np.int32),
-        atoms=np.asarray([atom for _, atom in flat], np.int32),
-        factors=mixed(np.asarray(within, np.uint64) + np.uint64(1 << 40)) | np.uint64(1),
-        keys=np.empty((0, len(ATOMS)), np.uint64),
-        shift=np.uint64(64 - hash_bits),
+        columns=np.asarray([columns[atom] for _, atom in flat], np.int32),
+        values=np.empty((0, len(columns)), np.int32),
+        tag=columns.get(TAG, -1),
+        num_bits=hash_bits,
     )
 
 
-def mixed(numbers: UnsignedLongs) -> UnsignedLongs:
-    """Return numbers whose bits look like chance (Steele et al. 2014, SplitMix64)."""
-    z = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def atoms_of(fields: Iterable[str]) -> dict[int, str]:
-    """Return what a parser of some fields reads: places in `ATOMS`, each with its group."""
+def atoms_of(fields: Iterable[str]) -> dict[str, str]:
+    """Return the atoms that a parser of some fields reads, each with its group of symbols."""
     known = {name for field in fields for name in FIELDS[field]}
-    found: dict[int, str] = {}
-    for atom, names in enumerate(map(_GROUPS.__getitem__, ATOMS)):
+    found: dict[str, str] = {}
+    for atom, names in ATOMS.items():
         group = next((name for name in names if name in known), None)
         if group is not None and group not in found.values():
             found[atom] = group

@@ -1,0 +1,56 @@
+"""Scores of transitions that need no classifier, and what follows from them, in plain Python."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from parsing.parser.tiny import LABELS
+
+from seqtool.core.arrays import Ints
+from seqtool.parsing.parser.transition.transitions import (
+    BASE,
+    FRONT,
+    HEAD,
+    LABEL,
+    NUM_ACTIONS,
+    STACK_SIZE,
+    TOKENS,
+    Configurations,
+)
+
+SEGMENTS = LABELS.segments.tolist()
+
+
+def position(batch: Configurations, row: int) -> tuple[int, ...]:
+    """A configuration as a key: its sentence, stack, buffer and arcs so far."""
+    config = batch.configs[row]
+    length = batch.configs[row, 2]
+    nodes = batch.nodes[config[BASE] : config[BASE] + length + 1]
+    stack = nodes[: config[STACK_SIZE], 8]
+    buffer = nodes[config[FRONT] :, 9]
+    arcs = nodes[:, [HEAD, LABEL]]
+    end = np.asarray([-1], np.int32)
+    parts = np.concatenate([config[[TOKENS]], stack, end, buffer, end, arcs.ravel()])
+    return tuple(parts.tolist())
+
+
+def random_scores(batch: Configurations, which: Ints, scores: Any) -> None:
+    """Scores that depend on the whole configuration, as a classifier's might."""
+    for place, row in enumerate(which):
+        seed = abs(hash(position(batch, row))) % 2**32
+        scores[place] = np.random.default_rng(seed).normal(0.0, 2.0, scores.shape[1])
+
+
+def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
+    which = np.asarray([row], np.int32)
+    mask = int(batch.legal(which)[0])
+    scores = np.empty((1, LABELS.num_transitions), np.float32)
+    random_scores(batch, which, scores)
+    legal = [
+        t for a in range(NUM_ACTIONS) if mask >> a & 1 for t in range(SEGMENTS[a], SEGMENTS[a + 1])
+    ]
+    values = scores[0, legal].astype(float) / temperature
+    total = math.log(np.exp(values).sum())
+    return {t: float(value) - total for t, value in zip(legal, values, strict=True)}
