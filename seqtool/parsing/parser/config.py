@@ -234,7 +234,7 @@ class ParserConfig(Config):
                 f"a linear classifier reads no {model.encoder}",
                 hint="leave out --encoder, or take --classifier neural",
             )
-        if (model.decoder, model.classifier) == ("graph", "linear") and model.templates:
+        if model.decoder == "graph" and model.templates != ("standard",):
             raise ConfigError(
                 "templates are of transitions, and decoder is graph",
                 hint="leave out templates, or use --decoder transition",
@@ -343,7 +343,7 @@ _TABLE["graph"] = {
 # McDonald, Crammer & Pereira 2005; the learning rate is the C of MIRA
 _TABLE["mst"] = {
     "model": {"decoder": "graph", "classifier": "linear"},
-    "training": {"epochs": 10, "learning_rate": 0.01, "schedule": "constant"},
+    "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
 }
 
 # the presets of other decoders and classifiers than those of `fast`

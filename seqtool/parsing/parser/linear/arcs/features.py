@@ -205,27 +205,27 @@ def _type_of(token_types, root, word):  # type: ignore[no-untyped-def]
     return token_types[root + word] if word >= 0 else NONE_TYPE
 
 
-@compiled(_int(features_type, _ints, _int, _int, _ints, _table, _int, _places, _places))
+@compiled(_int(features_type, _ints, _int, _int, _int, _ints, _table, _int, _places, _places))
 def label_places(  # type: ignore[no-untyped-def]
-    features, token_types, root, num_words, heads, around, word, where, places
+    features, token_types, root, num_words, head, tree, around, word, where, places
 ):
-    """Write the places of the features of the label of a word in a tree; return how many.
+    """Write the places of the features of the label of an arc to a word; return how many.
 
-    The tree is told by `heads` and by `around`, which `outer_children` wrote; `where` is room.
+    The tree that it is in, or would be, is told by the heads `tree` and by `around`, which
+    `outer_children` wrote; `where` is room.
     """
-    head = heads[word - 1]
     stand(token_types, root, num_words, head, word, where)
     where[D_LEFT] = _type_of(token_types, root, around[0, word])
     where[D_RIGHT] = _type_of(token_types, root, around[1, word])
-    where[SIBLING] = _type_of(token_types, root, around[2, word])
-    where[GRAND] = _type_of(token_types, root, heads[head - 1] if head else -1)
+    where[SIBLING] = _type_of(token_types, root, around[2, word] if head == tree[word - 1] else -1)
+    where[GRAND] = _type_of(token_types, root, tree[head - 1] if head else -1)
     # the direction alone: how far the head is says little of the label
     direction = distance_of(0, 1) if word > head else distance_of(1, 0)
     return hashed(features, LABELS, where, direction, places, 0)
 
 
 @compiled(types.void(_places, _int, _floats, _int, _int, _floats))
-def score_labels(places, num, weights, first, last, scores):  # type: ignore[no-untyped-def]
+def add_rows(places, num, weights, first, last, scores):  # type: ignore[no-untyped-def]
     """Add the scores of the labels from `first` to before `last` of a word to `scores`."""
     for i in range(num):
         row = weights[places[i] : places[i] + last]
@@ -235,17 +235,18 @@ def score_labels(places, num, weights, first, last, scores):  # type: ignore[no-
 
 @compiled(
     types.void(
-        *(features_type, _ints, _ints, _ints, _ints, _int),
+        *(features_type, _ints, _ints, _ints, _ints, _ints, _int),
         *(_floats, types.float32[:, ::1]),
     )
 )
-def score_trees(  # type: ignore[no-untyped-def]
-    features, token_types, tokens, lengths, heads, num_arc_labels, weights, scores
+def score_labels(  # type: ignore[no-untyped-def]
+    features, token_types, tokens, lengths, heads, tree, num_arc_labels, weights, scores
 ):
-    """Add the scores of the labels of the words of trees to `scores`, [words, labels].
+    """Add the scores of the labels of arcs, one to each word, to `scores`, [words, labels].
 
-    Heads are those of all words, of one sentence after another. Only the labels that an arc may
-    have are scored: from words, the first `num_arc_labels`, from ROOT, the others.
+    The arcs come from `heads`; for `tree` see `label_places`: both are of all words, those of one
+    sentence after those of another. Only the labels that an arc may have are scored: from words,
+    the first `num_arc_labels`, from ROOT, the others.
     """
     longest = np.int64(0)
     for sentence in range(lengths.shape[0]):
@@ -257,14 +258,15 @@ def score_trees(  # type: ignore[no-untyped-def]
     begin = np.int64(0)
     for sentence in range(lengths.shape[0]):
         num_words, root = np.int64(lengths[sentence]), np.int64(tokens[sentence])
-        own = heads[begin : begin + num_words]
+        own = tree[begin : begin + num_words]
         outer_children(own, num_words, around)
         for word in range(1, num_words + 1):
+            row = begin + word - 1
+            head = np.int64(heads[row])
             num = label_places(
-                features, token_types, root, num_words, own, around, word, where, places
+                features, token_types, root, num_words, head, own, around, word, where, places
             )
-            is_root = own[word - 1] == 0
-            first = num_arc_labels if is_root else 0
-            last = scores.shape[1] if is_root else num_arc_labels
-            score_labels(places, num, weights, first, last, scores[begin + word - 1])
+            first = 0 if head else num_arc_labels
+            last = num_arc_labels if head else scores.shape[1]
+            add_rows(places, num, weights, first, last, scores[row])
         begin += num_words

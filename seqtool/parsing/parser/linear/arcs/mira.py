@@ -19,12 +19,12 @@ from seqtool.core import types
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
+    add_rows,
     arc_places,
     distance_of,
     label_places,
     most_places,
     outer_children,
-    score_labels,
     stand,
     tags_between,
 )
@@ -124,13 +124,14 @@ def learn_labels(  # type: ignore[no-untyped-def]
     scores = np.empty(num_labels, np.float32)
     total = 0.0
     for word in range(1, num_words + 1):
+        head = np.int64(heads[word - 1])
         num = label_places(
-            features, token_types, root, num_words, heads, around, word, where, places
+            features, token_types, root, num_words, head, heads, around, word, where, places
         )
-        first, last = (0, num_arc_labels) if heads[word - 1] else (num_arc_labels, num_labels)
+        first, last = (0, num_arc_labels) if head else (num_arc_labels, num_labels)
         scores[first:last] = 1.0
         scores[gold[word - 1]] = 0.0
-        score_labels(places, num, weights.values, first, last, scores)
+        add_rows(places, num, weights.values, first, last, scores)
         best = first + np.argmax(scores[first:last])
         if best != gold[word - 1]:
             for i in range(num):

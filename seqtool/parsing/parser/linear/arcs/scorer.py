@@ -6,7 +6,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.linear.arcs.features import score_sentences, score_trees
+from seqtool.parsing.parser.linear.arcs.features import score_labels, score_sentences
 from seqtool.parsing.parser.linear.arcs.templates import atoms_of, compile_templates
 from seqtool.parsing.parser.linear.hashing import Values
 
@@ -51,9 +51,17 @@ class ArcScorer:
         score_sentences(self.features, arrays.types, tokens, lengths, weights, scores)
 
     def add_label_scores(
-        self, weights: Floats, arrays: TokenArrays, heads: Ints, scores_WL: Floats
+        self, weights: Floats, arrays: TokenArrays, heads: Ints, tree: Ints, scores_WL: Floats
     ) -> None:
-        """Add the scores of the labels that the arcs of trees may have; heads are of all words."""
+        """Add the scores of the labels that arcs may have.
+
+        Args:
+            weights: of features.
+            arrays: sentences.
+            heads: of all words, where the arcs come from.
+            tree: heads of all words, in the trees that the arcs are in, or would be.
+            scores_WL: [words, labels].
+        """
         first = len(self._labels.arcs)
         sentences = arrays.types, arrays.tokens, arrays.lengths
-        score_trees(self.features, *sentences, heads, first, weights, scores_WL)
+        score_labels(self.features, *sentences, heads, tree, first, weights, scores_WL)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.linear.arcs.decoder import searched_trees
+from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.linear.arcs.calibration import Calibration
 from seqtool.parsing.parser.linear.arcs.features import score_arcs
 from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes
@@ -29,7 +32,9 @@ class MiraTask(LinearTask):
         self._scorer = ArcScorer(config.model, data.labels)
         self._scorer.extend(data.types)
         self._changes = np.zeros(shapes[WEIGHTS], np.float32)
-        self._find = searched_trees(config.model)
+        is_projective = config.model.trees == "projective"
+        self._find = projective_trees if is_projective else spanning_trees
+        self._calibration = Calibration(self._scorer, data.dev, is_projective=is_projective)
         self._order = np.empty(0, np.int64)
 
     def start_epoch(self, epoch: int) -> int:
@@ -38,6 +43,11 @@ class MiraTask(LinearTask):
         generator = np.random.default_rng((self.config.training.seed, epoch))
         self._order = generator.permutation(len(self._data.train.arrays.lengths))
         return -(-len(self._order) // STEP_SENTENCES)
+
+    def averages(self) -> dict[str, Floats]:
+        """Return the averaged weights, scaled so that scores are logarithms of probabilities."""
+        weights = self.weights[WEIGHTS].average()
+        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
 
     def _pass(self, index: int, rate: float | None) -> tuple[float, int]:
         """Go through some sentences, one by one; see `LinearTask`. Nothing is left to chance."""
