@@ -472,11 +472,15 @@ def train_parser(
     trained = run_training(
         train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
     )
+    shares = []
+    if (share := trained.scores.get("feature_share")) is not None:
+        shares.append(f"{share:.0f}% of the time of parsing is spent on features")
     report(
         trained,
         options.json,
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        *shares,
         next=("parse FILE.conllu -m {}",),
         system=trained.system,
     )

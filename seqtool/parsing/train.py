@@ -196,6 +196,7 @@ class Kind(Generic[C]):
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
         begin: makes what the run reads beside the treebank, in the directory of a new run.
+        measured: what of a task's model is measured after training, to be kept with its scores.
     """
 
     presets: Presets[C]
@@ -205,6 +206,7 @@ class Kind(Generic[C]):
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
     begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
+    measured: Callable[[Any], Mapping[str, float]] = lambda task: {}
 
 
 class RecordOptions(TypedDict, total=False):
@@ -324,7 +326,7 @@ def train_on_treebank(
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
     )
-    return finish(output, run, task.items, kind.card)
+    return finish(output, run, task.items, kind.card, measured=kind.measured(task))
 
 
 def open_record(

@@ -99,6 +99,17 @@ class ModelConfig(Config):
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
     )
+    templates: tuple[str, ...] = setting(
+        ("standard",),
+        "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
+        "Nivre 2011 for which the fields are read",
+    )
+    hash_bits: int = setting(
+        22,
+        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        minimum=10,
+        maximum=26,
+    )
 
     def check(self) -> None:
         """Refuse a parser that sees nothing."""
@@ -149,6 +160,11 @@ class LearningConfig(Config):
     )
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
+    )
+    linear: Literal["perceptron", "logistic"] = setting(
+        "perceptron",
+        "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
+        "averaged too",
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
@@ -217,8 +233,18 @@ class ParserConfig(Config):
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
     def check(self) -> None:
-        """Refuse a loss that the parser cannot learn by."""
+        """Refuse what no combination of decoder, classifier and loss can do."""
         model, loss = self.model, self.learning.loss
+        if model.classifier == "linear" and model.encoder != "none":
+            raise ConfigError(
+                f"a linear classifier reads no {model.encoder}",
+                hint="leave out --encoder, or take --classifier neural",
+            )
+        if model.decoder == "graph" and model.templates != ("standard",):
+            raise ConfigError(
+                "templates are of transitions, and decoder is graph",
+                hint="leave out templates, or use --decoder transition",
+            )
         losses = LOSSES[model.decoder, model.classifier]
         if loss not in losses:
             raise ConfigError(
@@ -286,6 +312,16 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
+# sparse features as of MaltParser; the learning rate is that of logistic regression
+_TABLE["linear"] = {
+    "model": {
+        "classifier": "linear",
+        "fields": ["form", "lemma", "upos", "xpos", "feats"],
+    },
+    "learning": {"batch_size": 4096},
+    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+}
+
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
@@ -310,8 +346,18 @@ _TABLE["graph"] = {
     },
 }
 
+# McDonald, Crammer & Pereira 2005; the learning rate is the C of MIRA
+_TABLE["mst"] = {
+    "model": {"decoder": "graph", "classifier": "linear"},
+    "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
+}
+
 # the presets of other decoders and classifiers than those of `fast`
-_IMPLIED = {("graph", "neural"): "graph", ("transition", "linear"): "linear"}
+_IMPLIED = {
+    ("graph", "neural"): "graph",
+    ("transition", "linear"): "linear",
+    ("graph", "linear"): "mst",
+}
 
 
 def implied(values: Mapping[str, Any]) -> str | None:
@@ -323,6 +369,19 @@ def implied(values: Mapping[str, Any]) -> str | None:
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
+
+
+def check_vectors(config: ParserConfig) -> None:
+    """Refuse word vectors for a parser without vectors.
+
+    Raises:
+        ConfigError: it is linear.
+    """
+    if config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
 
 
 def check_encoder(config: ParserConfig) -> None:

@@ -32,6 +32,10 @@ from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.decoder import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
+from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
+from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
+from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
@@ -132,12 +136,9 @@ class Parser(TreebankModel[ParserConfig]):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
+        state_size = word_states.size if word_states else 0
         shapes = weight_shapes(
-            config.model,
-            lexical.num_symbols,
-            tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
+            config.model, lexical.num_symbols, tags.num_symbols, labels, state_size
         )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         return cls(config, types, labels, read_weights(shapes), word_states)
@@ -145,18 +146,10 @@ class Parser(TreebankModel[ParserConfig]):
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
-        model = header.config["model"]
-        encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-        what = f"Transition-based ({model['system']})"
-        size = f"{model['hidden_size']} hidden units"
-        if model.get("decoder") == "graph":
-            what = "Graph-based (biaffine scores of arcs)"
-            size = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
-        size += f", {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"{what}, {encoder}{size}; it reads {', '.join(model['fields'])}.",
+            f"{describe(header)}; it reads {', '.join(header.config['model']['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             "UAS and LAS count every word, punctuation too, by gold words and tags.",
@@ -528,8 +521,12 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return LinearGraphDecoder(config.model, labels, weights)
     if config.model.decoder == "graph":
         return GraphDecoder(config, labels, weights)
+    if config.model.classifier == "linear":
+        return LinearDecoder(config.model, labels, weights)
     return TransitionDecoder(config.model, labels, weights)
 
 
@@ -541,8 +538,30 @@ def weight_shapes(
     `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
     model's states, 0 without one.
     """
+    if (config.decoder, config.classifier) == ("graph", "linear"):
+        return arc_scorer.weight_shapes(config, labels)
+    if config.classifier == "linear":
+        size = linear_classifier.num_weights(config, labels)
+        return {linear_classifier.WEIGHTS: (size,)}
     of_family = graph_shapes if config.decoder == "graph" else transition_shapes
     return of_family(config, num_lexical, num_tags, labels, state_size)
+
+
+def describe(header: Header) -> str:
+    """Return what finds the trees of a parser, and its size, in a few words for its card."""
+    model = header.config["model"]
+    parameters = counted(header.num_parameters, "parameter")
+    family = model.get("decoder"), model.get("classifier")  # which older models do not name
+    if family == ("graph", "linear"):
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
+    if family == ("graph", "neural"):
+        units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
+        return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"
+    system = f"Transition-based ({model['system']})"
+    if family == ("transition", "linear"):
+        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
+    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

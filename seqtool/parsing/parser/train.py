@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, check_vectors
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
 from seqtool.parsing.parser.graph.task import GraphTask
+from seqtool.parsing.parser.linear.arcs.task import MiraTask
+from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
+from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
@@ -121,12 +125,20 @@ def _read(
     record: TreebankRecord[ParserConfig], word_states: WordStates | None, output: Path
 ) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
+    config = record.config
     if record.lm is not None:
-        check_encoder(record.config)
+        check_encoder(config)
+    if record.embeddings is not None:
+        check_vectors(config)
+    if (config.model.decoder, config.model.classifier) == ("transition", "linear"):
+        # as a list, which stays that of the model when the standard ones change
+        templates = chosen(config.model.templates, config.model.fields)
+        model = dataclasses.replace(config.model, templates=templates)
+        config = dataclasses.replace(config, model=model)
     data = prepare_data(
         record.train,
         record.dev,
-        record.config,
+        config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
         word_states=word_states,
@@ -139,6 +151,10 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return MiraTask(config, data, device=device, command=command)
+    if config.model.classifier == "linear":
+        return LinearTransitionTask(config, data, device=device, command=command)
     family = GraphTask if config.model.decoder == "graph" else ParserTask
     return family(config, data, device=device, command=command)
 
@@ -154,4 +170,17 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
         write_taught(record.distil, record.unlabelled, output)
 
 
-PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card, begin=_begin)
+def _measured(task: Task) -> Mapping[str, float]:
+    """Return where the time of a linear parser goes; of others nothing is measured."""
+    return task.measured() if isinstance(task, LinearTransitionTask) else {}
+
+
+PARSER = Kind(
+    PRESETS,
+    "a CoNLL-U file with trees",
+    _read,
+    _make_task,
+    Parser.card,
+    begin=_begin,
+    measured=_measured,
+)

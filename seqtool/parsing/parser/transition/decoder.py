@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -22,8 +23,73 @@ from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lane
 TEMPERATURE = 1.5
 
 
-class TransitionDecoder(Decoder):
-    """Trees by the transitions of a system.
+class SearchDecoder(Decoder):
+    """Trees by the transitions of a system, whatever scores these.
+
+    Args:
+        system: a name in `transitions.SYSTEMS`.
+        labels: of arcs.
+        temperature: what the scores are divided by before they become probabilities.
+    """
+
+    def __init__(self, system: str, labels: Labels, temperature: float) -> None:
+        self._system, self._labels, self._temperature = system, labels, temperature
+
+    @abstractmethod
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        """Return what scores the configurations of sentences; `prepare` was called."""
+
+    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
+        """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
+        return search(
+            self._system,
+            self._labels,
+            arrays.tokens,
+            arrays.lengths,
+            len(arrays.types),
+            self._scorer(arrays),
+            beam=beam,
+            temperature=self._temperature,
+        )
+
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
+        """Give the best trees of each sentence; see `Decoder.ranked`.
+
+        They are the hypotheses at the end of a beam as wide as there are to be trees, of which none
+        is given up for being far behind. The score of a tree is the log-probability of its
+        derivation, of the best one where there are several.
+        """
+        if not len(arrays.lengths):
+            return
+        beams = self._beams(arrays, max(beam, num), margin=MARGIN if num == 1 else np.inf)
+        for found in hypotheses(beams, arrays.tokens, arrays.lengths, self._scorer(arrays)):
+            trees: dict[bytes, RankedTree] = {}
+            for hypothesis in found:
+                tree = RankedTree(hypothesis.heads, hypothesis.label_ids, hypothesis.score)
+                trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
+            yield list(trees.values())[:num]
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give the probabilities of arcs, as `arcs` defines them; see `Decoder.arc_tables`."""
+        if len(arrays.lengths):
+            beams = self._beams(arrays, beam)
+            scorer = self._scorer(arrays)
+            yield from arc_tables(beams, self._labels, arrays.tokens, arrays.lengths, scorer)
+
+    def _beams(self, arrays: TokenArrays, beam: int, margin: float = MARGIN) -> Beams:
+        """Return the lanes of a search in which also the score of a single hypothesis counts."""
+        return Beams(
+            *(self._system, self._labels),
+            *(lanes_for(arrays.lengths, beam), int(arrays.lengths.max())),
+            beam=beam,
+            margin=margin,
+            temperature=self._temperature,
+            normalised=True,
+        )
+
+
+class TransitionDecoder(SearchDecoder):
+    """Trees by the transitions of a system, by a neural classifier.
 
     Args:
         config: what the classifier is; its system is no longer auto.
@@ -35,7 +101,7 @@ class TransitionDecoder(Decoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        self._system, self._labels = config.system, labels
+        super().__init__(config.system, labels, TEMPERATURE)
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]
 
@@ -71,58 +137,10 @@ class TransitionDecoder(Decoder):
         """Return the encoder's states; see `Decoder.states`."""
         return self.classifier.states(arrays, layer)
 
-    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
-        """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
-        return search(
-            self._system,
-            self._labels,
-            arrays.tokens,
-            arrays.lengths,
-            len(arrays.types),
-            self._scorer(arrays),
-            beam=beam,
-            temperature=TEMPERATURE,
-        )
-
-    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
-        """Give the best trees of each sentence; see `Decoder.ranked`.
-
-        They are the hypotheses at the end of a beam as wide as there are to be trees, of which none
-        is given up for being far behind. The score of a tree is the log-probability of its
-        derivation, of the best one where there are several.
-        """
-        if not len(arrays.lengths):
-            return
-        beams = self._beams(arrays, max(beam, num), margin=MARGIN if num == 1 else np.inf)
-        for found in hypotheses(beams, arrays.tokens, arrays.lengths, self._scorer(arrays)):
-            trees: dict[bytes, RankedTree] = {}
-            for hypothesis in found:
-                tree = RankedTree(hypothesis.heads, hypothesis.label_ids, hypothesis.score)
-                trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
-            yield list(trees.values())[:num]
-
-    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
-        """Give the probabilities of arcs, as `arcs` defines them; see `Decoder.arc_tables`."""
-        if len(arrays.lengths):
-            beams = self._beams(arrays, beam)
-            scorer = self._scorer(arrays)
-            yield from arc_tables(beams, self._labels, arrays.tokens, arrays.lengths, scorer)
-
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer(
             [
                 classifier.scorer(arrays.types, classifier.in_context(arrays))
                 for classifier in self._classifiers
             ]
-        )
-
-    def _beams(self, arrays: TokenArrays, beam: int, margin: float = MARGIN) -> Beams:
-        """Return the lanes of a search in which also the score of a single hypothesis counts."""
-        return Beams(
-            *(self._system, self._labels),
-            *(lanes_for(arrays.lengths, beam), int(arrays.lengths.max())),
-            beam=beam,
-            margin=margin,
-            temperature=TEMPERATURE,
-            normalised=True,
         )
