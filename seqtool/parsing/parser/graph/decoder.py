@@ -16,7 +16,7 @@ scored, R units by which labels are scored, K labels.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +28,14 @@ from seqtool.parsing.encoding.features import TokenArrays, Types, token_rows
 from seqtool.parsing.encoding.lstm import Room
 from seqtool.parsing.model import average
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig
-from seqtool.parsing.parser.decoder import Decoder
-from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
+from seqtool.parsing.parser.graph.partition import marginals
+from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
+    GROUP_TOKENS,
     TokenReader,
     TypeReader,
     TypeTable,
@@ -140,22 +143,37 @@ class Layout(NamedTuple):
             words[np.cumsum(parts) - parts],
         )
 
-    def scores_of(self, part: int) -> slice:
-        """Return where the scores of a part lie in flat scores."""
+    def table(self, scores: Floats, part: int) -> Floats:
+        """Return the scores of a part, [n, 1 + n], of those of all parts."""
         lengths = self.lengths[: part + 1].astype(np.int64)
-        ends = np.cumsum(lengths * (1 + lengths))
-        return slice(int(ends[-1] - lengths[-1] * (1 + lengths[-1])), int(ends[-1]))
+        end = int((lengths * (1 + lengths)).sum())
+        num_words = int(lengths[-1])
+        return scores[end - num_words * (1 + num_words) : end].reshape(num_words, 1 + num_words)
 
-    def places(self, heads: Ints) -> Longs:
-        """Return the places of heads, [N], that are numbered within the parts; see the module."""
-        parts = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        places: Longs = np.where(heads == 0, self.roots[parts], self.begins[parts] + heads - 1)
-        is_later = self.roots[1:] == self.roots[:-1]
-        for part in np.flatnonzero(is_later) + 1:
-            first = int(np.searchsorted(self.roots, self.roots[part]))
-            of_part = parts == part
-            (root_word,) = self.words[(parts == first) & (heads == 0)]
-            places[of_part & (heads == 0)] = root_word
+    def words_of(self, parts: Sequence[int]) -> Longs:
+        """Return the places of the words of parts of a sentence."""
+        begin = int(self.begins[parts[0]])
+        return np.arange(begin, begin + int(self.lengths[parts].sum()))
+
+    def places(self, heads: Ints, parts: Sequence[int] | None = None) -> Longs:
+        """Return the places of heads that are numbered within parts; see the module.
+
+        Args:
+            heads: of the words of the parts, one part after another; 0 is ROOT.
+            parts: those of whole sentences; all of them if not given.
+        """
+        chosen = np.arange(len(self.lengths)) if parts is None else np.asarray(parts)
+        lengths, roots = self.lengths[chosen], self.roots[chosen]
+        own = np.repeat(np.arange(len(chosen)), lengths)
+        from_root = heads == 0
+        places: Longs = np.where(from_root, roots[own], self.begins[chosen][own] + heads - 1)
+        is_later = np.diff(roots, prepend=-1) == 0
+        if is_later.any():
+            words = np.repeat(self.begins[chosen] - np.cumsum(lengths) + lengths, lengths)
+            words += np.arange(len(heads))
+            first = {int(roots[own[i]]): words[i] for i in np.flatnonzero(from_root)[::-1]}
+            for i in np.flatnonzero(from_root & is_later[own]):
+                places[i] = first[int(roots[own[i]])]
         return places
 
 
@@ -243,6 +261,15 @@ class Scorer:
             _add_products(through, of_heads, heads[block], scores[block])
         return scores
 
+    def label_tables(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
+        """Return the scores of the labels of arcs from every head to every word, [N, K, M]."""
+        dependents, of_heads = units[2][words], units[3][heads]
+        through = dependents @ self._relations + self._relations_bias
+        products = through.reshape(-1, of_heads.shape[1]) @ of_heads.T
+        scores: Floats = products.reshape(len(words), -1, len(heads))
+        scores += (dependents @ self._labels + self._labels_bias)[:, :, None]
+        return scores
+
 
 class GraphDecoder(Decoder):
     """The best tree by the scores of its arcs, then the best label of each arc.
@@ -256,6 +283,7 @@ class GraphDecoder(Decoder):
     def __init__(self, config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
         self._is_projective, self._labels = config.model.trees == "projective", labels
         self._is_local = config.learning.loss == "local"
+        self._is_crf = config.learning.loss == "crf"
         self._members = [Scorer(config.model, weights)]
 
     def joined(self, others: Sequence[GraphDecoder]) -> GraphDecoder:
@@ -295,20 +323,140 @@ class GraphDecoder(Decoder):
         """Parse sentences; the best trees are found without a beam. See `Decoder.decode`."""
         heads = np.full(len(arrays.types), -1, np.int32)
         label_ids = np.full(len(arrays.types), -1, np.int32)
-        for group in groups_of(arrays.lengths):
-            layout = Layout.of(arrays, group)
-            if not len(layout.group):
-                continue
-            units = [member.units(arrays, layout) for member in self._members]
-            scores = average(
-                [m.arc_scores(u, layout) for m, u in zip(self._members, units, strict=True)]
-            )
-            best = projective_trees if self._is_projective else spanning_trees
-            places = layout.places(best(scores, layout.lengths))
+        for layout, units, scores in self._scored(arrays, groups_of(arrays.lengths)):
+            places = layout.places(self._best_heads(scores, layout.lengths))
             rows = layout.rows[layout.words]
             heads[rows] = places - layout.sentence_roots
             label_ids[rows] = self._best_labels(units, layout.words, places, heads[rows])
         return heads, label_ids
+
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
+        """Give the best trees that differ in their heads, each with its best labels.
+
+        They are ranked by the log-probability of the heads: of all choices of a head, or of the
+        tree where whole trees were learnt. A sentence that is parsed in parts has one tree. See
+        `Decoder.ranked`.
+        """
+        none = np.zeros(0, np.int32)
+        for sentence in self._each(arrays):
+            if sentence is None:
+                yield [RankedTree(none, none, 0.0)]
+                continue
+            layout, units, scores, parts = sentence
+            tables = [layout.table(scores, part) for part in parts]
+            log_probabilities = [self._log_probabilities(table)[0] for table in tables]
+            if len(tables) == 1:
+                found = ranked_trees(log_probabilities[0], num, self._is_projective)
+            else:
+                lengths = layout.lengths[parts]
+                heads = self._best_heads(np.concatenate([t.ravel() for t in tables]), lengths)
+                total = sum(
+                    float(table[np.arange(len(table)), own].sum())
+                    for table, own in zip(
+                        log_probabilities, np.split(heads, np.cumsum(lengths)[:-1]), strict=True
+                    )
+                )
+                found = [(heads, total)]
+            words = layout.words_of(parts)
+            root = int(layout.roots[parts[0]])
+            trees = []
+            for heads, score in found:
+                places = layout.places(heads, parts)
+                in_sentence = (places - root).astype(np.int32)
+                label_ids = self._best_labels(units, words, places, in_sentence)
+                trees.append(RankedTree(in_sentence, label_ids, score))
+            yield trees
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give the probabilities of arcs: of choices of a head, or marginals over trees.
+
+        In a sentence that is parsed in parts, no arc but that of its root leads to another part.
+        See `Decoder.arc_tables`.
+        """
+        for sentence in self._each(arrays):
+            if sentence is None:
+                yield ArcTable(np.zeros((0, 1), np.float32), np.zeros((0, 1), np.int32))
+                continue
+            layout, units, scores, parts = sentence
+            root = int(layout.roots[parts[0]])
+            num_words = int(layout.lengths[parts].sum())
+            probabilities = np.zeros((num_words, 1 + num_words), np.float32)
+            label_ids = np.full(probabilities.shape, -1, np.int32)
+            root_word = 0
+            for part in parts:
+                table = layout.table(scores, part)
+                begin, length = int(layout.begins[part]), len(table)
+                places = np.arange(begin, begin + length)
+                rows, heads = places - root - 1, places - root
+                likely = self._log_probabilities(table)[1]
+                probabilities[np.ix_(rows, heads)] = likely[:, 1:]
+                # a later part's root depends on that of the first one
+                probabilities[rows, root_word] = likely[:, 0]
+                if part == parts[0]:
+                    best = self._best_heads(table.ravel(), layout.lengths[part : part + 1])
+                    root_word = 1 + int(best.tolist().index(0)) if len(parts) > 1 else 0
+                candidates = np.unique(np.concatenate(([0, root_word], heads)))
+                for first in range(0, length, LABEL_WORDS):
+                    block = slice(first, first + LABEL_WORDS)
+                    label_ids[np.ix_(rows[block], candidates)] = self._label_table(
+                        units, places[block], root + candidates
+                    )
+                label_ids[rows, heads] = -1  # of a word with itself
+            yield ArcTable(probabilities, label_ids)
+
+    def _scored(
+        self, arrays: TokenArrays, groups: Iterable[Longs]
+    ) -> Iterator[tuple[Layout, list[list[Floats]], Floats]]:
+        """Yield the layout of groups of sentences, each member's units, and the scores of arcs.
+
+        Numbers lie in memory that the next group takes again; empty sentences are passed over.
+        """
+        for group in groups:
+            layout = Layout.of(arrays, group)
+            if len(layout.group):
+                units = [member.units(arrays, layout) for member in self._members]
+                scores = average(
+                    [m.arc_scores(u, layout) for m, u in zip(self._members, units, strict=True)]
+                )
+                yield layout, units, scores
+
+    def _each(
+        self, arrays: TokenArrays
+    ) -> Iterator[tuple[Layout, list[list[Floats]], Floats, list[int]] | None]:
+        """Yield what `_scored` does for each sentence in order, with its parts; None if empty."""
+        groups = np.cumsum(arrays.lengths + 1) // GROUP_TOKENS
+        in_order = np.split(np.arange(len(groups)), np.flatnonzero(np.diff(groups)) + 1)
+        waiting = 0
+        for layout, units, scores in self._scored(arrays, in_order):
+            begins = np.flatnonzero(np.diff(layout.roots, prepend=-1)).tolist()
+            ends = [*begins[1:], len(layout.roots)]
+            for place, begin, end in zip(layout.group.tolist(), begins, ends, strict=True):
+                yield from [None] * (place - waiting)
+                yield layout, units, scores, list(range(begin, end))
+                waiting = place + 1
+        yield from [None] * (len(arrays.lengths) - waiting)
+
+    def _best_heads(self, scores: Floats, lengths: Ints) -> Ints:
+        """Return the heads of the best trees, by flat scores."""
+        return (projective_trees if self._is_projective else spanning_trees)(scores, lengths)
+
+    def _log_probabilities(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return scores [n, 1 + n] whose sums are log-probabilities, and how likely each arc is."""
+        num_words = len(scores)
+        diagonal = np.arange(num_words), np.arange(1, 1 + num_words)
+        if self._is_local:
+            logs = scores - scores.max(axis=1, keepdims=True)
+            logs[diagonal] = -np.inf
+            logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+            return logs, np.exp(logs)
+        # of longer sentences the projective trees are not gone through, as in `eisner`
+        is_projective = self._is_crf and num_words <= LONGEST_PROJECTIVE
+        (total,), likely = marginals(
+            scores.ravel(), np.asarray([num_words], np.int32), is_projective
+        )
+        likely = likely.astype(np.float32).reshape(scores.shape)
+        likely[diagonal] = 0.0
+        return scores - np.float32(total / num_words), likely
 
     def _best_labels(
         self, units: Sequence[Sequence[Floats]], words: Longs, places: Longs, heads: Ints
@@ -319,6 +467,16 @@ class GraphDecoder(Decoder):
         )
         best = np.empty(len(words), np.int32)
         _best_labels(scores, heads, len(self._labels.arcs), best)
+        return best
+
+    def _label_table(self, units: Sequence[Sequence[Floats]], words: Longs, heads: Longs) -> Ints:
+        """Return the best label of each arc between words and heads, ROOT first, int32 [N, M]."""
+        scores = average(
+            [m.label_tables(u, words, heads) for m, u in zip(self._members, units, strict=True)]
+        )
+        num_arcs = len(self._labels.arcs)
+        best = scores[:, :num_arcs].argmax(axis=1).astype(np.int32)
+        best[:, 0] = num_arcs + scores[:, num_arcs:, 0].argmax(axis=1)
         return best
 
 
