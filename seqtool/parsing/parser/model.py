@@ -29,7 +29,7 @@ from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
-from seqtool.parsing.parser.graph.decoder import weight_shapes as graph_shapes
+from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
