@@ -34,7 +34,7 @@ class _TreeLoss(torch.autograd.Function):
         return (torch.from_numpy(log_partitions) - gold_B).to(scores_S)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope_B: Tensor) -> tuple[Tensor | None, ...]:
         slopes_S, arcs_B = ctx.saved_tensors
         return slopes_S * slope_B.repeat_interleave(arcs_B), None, None, None
