@@ -17,7 +17,7 @@ from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
 from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.scores import LABEL_WORDS, Layout, Scorer
+from seqtool.parsing.parser.graph.scores import LABEL_WORDS, LONGEST, Layout, Scorer
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import groups_of
@@ -82,6 +82,11 @@ class GraphDecoder(Decoder):
     def num_layers(self) -> int:
         """How many layers the encoder has."""
         return self._members[0].tokens.num_layers
+
+    @property
+    def longest(self) -> int:
+        """Words of the longest sentence that gets its best tree; see `scores` and `eisner`."""
+        return LONGEST_PROJECTIVE if self._is_projective else LONGEST
 
     def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
         """Return the encoder's states; see `Decoder.states`."""
@@ -213,18 +218,17 @@ class GraphDecoder(Decoder):
         num_words = len(scores)
         diagonal = np.arange(num_words), np.arange(1, 1 + num_words)
         if self._is_local:
-            logs = scores - scores.max(axis=1, keepdims=True)
+            logs: Floats = scores - scores.max(axis=1, keepdims=True)
             logs[diagonal] = -np.inf
             logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
             return logs, np.exp(logs)
         # of longer sentences the projective trees are not gone through, as in `eisner`
         is_projective = self._is_crf and num_words <= LONGEST_PROJECTIVE
-        (total,), likely = marginals(
-            scores.ravel(), np.asarray([num_words], np.int32), is_projective
-        )
-        likely = likely.astype(np.float32).reshape(scores.shape)
-        likely[diagonal] = 0.0
-        return scores - np.float32(total / num_words), likely
+        totals, likely = marginals(scores.ravel(), np.asarray([num_words], np.int32), is_projective)
+        table: Floats = likely.astype(np.float32).reshape(scores.shape)
+        table[diagonal] = 0.0
+        logs = scores - np.float32(totals[0] / num_words)
+        return logs, table
 
     def _best_labels(
         self, units: Sequence[Sequence[Floats]], words: Longs, places: Longs, heads: Ints
@@ -243,6 +247,6 @@ class GraphDecoder(Decoder):
             [m.label_tables(u, words, heads) for m, u in zip(self._members, units, strict=True)]
         )
         num_arcs = len(self._labels.arcs)
-        best = scores[:, :num_arcs].argmax(axis=1).astype(np.int32)
+        best: Ints = scores[:, :num_arcs].argmax(axis=1).astype(np.int32)
         best[:, 0] = num_arcs + scores[:, num_arcs:, 0].argmax(axis=1)
         return best

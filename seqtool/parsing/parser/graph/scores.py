@@ -239,9 +239,9 @@ class Scorer:
     def label_tables(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs from every head to every word, [N, K, M]."""
         dependents, of_heads = units[2][words], units[3][heads]
-        through = dependents @ self._relations + self._relations_bias
-        products = through.reshape(-1, of_heads.shape[1]) @ of_heads.T
-        scores: Floats = products.reshape(len(words), -1, len(heads))
+        through: Floats = dependents @ self._relations + self._relations_bias
+        products: Floats = through.reshape(-1, of_heads.shape[1]) @ of_heads.T
+        scores = products.reshape(len(words), -1, len(heads))
         scores += (dependents @ self._labels + self._labels_bias)[:, :, None]
         return scores
 
