@@ -332,7 +332,7 @@ _TABLE["graph"] = {
     "model": {
         "decoder": "graph",
         "encoder": "bilstm",
-        "encoder_size": 256,
+        "encoder_size": 208,
         "lexical_size": 128,
     },
     "learning": {"dropout_encoder": 0.33, "min_steps": 200},
