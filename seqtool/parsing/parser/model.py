@@ -120,7 +120,7 @@ class Parser(TreebankModel[ParserConfig]):
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
         types, model = self.types, self.config.model
-        builds = model.decoder, model.system, model.trees
+        builds = model.decoder, model.classifier, model.system, model.trees
         return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod

@@ -242,7 +242,7 @@ def weights_of(parsers: Sequence[Parser]) -> list[float]:
     ]
     shares = iter(np.asarray(errors) ** -ERROR_POWER if min(errors) > 0 else np.ones(len(errors)))
     sums = [sum(next(shares) for _ in parser.members) for parser in parsers]
-    return [float(share) / max(sums) for share in sums]
+    return [float(share / max(sums)) for share in sums]
 
 
 def together(parsers: Sequence[Parser]) -> Parser | Vote:
