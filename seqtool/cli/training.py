@@ -380,7 +380,8 @@ def train_parser(
     preset: Annotated[
         str | None,
         _setting(
-            "Settings by name (default fast; accurate with --raw).", "fast|accurate|chen-manning"
+            "Settings by name (default fast; accurate with --raw).",
+            "fast|accurate|graph|chen-manning",
         ),
     ] = None,
     fast: Annotated[
@@ -471,11 +472,15 @@ def train_parser(
     trained = run_training(
         train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
     )
+    shares = []
+    if (share := trained.scores.get("feature_share")) is not None:
+        shares.append(f"{share:.0f}% of the time of parsing is spent on features")
     report(
         trained,
         options.json,
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        *shares,
         next=("parse FILE.conllu -m {}",),
         system=trained.system,
     )
@@ -499,12 +504,14 @@ def _note_parser_data(data: Any) -> None:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
     num_non_projective = summary["non_projective_sentences"]
+    model = data.config.model
+    builds = f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}"
     _note_data(
         summary,
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
         f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-        f"{counted(summary['labels'], 'label')}; system {data.config.model.system}",
+        f"{counted(summary['labels'], 'label')}; {builds}",
     )
     if "teachers" in summary:
         note(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
@@ -114,6 +115,33 @@ class TreebankTask(ABC, Generic[T, D]):
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
 
 
+POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
+
+
+def batches_of_like_lengths(
+    order: Longs, lengths: Ints, num_words: int, generator: np.random.Generator
+) -> list[Longs]:
+    """Return sentences in batches of about so many words, those of like lengths together.
+
+    Args:
+        order: places of sentences, in a random order.
+        lengths: of all sentences, in words.
+        num_words: of a batch.
+        generator: draws the order of the batches.
+    """
+    batches: list[Longs] = []
+    for pool in _cut(order, lengths, POOL_BATCHES * num_words):
+        by_length = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += _cut(by_length, lengths, num_words)
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def _cut(sentences: Longs, lengths: Ints, num_words: int) -> list[Longs]:
+    """Return sentences in runs of about so many words, the last one shorter."""
+    ends = np.cumsum(lengths[sentences])
+    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)
+
+
 C = TypeVar("C", bound=Config)
 
 
@@ -171,6 +199,7 @@ class Kind(Generic[C]):
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
         begin: makes what the run reads beside the treebank, in the directory of a new run.
         stages: those of a run, by its settings; none for one of all epochs.
+        measured: what of a task's model is measured after training, to be kept with its scores.
     """
 
     presets: Presets[C]
@@ -181,6 +210,7 @@ class Kind(Generic[C]):
     bf16_on_cpu: bool = True
     begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
     stages: Callable[[C], Sequence[Stage]] = lambda config: ()
+    measured: Callable[[Any], Mapping[str, float]] = lambda task: {}
 
 
 class RecordOptions(TypedDict, total=False):
@@ -301,7 +331,7 @@ def train_on_treebank(
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
     )
-    return finish(output, run, task.items, kind.card)
+    return finish(output, run, task.items, kind.card, measured=kind.measured(task))
 
 
 def open_record(

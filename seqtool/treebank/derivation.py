@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from seqtool.treebank.sentence import DEPREL, Sentence
 
-FeatureKind = Literal["word", "context", "label", "measure", "template"]
+FeatureKind = Literal["word", "context", "label", "measure"]
 
 
 class Choice(NamedTuple):
@@ -29,12 +29,11 @@ class Feature(NamedTuple):
     """What stands in a place of the configuration that is looked at.
 
     Attributes:
-        place: its address, such as `s0.l1`; of a template, its addresses and columns.
+        place: its address, such as `s0.l1`.
         kind: what is looked at there: a word with its columns, a word as an encoder read it in its
-            sentence, the label of a word's arc, a number (a distance or a count), or the values of
-            a template.
-        value: the label, number or values; "" for words, and where nothing stands.
-        word: the word that stands there; None where none does, and for numbers and templates.
+            sentence, the label of a word's arc, or a number, a distance or a count.
+        value: the label or number; "" for words, and where nothing stands.
+        word: the word that stands there; None where none does, and for labels and numbers.
     """
 
     place: str

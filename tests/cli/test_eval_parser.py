@@ -214,6 +214,18 @@ def test_a_file_and_a_model_and_gold_from_stdin(
     ]
 
 
+@pytest.mark.usefixtures("guesser")
+def test_what_models_find_together_is_scored_beside_them(seqtool: Run) -> None:
+    models = ("-m", "a", "-m", "b")
+    arguments = ("eval-parser", "gold.conllu", *models, "--beam", "2", "--together")
+    content = json.loads(seqtool(*arguments, "--json").stdout)
+    assert [entry["predicted"] for entry in content["results"]] == ["a", "b", "together"]
+    assert [entry["second"] for entry in content["significance"]] == ["b", "together"]
+    result = seqtool("eval-parser", "gold.conllu", *models[:2], "--together")
+    assert (result.code, result.stdout) == (1, "")
+    assert "--together is for several models" in result.stderr
+
+
 class TaggingGuesser(Guesser):
     """A pipeline: it tags a word that has no tag, and finds the root only where it did so."""
 

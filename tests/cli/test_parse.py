@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
+from seqtool.parsing.parser.labels import Labels
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import find_fault
 
@@ -103,6 +104,47 @@ def test_a_beam(seqtool: Run, model: Path, text: Path) -> None:
     wide = seqtool("parse", text, "-m", model, "--beam", "8").stdout
     assert others(wide) == others(greedy)
     assert wide != greedy
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "second"
+    random_parser(tiny_config("arc-eager"), seed=1).save(path, scores={}, data={})
+    return path
+
+
+def test_several_parsers_find_trees_together(
+    seqtool: Run, model: Path, second: Path, text: Path, tmp_path: Path
+) -> None:
+    found = seqtool("parse", text, "-m", model, "-m", second)
+    assert (found.code, found.stderr) == (0, "")
+    for path in (model, second):
+        assert found.stdout != seqtool("parse", text, "-m", path).stdout
+    assert others(found.stdout) == others(text.read_text(encoding="utf-8"))
+    trees = list(read_conllu([write(tmp_path / "out.conllu", found.stdout)]))
+    assert all(find_fault(sentence.heads()) is None for sentence in trees)
+    assert seqtool("parse", text, "-m", second, "-m", model).stdout == found.stdout
+    svg = seqtool("parse", text, "-m", model, "-m", second, "--beam", "2", "-f", "svg")
+    assert svg.stdout.startswith("<svg")
+
+
+def test_parsers_that_cannot_work_together(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    labels = Labels(("nsubj", "iobj"), ("root",))
+    random_parser(tiny_config("swap"), labels).save(tmp_path / "other", scores={}, data={})
+    for paths, message, hint in (
+        ((model, tmp_path / "other"), "only the one has det, obj; only the other has iobj", "one"),
+        ((model, model), f"{model} is given twice", "once"),
+        ((model, tmp_path / "none"), "no such model", ""),
+    ):
+        result = seqtool("parse", text, "-m", paths[0], "-m", paths[1], "-o", tmp_path / "out")
+        assert (result.code, result.stdout) == (1, "")
+        first, second = result.stderr.splitlines()
+        assert message in first
+        assert second.startswith("hint: ")
+        assert hint in second
+        assert not (tmp_path / "out").exists()
 
 
 def test_broken_sentences(seqtool: Run, model: Path, text: Path) -> None:

@@ -218,3 +218,27 @@ def test_listed_settings_are_those_that_run(
     (tmp_path / "a.yaml").write_text(result.stdout)
     again = seqtool("train-parser", "--raw", "--config", tmp_path / "a.yaml", "--list-settings")
     assert again.stdout == result.stdout
+
+
+def test_a_parser_learns_from_others(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    train = ("train-parser", folder / "train.conllu", "--dev", folder / "dev.conllu", *TINY)
+    names = [tmp_path / "a", tmp_path / "b"]
+    for name, system in zip(names, ("arc-standard", "arc-hybrid"), strict=True):
+        assert seqtool(*train, "--system", system, "-o", name).code == 0
+    distil = ("--distil", f"{names[0]},{names[1]}", "-o", tmp_path / "c")
+    result = seqtool(*train, *distil, "--unlabelled", folder / "dev.conllu", "--json")
+    assert result.code == 0
+    assert "beside them 12 sentences of" in result.stderr
+    assert "words that a, b parsed" in result.stderr
+    shown = json.loads(seqtool("inspect", tmp_path / "c", "--json").stdout)
+    assert shown["data"]["teachers"] == "a, b"
+    output = ("-o", tmp_path / "d")
+    assert_error(seqtool(*train, *distil[:2], *output), "without text", "--unlabelled")
+    assert_error(seqtool(*train, "--unlabelled", "x.txt", *output), "there are none", "--distil")
+    text = tmp_path / "text.txt"
+    text.write_text("The dog sees a bone.")
+    with_text = (*train, *distil[:2], "--unlabelled", text)
+    assert_error(seqtool(*with_text, *output), "is plain text", "train-parser --raw")
+    raw = ("train-parser", folder / "train.conllu", *distil[:2], *with_text[-2:], "--raw")
+    assert_error(seqtool(*raw, *output), "for a parser alone", "--raw first")
+    assert not (tmp_path / "d").exists()

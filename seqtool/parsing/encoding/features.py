@@ -11,7 +11,7 @@ are, a word is one row of a table, and what is computed for a type is computed o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,7 +127,7 @@ class SymbolTable:
     @classmethod
     def build(
         cls,
-        types: Iterable[tuple[Sequence[str], int]],
+        types: Iterable[tuple[Sequence[str], float]],
         fields: Iterable[str],
         min_count: int,
         columns: Sequence[int],
@@ -140,14 +140,16 @@ class SymbolTable:
         groups: dict[str, tuple[str, ...]] = {}
         for field in fields:
             for name, (column, split, _) in FIELDS[field].items():
-                counts: Counter[str] = Counter()
+                counts: defaultdict[str, float] = defaultdict(float)
                 place = columns.index(column)
                 for values, count in types:
                     for symbol in split(values[place]):
                         counts[symbol] += count
                 least = min_count if field in OPEN_FIELDS else 1
                 groups[name] = tuple(
-                    symbol for symbol, count in counts.most_common() if count >= least
+                    symbol
+                    for symbol, count in sorted(counts.items(), key=itemgetter(1), reverse=True)
+                    if count >= least
                 )
         return cls(tuple(columns), groups)
 

@@ -82,6 +82,15 @@ class ModelConfig(Config):
         minimum=0,
         maximum=WIDEST,
     )
+    arc_size: int = setting(
+        256, "graph: units of a word by which heads are scored", minimum=1, maximum=WIDEST
+    )
+    relation_size: int = setting(
+        64, "graph: units of a word by which labels are scored", minimum=1, maximum=WIDEST
+    )
+    trees: Literal["auto", "projective", "all"] = setting(
+        "auto", "graph: projective or all trees; auto is by the treebank and the loss"
+    )
     hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
@@ -89,6 +98,17 @@ class ModelConfig(Config):
     )
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
+    )
+    templates: tuple[str, ...] = setting(
+        ("standard",),
+        "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
+        "Nivre 2011 for which the fields are read",
+    )
+    hash_bits: int = setting(
+        22,
+        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        minimum=10,
+        maximum=26,
     )
 
     def check(self) -> None:
@@ -101,6 +121,11 @@ class ModelConfig(Config):
             raise ConfigError("slots is empty", hint="name one place or more")
         if self.encoder != "none" and not self.context_slots:
             raise ConfigError("context_slots is empty", hint="name one place or more")
+        if (self.decoder, self.classifier, self.encoder) == ("graph", "neural", "none"):
+            raise ConfigError(
+                "decoder is graph, but encoder is none: arcs are scored by what an encoder reads",
+                hint="use --encoder bilstm, or --decoder transition",
+            )
 
     @property
     def token_size(self) -> int:
@@ -136,11 +161,17 @@ class LearningConfig(Config):
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
     )
+    linear: Literal["perceptron", "logistic"] = setting(
+        "perceptron",
+        "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
+        "averaged too",
+    )
     batch_size: int = setting(512, "configurations per step", minimum=1)
+    batch_words: int = setting(600, "graph: words per step, about", minimum=1)
     min_steps: int = setting(
         400,
-        "steps per epoch: of a small treebank, a step has fewer configurations, but no fewer than "
-        f"{SMALLEST_BATCH}",
+        "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
+        f"fewer than {SMALLEST_BATCH}",
         minimum=1,
     )
     dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
@@ -156,6 +187,9 @@ class LearningConfig(Config):
     )
     dropout_contexts: float = setting(
         0.3, "bilstm: dropout on the units that its states pass through", minimum=0, below=1
+    )
+    dropout_arcs: float = setting(
+        0.33, "graph: dropout on the units by which heads and labels are scored", minimum=0, below=1
     )
     head_weight: float = setting(
         0.5,
@@ -209,6 +243,41 @@ class ParserConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def check(self) -> None:
+        """Refuse what no combination of decoder, classifier and loss can do."""
+        model, loss = self.model, self.learning.loss
+        if model.classifier == "linear" and model.encoder != "none":
+            raise ConfigError(
+                f"a linear classifier reads no {model.encoder}",
+                hint="leave out --encoder, or take --classifier neural",
+            )
+        if model.decoder == "graph" and model.templates != ("standard",):
+            raise ConfigError(
+                "templates are of transitions, and decoder is graph",
+                hint="leave out templates, or use --decoder transition",
+            )
+        losses = LOSSES[model.decoder, model.classifier]
+        if loss not in losses:
+            raise ConfigError(
+                f"loss is {loss}, which decoder {model.decoder} with classifier "
+                f"{model.classifier} does not learn by",
+                hint=f"use {' or '.join(losses)}",
+            )
+        if (loss, model.trees) == ("crf", "all"):
+            raise ConfigError(
+                "loss is crf, which is of projective trees, but trees is all",
+                hint="use --loss matrix-tree, or leave trees out",
+            )
+
+
+# decoder and classifier -> what parsers of these learn by
+LOSSES = {
+    ("transition", "neural"): ("local", "global"),
+    ("transition", "linear"): ("local",),
+    ("graph", "neural"): ("local", "crf", "matrix-tree"),
+    ("graph", "linear"): ("local",),
+}
 
 
 def stages(config: ParserConfig) -> tuple[Stage, ...]:
@@ -264,15 +333,52 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
+# sparse features as of MaltParser; the learning rate is that of logistic regression
+_TABLE["linear"] = {
+    "model": {
+        "classifier": "linear",
+        "fields": ["form", "lemma", "upos", "xpos", "feats"],
+    },
+    "learning": {"batch_size": 4096},
+    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+}
+
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
 
+_TABLE["graph"] = {
+    "model": {
+        "decoder": "graph",
+        "encoder": "bilstm",
+        "encoder_size": 208,
+        "lexical_size": 128,
+    },
+    "learning": {"dropout_encoder": 0.33, "min_steps": 200},
+    "training": {
+        "epochs": 20,
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+        "beta2": 0.95,
+        "schedule": "cosine",
+        "clip_norm": 5.0,
+    },
+}
+
+# McDonald, Crammer & Pereira 2005; the learning rate is the C of MIRA
+_TABLE["mst"] = {
+    "model": {"decoder": "graph", "classifier": "linear"},
+    "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
+}
 
 # the presets of other decoders and classifiers than those of `fast`
-_IMPLIED = {("graph", "neural"): "graph", ("transition", "linear"): "linear"}
+_IMPLIED = {
+    ("graph", "neural"): "graph",
+    ("transition", "linear"): "linear",
+    ("graph", "linear"): "mst",
+}
 
 
 def implied(values: Mapping[str, Any]) -> str | None:
@@ -284,6 +390,19 @@ def implied(values: Mapping[str, Any]) -> str | None:
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
+
+
+def check_vectors(config: ParserConfig) -> None:
+    """Refuse word vectors for a parser without vectors.
+
+    Raises:
+        ConfigError: it is linear.
+    """
+    if config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
 
 
 def check_encoder(config: ParserConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -25,7 +25,7 @@ from seqtool.parsing.encoding.features import (
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.parser.columns import ColumnCheck
-from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
+from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ModelConfig, ParserConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import held_out, read_conllu
@@ -43,6 +43,9 @@ LIFTED_SHARE = 1e-4
 # of the words that teachers have parsed, how many may have labels that the treebank has not: a
 # teacher may have been trained on sentences that are held out here
 STRANGE_SHARE = 0.001
+# so many words of the text that teachers have parsed count like one of the treebank where symbols
+# are chosen; else a parser would grow with the text, by words that it meets too rarely to learn
+TAUGHT_WORDS = 4
 
 Tree = tuple[list[int], list[str]]
 Places = npt.NDArray[np.intp]  # of sentences
@@ -95,7 +98,7 @@ class TrainingData:
         labels: of arcs; those of lifted ones too.
         train: the treebank, and behind it what teachers have parsed.
         dev: its validation part.
-        heads, label_ids: the trees of `train` as the system can build them, as token arrays.
+        heads, label_ids: the trees of `train` as the parser can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
         word_states: the language model that reads the sentences, if given.
@@ -260,9 +263,15 @@ def prepare_data(
         dev = train
     validation = dev.gold(word_states)
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
+    weighed: Mapping[tuple[str, ...], float] = reader.counts
     if taught is not None:
+        own = reader.counts.copy()
         for sentence in read_conllu(taught):
             reader.read(sentence, train, count=True)
+        weighed = {
+            key: own[key] + (count - own[key]) / TAUGHT_WORDS
+            for key, count in reader.counts.items()
+        }
     gold = train.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
@@ -273,7 +282,7 @@ def prepare_data(
     vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
     lexical, tags = (
         SymbolTable.build(
-            reader.counts.items(),
+            weighed.items(),
             [name for name in fields if name in kind],
             config.model.min_count,
             reader.columns,
@@ -289,7 +298,8 @@ def prepare_data(
     _refuse_other_labels(gold.trees[:num_gold], gold.trees[num_gold:])
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
-    config = _with_system(config, num_non_projective / num_gold)
+    share = num_non_projective / num_gold
+    config = _with_trees(_with_system(config, share), share)
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -367,16 +377,37 @@ def _refuse_other_labels(gold: Sequence[Tree], taught: Sequence[Tree]) -> None:
 
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:
     """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto":
+    if config.model.system != "auto" or config.model.decoder == "graph":
         return config
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
     model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
     return dataclasses.replace(config, model=model)
 
 
+def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
+    """Return the settings of a graph with `model.trees` chosen by the share of non-projective."""
+    if config.model.decoder != "graph" or config.model.trees != "auto":
+        return config
+    if config.model.classifier == "linear":
+        # linear scores of single arcs need to be told more by the shape of trees: EWT (2,000
+        # sentences to learn, share 0.03), dev LAS 78.8 of projective trees, 77.2 of all
+        is_projective = share < SWAP_SHARE
+    else:
+        is_projective = not share or config.learning.loss == "crf"
+    model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
+    return dataclasses.replace(config, model=model)
+
+
+def _is_projective(config: ModelConfig) -> bool:
+    """Return whether no parser of such settings builds arcs that cross."""
+    if config.decoder == "graph":
+        return config.trees == "projective"
+    return SYSTEMS[config.system].projective
+
+
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
-    """Return the trees as the system can build them."""
-    if not num_non_projective or not SYSTEMS[config.model.system].projective:
+    """Return the trees as the parser can build them."""
+    if not num_non_projective or not _is_projective(config.model):
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

@@ -29,12 +29,18 @@ from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser import calibration
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
-from seqtool.parsing.parser.config import KIND, ParserConfig
+from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
+from seqtool.parsing.parser.graph.decoder import GraphDecoder
+from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.transition.classifier import weight_shapes
+from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
+from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
+from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
+from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
+from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation
@@ -55,9 +61,9 @@ Answer = TypeVar("Answer")
 
 
 class Parser(TreebankModel[ParserConfig], DetailedParser):
-    """A trained parser; the weights are those of `network.ParserNetwork`.
+    """A trained parser; its weights are those of the network of its family.
 
-    In its settings, `model.system` is no longer auto. Its types are those met so far.
+    In its settings, nothing is left to be chosen. Its types are those met so far.
 
     Attributes:
         deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
@@ -112,8 +118,9 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
-        types, system = self.types, self.config.model.system
-        return types.lexical, types.tags, lm, self.labels, system
+        types, model = self.types, self.config.model
+        builds = model.decoder, model.classifier, model.system, model.trees
+        return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod
     def restore(
@@ -128,12 +135,9 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
+        state_size = word_states.size if word_states else 0
         shapes = weight_shapes(
-            config.model,
-            lexical.num_symbols,
-            tags.num_symbols,
-            labels,
-            word_states.size if word_states else 0,
+            config.model, lexical.num_symbols, tags.num_symbols, labels, state_size
         )
         types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         parser = cls(config, types, labels, read_weights(shapes), word_states)
@@ -143,14 +147,10 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
-        model = header.config["model"]
-        encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-        size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-            f"{', '.join(model['fields'])}.",
+            f"{describe(header)}; it reads {', '.join(header.config['model']['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             "UAS and LAS count every word, punctuation too, by gold words and tags.",
@@ -599,8 +599,48 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return LinearGraphDecoder(config.model, labels, weights)
+    if config.model.decoder == "graph":
+        return GraphDecoder(config, labels, weights)
+    if config.model.classifier == "linear":
+        return LinearDecoder(config.model, labels, weights)
     is_global = config.learning.loss == "global"
     return TransitionDecoder(config.model, labels, weights, normalised=not is_global)
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every array of a parser, by its name in the network of its family.
+
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
+    """
+    if (config.decoder, config.classifier) == ("graph", "linear"):
+        return arc_scorer.weight_shapes(config, labels)
+    if config.classifier == "linear":
+        size = linear_classifier.num_weights(config, labels)
+        return {linear_classifier.WEIGHTS: (size,)}
+    of_family = graph_shapes if config.decoder == "graph" else transition_shapes
+    return of_family(config, num_lexical, num_tags, labels, state_size)
+
+
+def describe(header: Header) -> str:
+    """Return what finds the trees of a parser, and its size, in a few words for its card."""
+    model = header.config["model"]
+    parameters = counted(header.num_parameters, "parameter")
+    family = model.get("decoder"), model.get("classifier")  # which older models do not name
+    if family == ("graph", "linear"):
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
+    if family == ("graph", "neural"):
+        units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
+        return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"
+    system = f"Transition-based ({model['system']})"
+    if family == ("transition", "linear"):
+        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
+    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

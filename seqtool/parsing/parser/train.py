@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,19 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, stages
+from seqtool.parsing.parser.config import (
+    PRESETS,
+    ParserConfig,
+    check_encoder,
+    check_vectors,
+    stages,
+)
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
+from seqtool.parsing.parser.graph.task import GraphTask
+from seqtool.parsing.parser.linear.arcs.task import MiraTask
+from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
+from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
@@ -27,7 +38,8 @@ class TrainedParser(TrainedModel):
     """What `train_parser` returns; the scores are `dev_las` and `dev_uas` in percent.
 
     Attributes:
-        system: the transition system, as chosen.
+        system: the transition system, as chosen; of a graph-based parser the trees that it builds,
+            `projective` or `all`.
     """
 
     system: str
@@ -111,7 +123,8 @@ def train_parser(
         threads=threads,
         command=command,
     )
-    system = checkpoint.read_header(trained.path).config["model"]["system"]
+    model = checkpoint.read_header(trained.path).config["model"]
+    system = model["trees" if model.get("decoder") == "graph" else "system"]
     return TrainedParser(**vars(trained), system=system)
 
 
@@ -119,12 +132,20 @@ def _read(
     record: TreebankRecord[ParserConfig], word_states: WordStates | None, output: Path
 ) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
+    config = record.config
     if record.lm is not None:
-        check_encoder(record.config)
+        check_encoder(config)
+    if record.embeddings is not None:
+        check_vectors(config)
+    if (config.model.decoder, config.model.classifier) == ("transition", "linear"):
+        # as a list, which stays that of the model when the standard ones change
+        templates = chosen(config.model.templates, config.model.fields)
+        model = dataclasses.replace(config.model, templates=templates)
+        config = dataclasses.replace(config, model=model)
     data = prepare_data(
         record.train,
         record.dev,
-        record.config,
+        config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
         word_states=word_states,
@@ -137,9 +158,14 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
+    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
+        return MiraTask(config, data, device=device, command=command)
+    if config.model.classifier == "linear":
+        return LinearTransitionTask(config, data, device=device, command=command)
     if config.learning.loss == "global":
         return GlobalTask(config, data, device=device, command=command)
-    return ParserTask(config, data, device=device, command=command)
+    family = GraphTask if config.model.decoder == "graph" else ParserTask
+    return family(config, data, device=device, command=command)
 
 
 def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
@@ -147,10 +173,15 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
     if record.distil or record.unlabelled:
         check_teachers(record.distil, record.unlabelled, output)
         # what is broken there is found before the teachers work for minutes
-        for files in (record.train, record.dev):
-            for _ in read_conllu(files or [], skip_invalid=record.skip_invalid):
+        for files in filter(None, (record.train, record.dev)):
+            for _ in read_conllu(files, skip_invalid=record.skip_invalid):
                 pass
         write_taught(record.distil, record.unlabelled, output)
+
+
+def _measured(task: Task) -> Mapping[str, float]:
+    """Return where the time of a linear parser goes; of others nothing is measured."""
+    return task.measured() if isinstance(task, LinearTransitionTask) else {}
 
 
 PARSER = Kind(
@@ -161,4 +192,5 @@ PARSER = Kind(
     Parser.card,
     begin=_begin,
     stages=stages,
+    measured=_measured,
 )

@@ -17,7 +17,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.graph.spanning import best_trees, finite_weights, spanning_tree
 
-# in words; the charts of a sentence so long take 32 MB and a fifth of a second. Of longer ones the
+# in words; the charts of a sentence so long take 32 MB and half a second. Of longer ones the
 # best spanning tree is taken, projective or not
 LONGEST_PROJECTIVE = 1000
 
@@ -29,7 +29,7 @@ _int = types.int64
 
 # no number is a NaN, and the highest of them is the same in any order: several at a time
 @compiled(types.float64(_doubles, _doubles), fastmath={"nnan", "nsz", "reassoc"})
-def _highest_sum(left, right):  # type: ignore[no-untyped-def]
+def highest_sum(left, right):  # type: ignore[no-untyped-def]
     """Return the highest of the sums of two numbers at the same place."""
     highest = left[0] + right[0]
     for place in range(1, left.shape[0]):
@@ -47,15 +47,13 @@ def _place_of_highest(left, right):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles, _ints))
-def _projective_tree(  # type: ignore[no-untyped-def]
-    weights, num_words, incomplete, complete, by_end, heads
-):
-    """Write the heads of the best projective tree of one sentence, in O(n^3).
+@compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles))
+def fill_charts(weights, num_words, incomplete, complete, by_end):  # type: ignore[no-untyped-def]
+    """Write the sums of the best spans of one sentence, in O(n^3).
 
-    Words are 0..n-1 here. The charts are tables [head, other end] of the best spans; `by_end` is
-    `complete` turned around, so that every row is read from left to right. ROOT is in no span: the
-    root word is the head of all others, on both of its sides.
+    Words are 0..n-1 here. The charts are tables [head, other end]; `by_end` is `complete` turned
+    around, so that every row is read from left to right. ROOT is in no span: the root word is the
+    head of all others, on both of its sides.
     """
     size, width = num_words, num_words + 1
     # no span is much longer than those before it, so that the rows that are read stay in the cache
@@ -63,17 +61,26 @@ def _projective_tree(  # type: ignore[no-untyped-def]
         complete[j * size + j] = by_end[j * size + j] = 0.0
         for i in range(j - 1, -1, -1):
             in_i, in_j = i * size, j * size
-            joined = _highest_sum(
+            joined = highest_sum(
                 complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
             )
             incomplete[in_i + j] = joined + weights[j * width + i + 1]
             incomplete[in_j + i] = joined + weights[i * width + j + 1]
-            complete[in_i + j] = by_end[in_j + i] = _highest_sum(
+            complete[in_i + j] = by_end[in_j + i] = highest_sum(
                 incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
             )
-            complete[in_j + i] = by_end[in_i + j] = _highest_sum(
+            complete[in_j + i] = by_end[in_i + j] = highest_sum(
                 incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
             )
+
+
+@compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles, _ints))
+def _projective_tree(  # type: ignore[no-untyped-def]
+    weights, num_words, incomplete, complete, by_end, heads
+):
+    """Write the heads of the best projective tree of one sentence."""
+    fill_charts(weights, num_words, incomplete, complete, by_end)
+    size, width = num_words, num_words + 1
     root, highest = 0, -np.inf
     for word in range(size):
         score = weights[word * width] + complete[word * size] + complete[word * size + size - 1]
@@ -129,6 +136,7 @@ def _projective_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
     weights = np.empty(longest * (longest + 1), np.float64)
     # of spanning trees alone, if there are any
     ends = np.empty(longest * (longest + 1) if longest > longest_chart else 0, np.int32)
+    parents, gains = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.float64)
     incomplete = np.empty(longest_chart * longest_chart, np.float64)
     complete, by_end = np.empty_like(incomplete), np.empty_like(incomplete)
     at = begin = np.int64(0)
@@ -140,7 +148,7 @@ def _projective_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
         if num_words <= LONGEST_PROJECTIVE:
             _projective_tree(weights, num_words, incomplete, complete, by_end, into)
         else:
-            spanning_tree(weights, num_words, ends, into)
+            spanning_tree(weights, num_words, ends, parents, gains, into)
         at, begin = at + num_words, end
 
 

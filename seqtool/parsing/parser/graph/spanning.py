@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Floats, Ints, Reals
 from seqtool.core.compiled import CompiledFunction, compiled
 
 _floats = types.float32[::1]
@@ -55,8 +55,10 @@ def finite_weights(scores, weights, num_words):  # type: ignore[no-untyped-def]
         into[word + 1] = -np.inf
 
 
-@compiled(types.void(_doubles, _int, _ints, _ints))
-def spanning_tree(weights, num_words, ends, heads):  # type: ignore[no-untyped-def]
+@compiled(_int(_doubles, _int, _ints, _ints, _doubles, _ints))
+def spanning_tree(  # type: ignore[no-untyped-def]
+    weights, num_words, ends, parents, gains, heads
+):
     """Write the heads of the best tree of one sentence, in O(n^2); `weights` are used up.
 
     Every word takes its best arc from another word, ROOT left out; the words of a cycle become one
@@ -67,15 +69,16 @@ def spanning_tree(weights, num_words, ends, heads):  # type: ignore[no-untyped-d
     (Gabow & Tarjan 1984; Zmigrod, Vieira & Cotterell 2020).
 
     Words are 0..n-1 here, heads 0 for ROOT. `ends` is room for a number for each weight: the word
-    within a node in which an arc ends.
+    within a node in which an arc ends. Of words, then of the nodes made of them, of which there are
+    fewer, `parents` become the nodes that they are in (-1 for that of all words), and `gains` what
+    is gained by the best arc into them. Returns how many words and nodes there are.
     """
     width = num_words + 1
     for word in range(num_words):
         ends[word * width : (word + 1) * width] = word
-    # of words, then of the nodes made of them, of which there are fewer than words
+    parents[: 2 * num_words] = -1
+    # the best arcs into words and nodes
     sources, targets = np.zeros(2 * num_words, np.int32), np.zeros(2 * num_words, np.int32)
-    gains = np.zeros(2 * num_words, np.float64)  # of the arc from `sources` to `targets`
-    parents = np.full(2 * num_words, -1, np.int32)  # the node that a node is in
     rows = np.arange(2 * num_words)  # of `weights`: arcs into a node are in the row of a word
     on_path = np.zeros(2 * num_words, np.bool_)
     outermost = np.arange(num_words)  # the node that a word is in, and that is in none
@@ -124,8 +127,9 @@ def spanning_tree(weights, num_words, ends, heads):  # type: ignore[no-untyped-d
         path[depth - 1] = num_nodes
         on_path[num_nodes] = True
         num_nodes += 1
-    sources[num_nodes - 1] = 0
-    targets[num_nodes - 1] = ends[rows[num_nodes - 1] * width]
+    begin = rows[num_nodes - 1] * width
+    sources[num_nodes - 1], targets[num_nodes - 1] = 0, ends[begin]
+    gains[num_nodes - 1] = weights[begin]
     # from the outermost node inwards: the arc into a node takes the place of those into the nodes
     # around its word, within that node
     replaced = np.zeros(num_nodes, np.bool_)
@@ -136,6 +140,7 @@ def spanning_tree(weights, num_words, ends, heads):  # type: ignore[no-untyped-d
             while inner_node != node:
                 replaced[inner_node] = True
                 inner_node = parents[inner_node]
+    return num_nodes
 
 
 @compiled(types.void(_floats, _ints, _ints))
@@ -146,12 +151,13 @@ def _spanning_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
             longest = np.int64(length)
     weights = np.empty(longest * (longest + 1), np.float64)
     ends = np.empty(longest * (longest + 1), np.int32)
+    parents, gains = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.float64)
     at = begin = np.int64(0)
     for length in lengths:
         num_words = np.int64(length)
         end = begin + num_words * (num_words + 1)
         finite_weights(scores[begin:end], weights, num_words)
-        spanning_tree(weights, num_words, ends, heads[at : at + num_words])
+        spanning_tree(weights, num_words, ends, parents, gains, heads[at : at + num_words])
         at, begin = at + num_words, end
 
 
@@ -175,11 +181,16 @@ def spanning_trees(scores: Floats, lengths: Ints) -> Ints:
 
 def best_trees(find: CompiledFunction, scores: Floats, lengths: Ints) -> Ints:
     """Return the heads that a compiled function finds in flat scores, which are checked first."""
+    check_sizes(scores, lengths)
+    heads = np.empty(lengths.sum(), np.int32)
+    find(scores, lengths, heads)
+    return heads
+
+
+def check_sizes(scores: Reals, lengths: Ints) -> None:
+    """Raise a ValueError if flat scores are not those of sentences of so many words."""
     num_words = lengths.astype(np.int64)
     if lengths.size and lengths.min() < 1:
         raise ValueError("a sentence has no words")
     if scores.size != (num_words * (num_words + 1)).sum():
         raise ValueError(f"{scores.size} scores are not those of sentences of {lengths} words")
-    heads = np.empty(num_words.sum(), np.int32)
-    find(scores, lengths, heads)
-    return heads

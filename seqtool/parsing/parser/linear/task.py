@@ -1,4 +1,4 @@
-"""Linear models of parsing as tasks of the training loop: learnt online, by updates of their own."""
+"""Linear models of parsing as tasks of the training loop, with updates of their own."""
 
 from __future__ import annotations
 

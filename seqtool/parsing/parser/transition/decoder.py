@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lanes_for, search
-from seqtool.parsing.parser.transition.trace import derivation, slot_features
+from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
 from seqtool.treebank.derivation import Derivation
 
 # what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
@@ -26,67 +27,31 @@ TEMPERATURE = 1.5
 GLOBAL_MARGIN = np.inf
 
 
-class TransitionDecoder(Decoder):
-    """Trees by the transitions of a system.
+class SearchDecoder(Decoder):
+    """Trees by the transitions of a system, whatever scores these.
 
     Args:
-        config: what the classifier is; its system is no longer auto.
+        system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
-        weights: of the classifier, by their names in `network.ParserNetwork`.
-        normalised: whether the classifier was trained locally: a hypothesis has the sum of the
-            log-probabilities of its transitions then, else of their scores.
-
-    Attributes:
-        classifier: of the first member.
+        temperature: what the scores are divided by before they become probabilities.
+        normalised: whether a hypothesis has the sum of the log-probabilities of its transitions, as
+            of a classifier that was trained locally, or of their scores.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        labels: Labels,
-        weights: Mapping[str, Floats],
-        *,
-        normalised: bool = True,
+        self, system: str, labels: Labels, temperature: float, *, normalised: bool = True
     ) -> None:
-        self._config = config  # of the first member
-        self._system, self._labels = config.system, labels
+        self._system, self._labels, self._temperature = system, labels, temperature
         self._normalised = normalised
-        self._temperature = TEMPERATURE if normalised else 1.0
         self._margin = MARGIN if normalised else GLOBAL_MARGIN
-        self.classifier = Classifier(config, weights)
-        self._classifiers = [self.classifier]
 
-    def joined(self, others: Sequence[TransitionDecoder]) -> TransitionDecoder:
-        """Return a decoder of several members; see `Decoder.joined`."""
-        together = copy.copy(self)
-        together._classifiers = [c for each in (self, *others) for c in each._classifiers]
-        return together
+    @abstractmethod
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        """Return what scores the configurations of sentences; `prepare` was called."""
 
-    def prepare(self, types: Types) -> None:
-        """Make the products of the types that were met since the last time."""
-        for classifier in self._classifiers:
-            num_types = classifier.products.num_types
-            if num_types < len(types):
-                classifier.products.extend(*types.arrays(num_types))
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the products of types, of the member with most."""
-        return max(classifier.products.num_bytes for classifier in self._classifiers)
-
-    def clear(self) -> None:
-        """Forget the products of all types."""
-        for classifier in self._classifiers:
-            classifier.products.clear()
-
-    @property
-    def num_layers(self) -> int:
-        """How many layers the encoder has; 0 without one."""
-        return self.classifier.num_layers
-
-    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
-        """Return the encoder's states; see `Decoder.states`."""
-        return self.classifier.states(arrays, layer)
+    @abstractmethod
+    def _see(self) -> See:
+        """Return what tells what the classifier, of members the first one, looks at."""
 
     def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
@@ -133,7 +98,7 @@ class TransitionDecoder(Decoder):
         Scores are divided by the temperature also where one hypothesis is followed, which changes
         no choice.
         """
-        scorer, see = self._scorer(arrays), slot_features(self._config)
+        scorer, see = self._scorer(arrays), self._see()
         for place in range(len(arrays.lengths)):
             sentence = arrays.part(np.asarray([place]))
             beams = self._beams(sentence, beam)
@@ -141,14 +106,6 @@ class TransitionDecoder(Decoder):
             yield derivation(
                 *(self._system, beams, scorer, see, token, length), normalised=self._normalised
             )
-
-    def _scorer(self, arrays: TokenArrays) -> Scorer:
-        return average_scorer(
-            [
-                classifier.scorer(arrays.types, classifier.in_context(arrays))
-                for classifier in self._classifiers
-            ]
-        )
 
     def _beams(self, arrays: TokenArrays, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
@@ -159,4 +116,79 @@ class TransitionDecoder(Decoder):
             margin=self._margin if margin is None else margin,
             temperature=self._temperature,
             normalised=self._normalised,
+        )
+
+
+class TransitionDecoder(SearchDecoder):
+    """Trees by the transitions of a system, by a neural classifier.
+
+    Args:
+        config: what the classifier is; its system is no longer auto.
+        labels: of arcs.
+        weights: of the classifier, by their names in `network.ParserNetwork`.
+        normalised: whether the classifier was trained locally: a hypothesis has the sum of the
+            log-probabilities of its transitions then, else of their scores.
+
+    Attributes:
+        classifier: of the first member.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        labels: Labels,
+        weights: Mapping[str, Floats],
+        *,
+        normalised: bool = True,
+    ) -> None:
+        temperature = TEMPERATURE if normalised else 1.0
+        super().__init__(config.system, labels, temperature, normalised=normalised)
+        self._config = config  # of the first member
+        self.classifier = Classifier(config, weights)
+        self._classifiers = [self.classifier]
+
+    def joined(self, others: Sequence[TransitionDecoder]) -> TransitionDecoder:
+        """Return a decoder of several members; see `Decoder.joined`."""
+        together = copy.copy(self)
+        together._classifiers = [c for each in (self, *others) for c in each._classifiers]
+        return together
+
+    def prepare(self, types: Types) -> None:
+        """Make the products of the types that were met since the last time."""
+        for classifier in self._classifiers:
+            num_types = classifier.products.num_types
+            if num_types < len(types):
+                classifier.products.extend(*types.arrays(num_types))
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the products of types, of the member with most."""
+        return max(classifier.products.num_bytes for classifier in self._classifiers)
+
+    def clear(self) -> None:
+        """Forget the products of all types."""
+        for classifier in self._classifiers:
+            classifier.products.clear()
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the encoder has; 0 without one."""
+        return self.classifier.num_layers
+
+    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
+        """Return the encoder's states; see `Decoder.states`."""
+        return self.classifier.states(arrays, layer)
+
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        return average_scorer(
+            [
+                classifier.scorer(arrays.types, classifier.in_context(arrays))
+                for classifier in self._classifiers
+            ]
+        )
+
+    def _see(self) -> See:
+        config = self._config
+        return slot_features(
+            config.slots, config.label_slots, config.measures, contexts=config.contexts
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from seqtool.core.arrays import Bytes, Doubles, Floats, Ints
-from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract, measure_text
 from seqtool.parsing.parser.transition.search import Beams, History, Scorer
@@ -295,34 +294,43 @@ def _rounds(
         )
 
 
-def slot_features(config: ModelConfig) -> See:
-    """Return what gives the features of a neural classifier: what stands in its slots."""
-    slots = compile_slots((*config.slots, *config.contexts), config.label_slots, config.measures)
-    num_words = len(config.slots)
+def slot_features(
+    words: Sequence[str],
+    labels: Sequence[str],
+    measures: Sequence[str],
+    *,
+    contexts: Sequence[str] = (),
+) -> See:
+    """Return what tells what stands in the slots of a classifier; for these see `hidden_layer`.
+
+    Args:
+        words: addresses whose word and columns are looked at.
+        labels: addresses of which the label is.
+        measures: counts and distances.
+        contexts: addresses whose word is looked at as an encoder read it.
+    """
+    slots = compile_slots((*words, *contexts), labels, measures)
     kinds = slots.measures[:, 0].tolist()
 
     def see(configurations: Configurations) -> tuple[Feature, ...]:
-        labels = configurations.labels
+        names = ("", *configurations.labels.names)
         root = int(configurations.configs[0, TOKENS])
         numbers = np.arange(root + configurations.max_words + 1, dtype=np.int32)
         seen = extract(configurations, ONE, numbers, slots)
-        words = [token - root if token else None for token in seen.words[0].tolist()]
+        # the row of ROOT is 1 or more, and 0 is none
+        places = [token - root if token else None for token in seen.words[0].tolist()]
         found = [
-            Feature(place, "word", "", word)
-            for place, word in zip(config.slots, words[:num_words], strict=True)
+            Feature(address, "word" if number < len(words) else "context", "", place)
+            for number, (address, place) in enumerate(zip((*words, *contexts), places, strict=True))
         ]
         found += [
-            Feature(place, "context", "", word)
-            for place, word in zip(config.contexts, words[num_words:], strict=True)
+            Feature(address, "label", names[label], None)
+            for address, label in zip(labels, seen.labels[0].tolist(), strict=True)
         ]
         found += [
-            Feature(place, "label", labels.names[label - 1] if label else "", None)
-            for place, label in zip(config.label_slots, seen.labels[0].tolist(), strict=True)
-        ]
-        found += [
-            Feature(place, "measure", measure_text(kind, bucket), None)
-            for place, kind, bucket in zip(
-                config.measures, kinds, seen.measures[0].tolist(), strict=True
+            Feature(measure, "measure", measure_text(kind, bucket), None)
+            for measure, kind, bucket in zip(
+                measures, kinds, seen.measures[0].tolist(), strict=True
             )
         ]
         return tuple(found)

@@ -205,7 +205,8 @@ def test_features_by_hand() -> None:
     batch.begin(0, 5, 3)
     for transition in (0, 0, 2):  # SHIFT, SHIFT, LEFT-ARC nsubj
         batch.take(0, transition)
-    assert trace.slot_features(config.model)(batch) == (
+    model = config.model
+    assert trace.slot_features(model.slots, model.label_slots, model.measures)(batch) == (
         Feature("s0", "word", "", 2),
         Feature("s1", "word", "", 0),
         Feature("s0.l1", "word", "", 1),

@@ -1,0 +1,154 @@
+"""Trees by linear scores of arcs: the best tree, then the best label of each of its arcs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from seqtool.core.arrays import Floats, Ints, Longs
+from seqtool.parsing.encoding.features import TokenArrays, Types, token_rows
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
+from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.partition import marginals
+from seqtool.parsing.parser.graph.ranking import ranked_trees
+from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer
+
+HELD_SCORES = 1 << 22  # of arcs: 16 MB, unless one sentence has more
+
+
+class LinearGraphDecoder(Decoder):
+    """The best trees by linear scores of arcs; see `Decoder`.
+
+    Args:
+        config: what is read, and which trees are searched.
+        labels: of arcs.
+        weights: of features, as `scorer.weight_shapes` says.
+    """
+
+    def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
+        self._labels = labels
+        self._is_projective = config.trees == "projective"
+        # of each member, what knows the places of its weights, and these
+        self._members = [(ArcScorer(config, labels), weights[WEIGHTS])]
+
+    def joined(self, others: Sequence[LinearGraphDecoder]) -> LinearGraphDecoder:
+        """Return a decoder of several members; see `Decoder.joined`."""
+        together = copy.copy(self)
+        together._members = [m for each in (self, *others) for m in each._members]
+        return together
+
+    def prepare(self, types: Types) -> None:
+        """Note the symbols of the types that were met since the last time."""
+        for scorer, _ in self._members:
+            scorer.extend(types)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the symbols of types, of each member."""
+        return self._members[0][0].features.values.nbytes
+
+    def clear(self) -> None:
+        """Forget all types."""
+        for scorer, _ in self._members:
+            scorer.clear()
+
+    def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
+        """Parse sentences; a beam makes no difference. See `Decoder.decode`."""
+        heads = np.full(len(arrays.types), -1, np.int32)
+        label_ids = np.full(len(arrays.types), -1, np.int32)
+        find = projective_trees if self._is_projective else spanning_trees
+        for part in _parts(arrays):
+            scores = self._arc_scores(part)
+            found = find(scores, part.lengths)
+            rows = token_rows(part.tokens, part.lengths)
+            rows = rows[~np.isin(rows, part.tokens)]
+            heads[rows], label_ids[rows] = found, self._best_labels(part, found, found)
+        return heads, label_ids
+
+    def _arc_scores(self, part: TokenArrays) -> Floats:
+        """Return the average scores of all arcs of some sentences, flat."""
+        lengths = part.lengths.astype(np.int64)
+        scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
+        for scorer, weights in self._members:
+            scorer.add_arc_scores(weights, part, scores)
+        scores /= len(self._members)
+        return scores
+
+    def _label_scores(self, part: TokenArrays, heads: Ints, tree: Ints) -> Floats:
+        """Return the scores of the labels of arcs, [words, labels], the sums over all members.
+
+        Only labels that an arc may have are scored. See `ArcScorer.add_label_scores`.
+        """
+        scores_WL = np.zeros((len(heads), len(self._labels)), np.float32)
+        for scorer, weights in self._members:
+            scorer.add_label_scores(weights, part, heads, tree, scores_WL)
+        return scores_WL
+
+    def _best_labels(self, part: TokenArrays, heads: Ints, tree: Ints) -> Ints:
+        """Return the best labels of arcs from these heads to all words, in their trees."""
+        scores_WL, first = self._label_scores(part, heads, tree), len(self._labels.arcs)
+        of_words, of_roots = scores_WL[:, :first].argmax(1), scores_WL[:, first:].argmax(1)
+        label_ids: Ints = np.where(heads == 0, first + of_roots, of_words).astype(np.int32)
+        return label_ids
+
+    def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
+        """Give the best trees of each sentence; see `Decoder.ranked`. Labels are the best ones.
+
+        The score of a tree is the logarithm of its probability among all that are searched.
+        """
+        for one, scores in self._each(arrays):
+            log_partitions, _ = marginals(scores, one.lengths, self._is_projective)
+            table = scores.reshape(one.lengths[0], -1)
+            yield [
+                RankedTree(heads, self._best_labels(one, heads, heads), score - log_partitions[0])
+                for heads, score in ranked_trees(table, num, self._is_projective)
+            ]
+
+    def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
+        """Give how likely each arc is, of all trees that are searched, and its best label.
+
+        Of an arc that is not in the best tree, it is the label that it has with the other arcs of
+        that tree around it. See `Decoder.arc_tables`.
+        """
+        find = projective_trees if self._is_projective else spanning_trees
+        for one, scores in self._each(arrays):
+            tree, num_words = find(scores, one.lengths), int(one.lengths[0])
+            _, chances = marginals(scores, one.lengths, self._is_projective)
+            label_ids = np.stack(
+                [
+                    self._best_labels(one, np.full(num_words, head, np.int32), tree)
+                    for head in range(1 + num_words)
+                ],
+                axis=1,
+            )
+            words = np.arange(num_words)
+            label_ids[words, words + 1] = -1  # of no arc
+            probabilities = chances.reshape(num_words, -1).astype(np.float32)
+            yield ArcTable(probabilities, np.ascontiguousarray(label_ids))
+
+    def _each(self, arrays: TokenArrays) -> Iterator[tuple[TokenArrays, Floats]]:
+        """Give each sentence alone, with the scores of its arcs."""
+        for place in range(len(arrays.lengths)):
+            one = _of(arrays, np.asarray([place]))
+            yield one, self._arc_scores(one)
+
+
+def _of(arrays: TokenArrays, places: Longs) -> TokenArrays:
+    """Return some of the sentences, in the same rows."""
+    tokens, lengths = arrays.tokens[places], arrays.lengths[places]
+    return dataclasses.replace(arrays, tokens=tokens, lengths=lengths, lm_states=None)
+
+
+def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:
+    """Divide sentences into parts whose arcs' scores fit into memory together."""
+    lengths = arrays.lengths.astype(np.int64)
+    sizes = np.cumsum(lengths * (lengths + 1))
+    cuts = np.flatnonzero(np.diff(sizes // HELD_SCORES)) + 1
+    for places in np.split(np.arange(len(lengths)), cuts):
+        yield _of(arrays, places)

@@ -1,0 +1,78 @@
+"""Learning to score arcs, as a task of the training loop: MIRA, one sentence after another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqtool.core.arrays import Floats
+from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.linear.arcs.calibration import Calibration
+from seqtool.parsing.parser.linear.arcs.features import score_arcs
+from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
+from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes
+from seqtool.parsing.parser.linear.task import LinearTask
+
+STEP_SENTENCES = 32  # learnt one by one; a step of the training loop is so many
+
+
+class MiraTask(LinearTask):
+    """Trees for `seqtool.training.loop.train`; the learning rate is C, see `mira`.
+
+    The loss is what the gold trees lack to win by the number of wrong heads, per word.
+    """
+
+    items = "words"
+
+    def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
+        shapes = weight_shapes(config.model, data.labels)
+        super().__init__(config, data, {name: size for name, (size,) in shapes.items()}, **options)
+        self._scorer = ArcScorer(config.model, data.labels)
+        self._scorer.extend(data.types)
+        self._changes = np.zeros(shapes[WEIGHTS], np.float32)
+        is_projective = config.model.trees == "projective"
+        self._find = projective_trees if is_projective else spanning_trees
+        self._calibration = Calibration(self._scorer, data.dev, is_projective=is_projective)
+        self._order = np.empty(0, np.int64)
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw an order of the sentences; return the number of steps."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        usable = np.arange(len(self._data.train.arrays.lengths))
+        self._order = generator.permutation(self._data.of_epoch(epoch, usable))
+        return -(-len(self._order) // STEP_SENTENCES)
+
+    def averages(self) -> dict[str, Floats]:
+        """Return the averaged weights, scaled so that scores are logarithms of probabilities."""
+        weights = self.weights[WEIGHTS].average()
+        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
+
+    def _pass(self, index: int, rate: float | None) -> tuple[float, int]:
+        """Go through some sentences, one by one; see `LinearTask`. Nothing is left to chance."""
+        begin = index * STEP_SENTENCES
+        sentences = self._order[begin : begin + STEP_SENTENCES]
+        num_words = int(self._data.train.arrays.lengths[sentences].sum())
+        return sum(self._learn(i, rate or 0.0) for i in sentences.tolist()) / num_words, num_words
+
+    def _learn(self, sentence: int, longest: float) -> float:
+        """Learn a sentence, with a longest step, 0 for none; return what its gold tree lacked."""
+        arrays, scorer, labels = self._data.train.arrays, self._scorer, self._data.labels
+        root, num_words = int(arrays.tokens[sentence]), int(arrays.lengths[sentence])
+        words = slice(root + 1, root + 1 + num_words)
+        heads, label_ids = self._data.heads[words], self._data.label_ids[words]
+        weights, read = self.weights[WEIGHTS], (scorer.features, arrays.types, root, num_words)
+        # a point for each wrong arc: the best tree is one that is wrong and yet scores well
+        points = np.ones((num_words, 1 + num_words), np.float32)
+        points[np.arange(num_words), heads] = 0.0
+        scores = points.reshape(-1)
+        score_arcs(*read, weights.values, scores)
+        found = self._find(scores, arrays.lengths[sentence : sentence + 1])
+        step = longest, weights, self._changes
+        missing: float = learn_heads(*read, heads, found, *step)
+        learn_labels(*read, heads, label_ids, len(labels.arcs), len(labels), *step)
+        if longest:
+            weights.num[0] += 1
+        return missing

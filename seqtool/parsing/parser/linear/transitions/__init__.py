@@ -1,0 +1,1 @@
+"""Transition parsers with a linear classifier (MaltParser; Zhang & Nivre 2011)."""

@@ -1,0 +1,175 @@
+"""The linear classifier: the score of a transition is the sum of the weights of features with it.
+
+A feature's hash is a place in one array of weights; the weights of the transitions 0 .. T - 1 with
+that feature stand from there on, one after another, so that they are added as a row:
+
+    weights  float32 [2^hash_bits + T - 1]
+             ...|w(f, 0) w(f, 1) ... w(f, T-1)|...      rows of other features overlap with it
+
+Most of a row is zero: a feature has weights with the few transitions that it was ever right or
+wrong about. So rows share places with little harm, as single weights do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.arrays import Floats, Ints
+from seqtool.core.compiled import compiled
+from seqtool.core.instructions import fetch
+from seqtool.parsing.encoding.features import Types
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.hashing import Values, mix, place_of
+from seqtool.parsing.parser.linear.transitions.templates import (
+    ATTRIBUTE,
+    LABEL,
+    Templates,
+    compile_templates,
+)
+from seqtool.parsing.parser.transition.hidden_layer import Seen, extract
+from seqtool.parsing.parser.transition.search import Scorer
+from seqtool.parsing.parser.transition.transitions import Configurations
+
+WEIGHTS = "transitions"  # the name of the array
+TOGETHER = 4  # rows that are added at once
+
+_int = types.int64
+_table = types.int32[:, ::1]
+_templates = types.NamedTuple((_table, types.int32[::1], types.int32[::1]), Templates)
+_seen = types.NamedUniTuple(_table, 3, Seen)
+
+
+@compiled(types.void(_seen, _table, _templates, _int, _table))
+def _hash(seen, of_types, templates, num_bits, rows):  # type: ignore[no-untyped-def]
+    """Note the row of each feature of some configurations, [N, templates]."""
+    values = np.empty(templates.values.shape[0], np.int64)
+    for place in range(rows.shape[0]):
+        for number in range(values.shape[0]):
+            kind, slot = templates.values[number, 0], templates.values[number, 1]
+            if kind == ATTRIBUTE:
+                values[number] = of_types[seen.words[place, slot], templates.values[number, 2]]
+            elif kind == LABEL:
+                values[number] = seen.labels[place, slot]
+            else:
+                values[number] = seen.measures[place, slot]
+        begin = 0
+        for template in range(templates.ends.shape[0]):
+            state = mix(0, template + 1)
+            for part in range(begin, templates.ends[template]):
+                state = mix(state, values[templates.parts[part]])
+            begin = templates.ends[template]
+            rows[place, template] = place_of(state, num_bits)
+
+
+@compiled(types.void(_table, _int, types.float32[::1], types.float32[::1]))
+def sum_rows(rows, place, weights, scores):  # type: ignore[no-untyped-def]
+    """Fill in the scores of all transitions in one configuration, by the rows of its features."""
+    num_rows, num = rows.shape[1], scores.shape[0]
+    scores[:] = 0.0
+    at = 0
+    while at + TOGETHER <= num_rows:
+        # rows are far from each other, and memory takes longer than adding: the next are asked for
+        for ahead in range(at + TOGETHER, min(at + 2 * TOGETHER, num_rows)):
+            for line in range(0, num, 16):  # 16 numbers of four bytes are a line of the cache
+                fetch(weights, rows[place, ahead] + line)
+        a, b = rows[place, at], rows[place, at + 1]
+        c, d = rows[place, at + 2], rows[place, at + 3]
+        for transition in range(num):
+            scores[transition] += (weights[a + transition] + weights[b + transition]) + (
+                weights[c + transition] + weights[d + transition]
+            )
+        at += TOGETHER
+    while at < num_rows:
+        a = rows[place, at]
+        for transition in range(num):
+            scores[transition] += weights[a + transition]
+        at += 1
+
+
+@compiled(types.void(_table, types.float32[::1], types.float32[:, ::1]))
+def score_rows(rows, weights, scores):  # type: ignore[no-untyped-def]
+    """Fill in the scores of the transitions of all configurations, [N, T]."""
+    for place in range(rows.shape[0]):
+        sum_rows(rows, place, weights, scores[place])
+
+
+@dataclass
+class Seconds:
+    """Where the time of a linear classifier goes, in seconds of the clock."""
+
+    found: float = 0.0  # what stands in the slots
+    hashed: float = 0.0
+    summed: float = 0.0  # weights found in memory, and added
+
+    @property
+    def total(self) -> float:
+        """The time of features in all."""
+        return self.found + self.hashed + self.summed
+
+
+def num_weights(config: ModelConfig, labels: Labels) -> int:
+    """Return the length of the array of weights."""
+    return (1 << config.hash_bits) + labels.num_transitions - 1
+
+
+class LinearClassifier:
+    """Scores transitions by sparse features.
+
+    Args:
+        config: templates and hash; its system is chosen, and its templates are, too.
+        weights: by name; of this array, `num_weights`.
+
+    Attributes:
+        values: of types, to be extended before they are met.
+        seconds: what was spent on features so far.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self._num_bits = config.hash_bits
+        self._templates, self._slots, attributes = compile_templates(config.templates)
+        self._weights = weights[WEIGHTS]
+        self.values = Values(attributes)
+        self.seconds = Seconds()
+
+    @property
+    def num_templates(self) -> int:
+        """The number of features of a configuration."""
+        return len(self._templates.ends)
+
+    def prepare(self, types_met: Types) -> None:
+        """Make ready for the types that were met since the last time."""
+        self.values.extend(types_met)
+
+    def rows(self, configurations: Configurations, which: Ints, token_types: Ints) -> Ints:
+        """Return the rows of the features of configurations, int32 [N, templates].
+
+        Args:
+            configurations: where the configurations are.
+            which: which of them.
+            token_types: the type of every token.
+        """
+        begin = perf_counter()
+        seen = extract(configurations, which, token_types, self._slots)
+        found = perf_counter()
+        rows = np.empty((len(which), self.num_templates), np.int32)
+        _hash(seen, self.values.table, self._templates, self._num_bits, rows)
+        self.seconds.found += found - begin
+        self.seconds.hashed += perf_counter() - found
+        return rows
+
+    def scorer(self, token_types: Ints) -> Scorer:
+        """Return what scores the configurations of sentences, by the types of all tokens."""
+
+        def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
+            rows = self.rows(configurations, which, token_types)
+            begin = perf_counter()
+            score_rows(rows, self._weights, scores)
+            self.seconds.summed += perf_counter() - begin
+
+        return score

@@ -1,0 +1,79 @@
+"""Trees by transitions that a linear classifier chooses."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+from seqtool.core.arrays import Floats
+from seqtool.parsing.encoding.features import TokenArrays, Types
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.linear.transitions.classifier import LinearClassifier
+from seqtool.parsing.parser.linear.transitions.templates import places_of
+from seqtool.parsing.parser.transition.classifier import average_scorer
+from seqtool.parsing.parser.transition.decoder import SearchDecoder
+from seqtool.parsing.parser.transition.search import Scorer
+from seqtool.parsing.parser.transition.trace import See, slot_features
+
+
+class LinearDecoder(SearchDecoder):
+    """Trees by the transitions of a system, by sparse features.
+
+    Args:
+        config: templates, hash and system, which are chosen.
+        labels: of arcs.
+        weights: see `classifier`.
+    """
+
+    def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
+        super().__init__(config.system, labels, 1.0)
+        self._places = places_of(config.templates)
+        self._classifiers = [LinearClassifier(config, weights)]
+
+    def joined(self, others: Sequence[LinearDecoder]) -> LinearDecoder:
+        """Return a decoder of several members; see `Decoder.joined`."""
+        together = copy.copy(self)
+        together._classifiers = [c for each in (self, *others) for c in each._classifiers]
+        return together
+
+    def prepare(self, types: Types) -> None:
+        """Note the attributes of the types that were met since the last time."""
+        for classifier in self._classifiers:
+            classifier.prepare(types)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the attributes of types, of the member with most."""
+        return max(classifier.values.table.nbytes for classifier in self._classifiers)
+
+    def clear(self) -> None:
+        """Forget the attributes of all types."""
+        for classifier in self._classifiers:
+            classifier.values.clear()
+
+    def _scorer(self, arrays: TokenArrays) -> Scorer:
+        return average_scorer([classifier.scorer(arrays.types) for classifier in self._classifiers])
+
+    def _see(self) -> See:
+        return slot_features(*self._places)
+
+    def shares(self, types: Types, arrays: TokenArrays) -> dict[str, float]:
+        """Parse sentences twice, and return where the time of the second time went, in percent.
+
+        `feature_share` is that of features: what stands in the places of a configuration is found,
+        each template hashed, and the weights fetched and added. The rest is the search, legality
+        and transitions.
+        """
+        self.prepare(types)
+        self.decode(arrays)  # whose time is also that of compiling
+        before = self.feature_seconds
+        begin = perf_counter()
+        self.decode(arrays)
+        return {"feature_share": 100.0 * (self.feature_seconds - before) / (perf_counter() - begin)}
+
+    @property
+    def feature_seconds(self) -> float:
+        """The time that was spent on features so far, by the clock."""
+        return sum(classifier.seconds.total for classifier in self._classifiers)

@@ -1,0 +1,132 @@
+"""Choosing transitions by sparse features, as a task of the training loop.
+
+The sentences of a batch are parsed side by side, and each configuration that leaves a choice is
+learnt when it is met. With a dynamic oracle, what is learnt is that all transitions that cost
+nothing are right; the one that is taken is the classifier's own, or, not exploring, the one of
+these that it likes best (Goldberg & Nivre 2012). With a static one, its transition is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from seqtool.core.arrays import Bytes, Floats, Ints
+from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.linear.task import LinearTask
+from seqtool.parsing.parser.linear.transitions.calibration import Calibration
+from seqtool.parsing.parser.linear.transitions.classifier import (
+    WEIGHTS,
+    LinearClassifier,
+    num_weights,
+)
+from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
+from seqtool.parsing.parser.linear.transitions.learner import LEARNERS, LOGISTIC, learn
+from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.task import LONGEST_EXPLORED
+from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS, Configurations
+
+
+class LinearTransitionTask(LinearTask):
+    """The choice of transitions by sparse features; see `LinearTask`."""
+
+    items = "configurations"
+
+    def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
+        size = num_weights(config.model, data.labels)
+        super().__init__(config, data, {WEIGHTS: size}, **options)
+        self._learner = LEARNERS[config.learning.linear]
+        squares = torch.zeros(size if self._learner == LOGISTIC else 0)
+        self.module.register_buffer("squares", squares)
+        self._squares = squares.numpy()
+        learnt = self.weights[WEIGHTS]
+        self._classifier = LinearClassifier(config.model, {WEIGHTS: learnt.values})
+        self._classifier.prepare(data.types)
+        arrays = data.train.arrays
+        self._usable = np.flatnonzero(arrays.lengths > 1)
+        self._oracle = Oracle(
+            *(config.model.system, data.labels, data.heads, data.label_ids),
+            *(arrays.tokens, arrays.lengths),
+        )
+        self._batches: list[Ints] = []
+        self._calibration = Calibration.of(config, data, self._classifier)
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw an order of the sentences, in batches; return how many batches."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(self._data.of_epoch(epoch, self._usable))
+        # of n words, no more configurations than this leave a choice
+        choices = np.cumsum(2 * self._data.train.arrays.lengths[order] - 3)
+        cuts = np.flatnonzero(np.diff(choices // self.config.learning.batch_size)) + 1
+        self._batches = np.split(order, cuts)
+        return len(self._batches)
+
+    def _pass(self, index: int, rate: float | None) -> tuple[float, int]:
+        """Parse the sentences of a batch; see `LinearTask`."""
+        sentences = self._batches[index]
+        is_static = self.config.learning.oracle == "static" or not self._oracle.system.dynamic
+        # the tables of a dynamic oracle grow with the square of a sentence
+        is_long = self._data.train.arrays.lengths[sentences] > LONGEST_EXPLORED
+        followed = is_long | is_static
+        loss, num_items = 0.0, 0
+        for part, explores in ((sentences[followed], False), (sentences[~followed], True)):
+            if len(part):
+                more, num = self._parse(part, -1.0 if rate is None else rate, explores=explores)
+                loss, num_items = loss + more, num_items + num
+        return loss / max(1, num_items), num_items
+
+    def _parse(self, sentences: Ints, rate: float, *, explores: bool) -> tuple[float, int]:
+        """Parse sentences, and learn at a rate that is not below 0; return the loss and of what."""
+        learning, labels, arrays = self.config.learning, self._data.labels, self._data.train.arrays
+        exploration = learning.exploration if self._epoch >= learning.explore_after else 0.0
+        tokens, lengths = arrays.tokens[sentences], arrays.lengths[sentences]
+        system = self.config.model.system
+        configurations = Configurations(system, labels, len(sentences), int(lengths.max()))
+        which = np.arange(len(sentences), dtype=np.int32)
+        configurations.start(which, tokens, lengths)
+        loss, num_items = 0.0, 0
+        while len(which := configurations.unfinished(which)):
+            legal = configurations.legal(which)
+            free = self._free(configurations, which, legal, explores=explores)
+            rows = self._classifier.rows(configurations, which, arrays.types)
+            own, best = np.empty(len(which), np.int32), np.empty(len(which), np.int32)
+            more, num = learn(
+                *(self._learner, rows, legal, free, labels.segments, rate),
+                *(self.weights[WEIGHTS], self._squares, own, best),
+            )
+            loss, num_items = loss + more, num_items + num
+            # no gold label at all on what is free: only its own choice is left
+            follows = best < 0
+            if explores:
+                follows |= self._random.random(len(which)) < exploration
+            configurations.advance(which, np.where(follows, own, best))
+        return loss, num_items
+
+    def _free(
+        self, configurations: Configurations, which: Ints, legal: Bytes, *, explores: bool
+    ) -> Ints:
+        """Return of each action the transition that costs nothing, or -1; int32 [N, actions]."""
+        free = np.full((len(which), NUM_ACTIONS), -1, np.int32)
+        if explores:
+            costs = self._oracle.costs(configurations, which, legal)
+            targets = self._oracle.targets(configurations, which)
+            free[costs == 0] = targets[costs == 0]
+        else:
+            # the column does not matter to what is learnt
+            free[:, 0] = self._oracle.transitions(configurations, which)
+        return free
+
+    def averages(self) -> dict[str, Floats]:
+        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`."""
+        (weights,) = super().averages().values()
+        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
+
+    def measured(self) -> Mapping[str, float]:
+        """Return what share of the time of parsing the validation part went into features."""
+        decoder = self.model().decoder
+        assert isinstance(decoder, LinearDecoder)
+        return decoder.shares(self._data.types, self._data.dev.arrays)

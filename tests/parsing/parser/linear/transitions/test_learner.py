@@ -1,0 +1,176 @@
+"""The learners, judged by a perceptron of dictionaries and by derivatives worked out anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from parsing.parser.linear.transitions.test_templates import place
+from parsing.parser.tiny import write_treebank
+
+from seqtool.core.config import from_dict
+from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS
+from seqtool.parsing.parser.linear.transitions.learner import LEAST_GRADIENT, LOGISTIC, learn
+from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
+from seqtool.parsing.parser.linear.weights import Averaged
+from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.transitions import (
+    BASE,
+    BUFFER,
+    FRONT,
+    LENGTH,
+    NUM_LEFT,
+    STACK,
+    STACK_SIZE,
+    Configurations,
+)
+
+TEMPLATES = ("s0.form", "s1.upos s0.upos", "b0.upos", "s0.lefts")
+
+
+def settings(**learning: Any) -> ParserConfig:
+    base = preset("linear")
+    base["model"] |= {"fields": ["form", "upos"], "templates": list(TEMPLATES)}
+    base["model"] |= {"system": "arc-hybrid", "min_count": 1}
+    # each batch is one sentence, so that sentences are learnt one after another
+    base["learning"] = {"batch_size": 1, "explore_after": 1, "exploration": 1.0, **learning}
+    return from_dict(ParserConfig, base)
+
+
+def task_of(config: ParserConfig, folder: Path) -> tuple[LinearTransitionTask, TrainingData]:
+    train, dev = (write_treebank(folder / f"{n}.conllu", n, seed=n) for n in (20, 10))
+    data = prepare_data([str(train)], str(dev), config)
+    return LinearTransitionTask(data.config, data), data
+
+
+def features(configurations: Configurations, symbols: Any) -> list[tuple[int, ...]]:
+    """The features of the one configuration, for `TEMPLATES`: template and values."""
+    row, nodes = configurations.configs[0].tolist(), configurations.nodes
+    stack = [int(nodes[row[BASE] + i, STACK]) for i in range(row[STACK_SIZE])]
+    first = int(nodes[row[BASE] + row[FRONT], BUFFER]) if row[FRONT] <= row[LENGTH] else None
+    top, below = stack[-1], stack[-2] if len(stack) > 1 else None
+    lefts = min(8, 1 + int(nodes[row[BASE] + top, NUM_LEFT]))
+    return [
+        (0, symbols("form", top)),
+        (1, symbols("upos", below), symbols("upos", top)),
+        (2, symbols("upos", first)),
+        (3, lefts),
+    ]
+
+
+def perceptron(
+    data: TrainingData, order: list[list[int]]
+) -> tuple[dict[Any, float], dict[Any, float]]:
+    """The weights and their averages, by feature and transition, after epochs in an order."""
+    config, labels, arrays = data.config, data.labels, data.train.arrays
+    oracle = Oracle(
+        config.model.system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
+    )
+    weights: Counter[Any] = Counter()
+    sums: Counter[Any] = Counter()
+    num = 0
+    which = np.zeros(1, np.int32)
+    for epoch, sentences in enumerate(order):
+        for sentence in sentences:
+            span = slice(sentence, sentence + 1)
+            configurations = Configurations(config.model.system, labels, 1, 99)
+            configurations.start(which, arrays.tokens[span], arrays.lengths[span])
+            while len(configurations.unfinished(which)):
+                seen = features(configurations, partial(symbol, data, sentence))
+                legal = configurations.legal(which)
+                actions = np.repeat(np.arange(5), np.diff(labels.segments))
+                legal_ones = [t for t, a in enumerate(actions) if legal[0] >> a & 1]
+                score = {t: sum(weights[f, t] for f in seen) for t in legal_ones}
+                costs = oracle.costs(configurations, which, legal)[0]
+                free = oracle.targets(configurations, which)[0][costs == 0]
+                own = max(legal_ones, key=score.__getitem__)
+                best = max((t for t in free.tolist() if t >= 0), key=score.__getitem__)
+                if own != best:
+                    weights.update({(f, best): 1 for f in seen})
+                    weights.subtract({(f, own): 1 for f in seen})
+                num += 1
+                sums.update(weights)
+                taken = own if epoch >= 1 else best
+                configurations.advance(which, np.asarray([taken], np.int32))
+    return weights, {key: value / num for key, value in sums.items()}
+
+
+def symbol(data: TrainingData, sentence: int, name: str, word: int | None) -> int:
+    """The number of a word's form or tag; 0 of no word."""
+    if word is None:
+        return 0
+    if word == 0:
+        return 2
+    rows = data.types.arrays()[0 if name == "form" else 1]
+    return int(rows[data.train.arrays.types[data.train.arrays.tokens[sentence] + word], 0])
+
+
+def test_the_perceptron_learns_as_one_of_dictionaries_does(tmp_path: Path) -> None:
+    config = settings()
+    task, data = task_of(config, tmp_path)
+    order: list[list[int]] = []
+    for epoch in range(3):
+        num = task.start_epoch(epoch)
+        order.append([int(batch[0]) for batch in task._batches])
+        assert all(len(batch) == 1 for batch in task._batches)
+        for index in range(num):
+            task.learn(index, 1.0)
+    weights, averages = perceptron(data, order)
+    found = task.weights[WEIGHTS]
+    places = {
+        key: place(key[0][0], list(key[0][1:]), config.model.hash_bits) + key[1] for key in weights
+    }
+    assert len({*places.values()}) == len(places)  # none is shared
+    values, average = np.zeros_like(found.values), np.zeros(len(found.values))
+    for key, at in places.items():
+        values[at], average[at] = weights[key], averages[key]
+    assert np.array_equal(found.values, values)
+    assert np.count_nonzero(values) > 20
+    assert np.allclose(found.average(), average, rtol=1e-6, atol=1e-6)
+
+
+def test_measuring_changes_nothing(tmp_path: Path) -> None:
+    task, _ = task_of(settings(), tmp_path)
+    task.start_epoch(0)
+    task.learn(0, 1.0)
+    before = [np.copy(array) for array in task.weights[WEIGHTS]]
+    measured = task.loss(1)
+    assert all(np.array_equal(a, b) for a, b in zip(before, task.weights[WEIGHTS], strict=True))
+    assert measured[1] == task.learn(1, 1.0)[1]
+
+
+def test_logistic_regression_takes_the_steps_of_adagrad() -> None:
+    # two features; SHIFT, and LEFT with two labels, are legal; SHIFT and LEFT's second one are free
+    segments = np.asarray([0, 1, 1, 3, 5, 6], np.int32)
+    rows = np.asarray([[0, 10]], np.int32)
+    legal, free = np.asarray([0b00101], np.uint8), np.asarray([[0, -1, 2, -1, -1]], np.int32)
+    generator = np.random.default_rng(0)
+    start = generator.normal(size=20).astype(np.float32)
+    weights = Averaged(start.copy(), np.zeros(20), np.zeros(1, np.int64))
+    squares = np.full(20, 0.25, np.float32)
+    own, best = np.empty(1, np.int32), np.empty(1, np.int32)
+    loss, num = learn(
+        LOGISTIC, rows, legal, free, segments, np.float32(0.5), weights, squares, own, best
+    )
+    scores = (start[0:6] + start[10:16]).astype(np.float64)
+    chances = np.exp(scores[:3]) / np.exp(scores[:3]).sum()
+    of_free = np.asarray([chances[0], 0.0, chances[2]]) / (chances[0] + chances[2])
+    gradient = chances - of_free
+    assert loss == pytest.approx(-np.log(chances[0] + chances[2]), rel=1e-6)
+    assert num == 1
+    assert (own[0], best[0]) == (scores[:3].argmax(), 2 * (scores[2] > scores[0]))
+    step = 0.5 * gradient / np.sqrt(0.25 + gradient**2)
+    step[np.abs(gradient) < LEAST_GRADIENT] = 0.0
+    wanted = start.astype(np.float64)
+    wanted[0:3] -= step
+    wanted[10:13] -= step
+    assert np.allclose(weights.values, wanted, rtol=1e-5, atol=1e-6)
+    assert weights.num[0] == 1
+    # before the first example was learnt there was none: the average is that after it
+    assert np.array_equal(weights.average(), weights.values)

@@ -1,0 +1,265 @@
+"""Parsers that learn from others: what is read in which epoch, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing.parser.test_train import SMALL, config, weights
+from parsing.parser.tiny import make_sentence, random_parser, tiny_config, write_treebank
+from parsing.segmenter.tiny_segmenter import random_segmenter
+from parsing.tagger.toy import random_tagger
+
+import seqtool
+from seqtool.core import checkpoint, storage
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.parsing.encoding.features import TokenArrays
+from seqtool.parsing.parser.data import GoldTrees, TrainingData, prepare_data
+from seqtool.parsing.parser.distillation import BEAM, TAUGHT
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.sentence import FORM, find_fault
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A treebank, two parsers over it, and text."""
+    folder = tmp_path_factory.mktemp("distillation")
+    write_treebank(folder / "train.conllu", 40)
+    write_treebank(folder / "dev.conllu", 10, seed=1)
+    for name, system in (("a", "arc-standard"), ("b", "arc-eager")):
+        train(folder, folder / name, config(3, model__system=system))
+    text = list(read_conllu(write_treebank(folder / "text.conllu", 30, seed=2)))
+    for number, sentence in enumerate(text):
+        sentence.set_tree([0] * len(sentence), ["_"] * len(sentence))
+        sentence.rows[1][FORM] = "zebra" if number % 5 else "yak"
+        sentence.comments.append("# text = ...")
+    write_conllu(text, folder / "text.conllu")
+    return folder
+
+
+def train(folder: Path, output: Path, settings: Any, **options: Any) -> Any:
+    return train_parser(
+        folder / "train.conllu",
+        output,
+        settings,
+        dev=folder / "dev.conllu",
+        device="cpu",
+        **options,
+    )
+
+
+def taught_by(folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "distil": [folder / "a", folder / "b"],
+        "unlabelled": folder / "text.conllu",
+        **more,
+    }
+
+
+def data_of(
+    lengths: list[int], num_taught: int, *, taught_words: float = 1.0, seed: int = 0
+) -> TrainingData:
+    """Sentences of such lengths, of which the last ones are the teachers'."""
+    sizes = np.asarray(lengths, np.int32)
+    tokens = (1 + np.cumsum(sizes + 1) - (sizes + 1)).astype(np.int32)
+    arrays = TokenArrays(np.zeros(1 + int(sizes.sum()) + len(sizes), np.int32), tokens, sizes)
+    trees = GoldTrees(arrays, [([0] * n, [""] * n) for n in lengths])
+    none: Any = None
+    return TrainingData(
+        config(learning__taught_words=taught_words, training__seed=seed),
+        *(none, Labels(("dep",), ("root",)), trees, trees, none, none, none),
+        num_taught=num_taught,
+    )
+
+
+def test_without_teachers_an_epoch_has_the_sentences_as_they_are() -> None:
+    data = data_of([3, 1, 4], 0)
+    usable = np.flatnonzero(data.train.arrays.lengths > 1)
+    assert data.of_epoch(7, usable) is usable
+
+
+@settings(max_examples=60)
+@given(
+    own=st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    taught=st.lists(st.integers(1, 9), max_size=20),
+    share=st.sampled_from([0.0, 0.5, 1.0, 2.5]),
+    seed=st.integers(0, 3),
+)
+def test_epochs_go_through_what_was_taught(
+    own: list[int], taught: list[int], share: float, seed: int
+) -> None:
+    data = data_of([*own, *taught], len(taught), taught_words=share, seed=seed)
+    usable = np.arange(len(own) + len(taught))
+    wanted = int(share * sum(own))
+    lengths = data.train.arrays.lengths
+    total = sum(taught)
+    counts = np.zeros(len(usable), int)
+    for epoch in range(6):
+        found = data.of_epoch(epoch, usable)
+        assert np.array_equal(found, data.of_epoch(epoch, usable))
+        assert np.array_equal(found, np.unique(found))
+        assert np.array_equal(found[: len(own)], usable[: len(own)])  # all of the treebank
+        counts[found] += 1
+        if total <= wanted:
+            assert len(found) == len(usable)
+            continue
+        # its words come up to what is asked for but for a sentence at each end of the stretch
+        num = int(lengths[found[len(own) :]].sum())
+        assert num <= wanted + 9
+        if (epoch + 1) * wanted <= total:  # the first round: nothing twice
+            assert num >= wanted - 9
+            assert counts[len(own) :].max(initial=0) <= 1
+    if total > wanted:
+        # after whole rounds all had their turn as often
+        rounds = 6 * wanted // total
+        assert counts[len(own) :].min(initial=rounds) >= min(rounds, 1)
+
+
+def test_the_trees_are_what_the_teachers_find_together(folder: Path, tmp_path: Path) -> None:
+    events: list[Any] = []
+    result = train(folder, tmp_path / "p", config(2), **taught_by(folder), on_data=events.append)
+    found = list(read_conllu(tmp_path / "p" / TAUGHT))
+    expected = list(read_conllu(folder / "text.conllu", check="columns"))
+    seqtool.load([folder / "a", folder / "b"]).parse(expected, beam=BEAM)
+    assert [item.rows for item in found] == [item.rows for item in expected]
+    assert not any(item.comments or item.extras for item in found)
+    (data,) = events
+    # behind the treebank; words of the text are learnt too
+    num = data.summary["sentences"]
+    assert (num, data.num_taught) == (40, 30)
+    assert [heads for heads, _ in data.train.trees[num:]] == [item.heads() for item in found]
+    assert "zebra" in data.types.lexical.groups["form"]
+    # a word is known from two on in the treebank, and from eight on in the text: there are six
+    assert "yak" not in data.types.lexical.groups["form"]
+    assert data.summary["words"] == sum(map(len, read_conllu(folder / "train.conllu")))
+    header = checkpoint.read_header(result.path)
+    assert header.data["teachers"] == "a, b"
+    assert header.data["unlabelled"] == "text.conllu"
+    assert header.data["taught_sentences"] == 30
+    assert header.data["taught_words"] == sum(map(len, found))
+    card = (result.path / checkpoint.CARD).read_text("utf-8")
+    assert "| taught sentences | 30 |" in card
+    assert "| teachers | a, b |" in card
+    record = storage.read_object(result.path / checkpoint.RUN)
+    assert record["distil"] == [str(folder / "a"), str(folder / "b")]
+    assert record["unlabelled"] == [str(folder / "text.conllu")]
+
+
+def test_a_resumed_run_needs_no_teachers(folder: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(folder / name, tmp_path / name)
+    shutil.copy(folder / "text.conllu", tmp_path)
+    options = {**taught_by(tmp_path), "should_stop": lambda step: step == 3}
+    settings = config(3, learning__taught_words=0.5)
+    with pytest.raises(Interrupted):
+        train(folder, tmp_path / "parts", settings, **options)
+    for name in ("a", "b"):
+        shutil.rmtree(tmp_path / name)
+    (tmp_path / "text.conllu").unlink()
+    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+    train(folder, tmp_path / "whole", settings, **taught_by(folder))
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(np.array_equal(array, parts[name]) for name, array in whole.items())
+    alone = train(folder, tmp_path / "alone", settings)
+    assert not np.array_equal(weights(alone.path)["first.weight"], whole["first.weight"])
+
+
+def test_plain_text_is_split_by_a_pipeline(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("du bat. Ab cet\nbad.\n\nthe bet!", "utf-8")
+    with pytest.raises(ConfigError, match="plain text") as caught:
+        train(folder, tmp_path / "p", config(1), **taught_by(folder, unlabelled=text))
+    assert "train-parser --raw" in caught.value.hint
+    assert not (tmp_path / "p").exists()
+    labels = Labels(("nsubj", "obj"), ("root",))
+    nlp = Pipeline(random_segmenter(), random_tagger(), random_parser(tiny_config(), labels))
+    monkeypatch.setattr(checkpoint, "load", lambda paths: nlp)
+    files = [text, folder / "text.conllu"]
+    stop = {"should_stop": lambda step: step == 1}
+    with pytest.raises(Interrupted):
+        train(folder, tmp_path / "p", config(1), **taught_by(folder, unlabelled=files), **stop)
+    found = list(read_conllu(tmp_path / "p" / TAUGHT))
+    first = nlp(text, beam=BEAM)
+    assert [item.rows[0][FORM] for item in found[: len(first)]] == [
+        item.rows[0][FORM] for item in first
+    ]
+    assert len(found) == len(first) + 30
+    assert all(find_fault(item.heads()) is None for item in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"unlabelled": ()}, ConfigError, "--distil is without text"),
+        ({"distil": ()}, ConfigError, "there are none"),
+        ({"distil": ["{}/a", "{}/none"]}, ModelError, "no such model"),
+        ({"unlabelled": "{}/none.conllu"}, DataError, "none.conllu"),
+        ({"unlabelled": "{}/bare.conllu"}, DataError, "UPOS"),
+        ({"distil": "{}/other"}, DataError, "labels that the treebank has not"),
+        ({"distil": ["{}/a", "{}/other"]}, ModelError, "labels of the parsers differ"),
+        ({"distil": "{}/tagger"}, ModelError, "is no parser"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    options: dict[str, Any], error: type[Exception], message: str, folder: Path, tmp_path: Path
+) -> None:
+    bare = make_sentence([("the", "_"), ("dog", "_")])
+    (folder / "bare.conllu").write_text(bare.to_conllu(), "utf-8")
+    other = random_parser(tiny_config(), Labels(("amod", "aux"), ("root",)))
+    other.save(folder / "other", scores={}, data={})
+    random_tagger().save(folder / "tagger", scores={}, data={})
+
+    def placed(value: Any) -> Any:
+        return value.format(folder) if isinstance(value, str) else list(map(placed, value))
+
+    given_options = {name: placed(value) for name, value in options.items()}
+    with pytest.raises(error, match=message) as caught:
+        train(folder, tmp_path / "p", config(1), **taught_by(folder, **given_options))
+    assert "allow-missing" not in getattr(caught.value, "hint", "")
+    assert not (tmp_path / "p").exists()
+
+
+def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "a", tmp_path / "a")
+    options = taught_by(folder, distil=[tmp_path / "a", folder / "b"])
+    with pytest.raises(ConfigError, match="would replace"):
+        train(folder, tmp_path / "a", config(1), **options, force=True)
+    assert seqtool.load(tmp_path / "a")
+
+
+def test_a_broken_treebank_is_found_before_the_teachers_work(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "dev.conllu"
+    broken.write_text(make_sentence([("x", "X"), ("y", "X")], [2, 1]).to_conllu(), "utf-8")
+    monkeypatch.setattr(checkpoint, "load", None)
+    with pytest.raises(DataError, match="no root"):
+        train_parser(
+            folder / "train.conllu", tmp_path / "p", dev=broken, device="cpu", **taught_by(folder)
+        )
+
+
+def test_text_must_have_what_the_new_parser_reads(folder: Path, tmp_path: Path) -> None:
+    """Even if the teachers did without."""
+    own = {"fields": ["form", "upos"], **SMALL}
+    train(folder, tmp_path / "a", {"model": own, "training": {"epochs": 1}})
+    text = list(read_conllu(folder / "text.conllu", check="columns"))
+    for sentence in text:
+        for row in sentence.rows:
+            row[2] = "_"
+    write_conllu(text, tmp_path / "text.conllu")
+    options = {"distil": tmp_path / "a", "unlabelled": tmp_path / "text.conllu"}
+    with pytest.raises(DataError, match="lacks LEMMA"):
+        train(folder, tmp_path / "p", config(1), **options)
+    # a sentence of the treebank alone is trained on as ever
+    assert prepare_data([str(folder / "train.conllu")], None, config()).num_taught == 0
