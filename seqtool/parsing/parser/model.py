@@ -113,8 +113,10 @@ class Parser(TreebankModel[ParserConfig]):
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
-        types, system = self.types, self.config.model.system
-        return types.lexical, types.tags, lm, self.labels, system
+        types, config = self.types, self.config
+        # scores of one kind only can be averaged
+        is_global = config.learning.loss == "global"
+        return types.lexical, types.tags, lm, self.labels, config.model.system, is_global
 
     @classmethod
     def restore(
@@ -144,20 +146,24 @@ class Parser(TreebankModel[ParserConfig]):
         """Return the README.md: what it is, its scores, its data and its command."""
         model = header.config["model"]
         encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+        learning = header.config["learning"]
+        is_global = learning.get("loss") == "global"  # which older ones do not say
+        beam = f" --beam {learning['global_beam']}" if is_global else ""
+        searched = f", with a beam of {learning['global_beam']}" if is_global else ""
         size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"Transition-based ({model['system']}), {encoder}{size}; it reads "
-            f"{', '.join(model['fields'])}.",
+            f"Transition-based ({model['system']}), {'globally trained, ' if is_global else ''}"
+            f"{encoder}{size}; it reads {', '.join(model['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
-            "UAS and LAS count every word, punctuation too, by gold words and tags.",
+            f"UAS and LAS count every word, punctuation too, by gold words and tags{searched}.",
             checkpoint.data_table(header),
             maker="train_parser (Python)",
             use=(
-                "seqtool parse FILE.conllu -m THIS_DIRECTORY",
-                "seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
+                f"seqtool parse FILE.conllu -m THIS_DIRECTORY{beam}",
+                f"seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY{beam}",
             ),
         )
 
