@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.training import loop
 from seqtool.training import state as saved_state
-from seqtool.training.config import TrainingConfig
+from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.loop import LOSS_LIMIT, train
 from seqtool.training.optimisers import Optimisers
 
@@ -60,6 +60,7 @@ def run(
     stop_at: int | None = None,
     fingerprint: dict[str, Any] | None = None,
     earlier: dict[str, Any] | None = None,
+    stages: Sequence[Stage] = (),
     **settings: Any,
 ) -> list[Event]:
     """Train the toy task, until step `stop_at`; return the events."""
@@ -76,6 +77,7 @@ def run(
             resume=resume,
             should_stop=lambda step: step == stop_at,
             earlier=earlier or {},
+            stages=stages,
         )
     )
 
@@ -135,6 +137,25 @@ def test_a_stopped_run_continues_exactly(tmp_path: Path, name: str) -> None:
             assert (events[-1].reason, events[-1].step) == ("interrupted", stop)
         run(path, resume=True, **RUNS[name])
         assert_same_run(tmp_path / "whole", path)
+
+
+@pytest.mark.parametrize("stop_at", [2, 2 * NUM_STEPS, 2 * NUM_STEPS + 1])
+def test_the_schedule_goes_over_each_stage_once(tmp_path: Path, stop_at: int) -> None:
+    stages = (Stage(2), Stage(1, rate=0.5))
+    settings: dict[str, Any] = {"schedule": "cosine", "learning_rate": 0.4, "stages": stages}
+    started = run(tmp_path / "whole", **settings)[0]
+    assert isinstance(started, RunStarted)
+    assert (started.epochs, started.total_steps) == (3, 3 * NUM_STEPS)
+    rates = [line["learning_rate"] for line in log(tmp_path / "whole", "step")]
+    expected = [
+        0.4 * stage.rate * 0.5 * (1 + math.cos(math.pi * step / (stage.epochs * NUM_STEPS)))
+        for stage in stages
+        for step in range(stage.epochs * NUM_STEPS)
+    ]
+    assert rates == pytest.approx(expected)
+    run(tmp_path / "parts", stop_at=stop_at, **settings)
+    run(tmp_path / "parts", resume=True, **settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_the_runs_above_use_what_they_name(tmp_path: Path) -> None:
@@ -211,7 +232,7 @@ from crashes import dies_at
 from training.test_loop import assert_same_run, run
 from seqtool.training import loop
 from seqtool.training import state as saved_state
-from seqtool.training.config import TrainingConfig
+from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.optimisers import Optimisers
 from toy_tasks import ToyTask
 loop.REPORT_SECONDS = 0.0

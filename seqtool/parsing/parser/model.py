@@ -118,8 +118,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
-        types, model = self.types, self.config.model
-        builds = model.decoder, model.classifier, model.system, model.trees
+        types, config = self.types, self.config
+        model = config.model
+        # scores of one kind only can be averaged
+        is_global = config.learning.loss == "global"
+        builds = model.decoder, model.classifier, model.system, model.trees, is_global
         return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod
@@ -147,18 +150,24 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
+        learning = header.config["learning"]
+        is_global = learning.get("loss") == "global"  # which older ones do not say
+        beam = f" --beam {learning['global_beam']}" if is_global else ""
+        searched = f", with a beam of {learning['global_beam']}" if is_global else ""
+        trained = ", globally trained" if is_global else ""
+        fields = ", ".join(header.config["model"]["fields"])
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"{describe(header)}; it reads {', '.join(header.config['model']['fields'])}.",
+            f"{describe(header)}{trained}; it reads {fields}.",
             summarise(header.data),
             checkpoint.scores_table(header),
-            "UAS and LAS count every word, punctuation too, by gold words and tags.",
+            f"UAS and LAS count every word, punctuation too, by gold words and tags{searched}.",
             checkpoint.data_table(header),
             maker="train_parser (Python)",
             use=(
-                "seqtool parse FILE.conllu -m THIS_DIRECTORY",
-                "seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY",
+                f"seqtool parse FILE.conllu -m THIS_DIRECTORY{beam}",
+                f"seqtool eval-parser GOLD.conllu -m THIS_DIRECTORY{beam}",
             ),
         )
 

@@ -50,11 +50,13 @@ def legal_transitions(batch: Configurations, row: int) -> list[int]:
     ]
 
 
-def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
-    which = np.asarray([row], np.int32)
+def legal_scores(batch: Configurations, row: int) -> dict[int, float]:
     scores = np.empty((1, LABELS.num_transitions), np.float32)
-    random_scores(batch, which, scores)
-    legal = legal_transitions(batch, row)
-    values = scores[0, legal].astype(float) / temperature
-    total = math.log(np.exp(values).sum())
-    return {t: float(value) - total for t, value in zip(legal, values, strict=True)}
+    random_scores(batch, np.asarray([row], np.int32), scores)
+    return {t: float(scores[0, t]) for t in legal_transitions(batch, row)}
+
+
+def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -> dict[int, float]:
+    scores = legal_scores(batch, row)
+    total = math.log(sum(math.exp(score / temperature) for score in scores.values()))
+    return {t: score / temperature - total for t, score in scores.items()}

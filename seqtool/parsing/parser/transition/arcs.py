@@ -201,13 +201,13 @@ def hypotheses(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> lis
     return found
 
 
-def weights_of(hypotheses: Sequence[Hypothesis]) -> Doubles:
-    """Return the probabilities of the hypotheses of a sentence, of which there is no other."""
+def log_shares(hypotheses: Sequence[Hypothesis]) -> Doubles:
+    """Return the log-probabilities of the hypotheses of a sentence, if there is no other."""
     scores = np.asarray([hypothesis.score for hypothesis in hypotheses])
     scores = np.nan_to_num(scores, nan=-1e30, posinf=1e30, neginf=-1e30)
-    weights: Doubles = np.exp(scores - scores.max())
-    weights /= weights.sum()
-    return weights
+    scores -= scores.max()
+    shares: Doubles = scores - np.log(np.exp(scores).sum())
+    return shares
 
 
 class _Arcs:
@@ -243,7 +243,7 @@ def arc_tables(
     segments = labels.segments
     for length, of_sentence in zip(lengths.tolist(), found, strict=True):
         words = np.arange(length)
-        weights = weights_of(of_sentence)
+        weights = np.exp(log_shares(of_sentence))
         table = np.zeros((length, 1 + length))
         shares = np.zeros((length, 1 + length))
         label_ids = np.full((length, 1 + length), -1, np.int32)

@@ -13,7 +13,7 @@ from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
+from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses, log_shares
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lanes_for, search
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
@@ -73,15 +73,18 @@ class SearchDecoder(Decoder):
 
         They are the hypotheses at the end of a beam as wide as there are to be trees, of which none
         is given up for being far behind. The score of a tree is the log-probability of its
-        derivation, of the best one where there are several.
+        derivation, of the best one where there are several; after global training, within the beam.
         """
         if not len(arrays.lengths):
             return
         beams = self._beams(arrays, max(beam, num), margin=None if num == 1 else np.inf)
         for found in hypotheses(beams, arrays.tokens, arrays.lengths, self._scorer(arrays)):
+            scores = [hypothesis.score for hypothesis in found]
+            if not self._normalised:
+                scores = log_shares(found).tolist()
             trees: dict[bytes, RankedTree] = {}
-            for hypothesis in found:
-                tree = RankedTree(hypothesis.heads, hypothesis.label_ids, hypothesis.score)
+            for hypothesis, score in zip(found, scores, strict=True):
+                tree = RankedTree(hypothesis.heads, hypothesis.label_ids, score)
                 trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
             yield list(trees.values())[:num]
 

@@ -28,7 +28,8 @@ class Derivations(NamedTuple):
         steps: [K], a step of each derivation, as a place among the N.
         transitions: [K], what is taken there.
         owners: [K], the derivation, of D.
-        sentences: [D], the sentence of each derivation, as a place among those given; ascending.
+        sentences: [D], the sentence of each derivation, as a place among those given; ascending,
+            and each comes.
         is_gold: [D], whether it is the gold one; one of a sentence is.
         num_choices: of all gold derivations up to where they end here.
     """
@@ -120,7 +121,8 @@ def derive(
     beams.begin(gold.rows, tokens, lengths)
     # of each derivation: sentence, last configuration, transition, whether it is gold
     found: list[tuple[int, int, int, bool]] = []
-    while beams.step(scorer):
+    while beams.hypotheses.used.any():
+        beams.step(scorer)
         lost = gold.moved(history)
         done = beams.finished()
         for lane in lost.tolist():
@@ -146,12 +148,13 @@ def _derivations(
     sentences, last, transitions, gold = columns or [np.zeros(0, np.int64)] * 4
     is_gold: Bools = gold.astype(np.bool_)
     owners: Longs = np.arange(len(found))
+    before, taken_there = parents.astype(np.int64), taken.astype(np.int64)
     parts = [(last[:0], transitions[:0], owners[:0])]
     while len(owners):
         goes_on = last >= 0  # not before the first choice
         last, transitions, owners = last[goes_on], transitions[goes_on], owners[goes_on]
         parts.append((last, transitions, owners))
-        last, transitions = parents[last], taken[last]
+        last, transitions = before[last], taken_there[last]
     steps, transitions, owners = (np.concatenate(column) for column in zip(*parts, strict=True))
     num_choices = int(is_gold[owners].sum())
     # a step that all derivations of a sentence take has no part in telling them apart

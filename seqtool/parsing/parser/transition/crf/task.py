@@ -35,19 +35,19 @@ def losses(scores_NA: Tensor, derivations: Derivations) -> Tensor:
         scores_NA: of all transitions in the configurations of the derivations.
         derivations: of one sentence or more; each has a gold one.
     """
-    steps, transitions, owners, sentences = map(
-        torch.from_numpy,
-        (derivations.steps, derivations.transitions, derivations.owners, derivations.sentences),
+    steps, transitions, owners = map(
+        torch.from_numpy, (derivations.steps, derivations.transitions, derivations.owners)
     )
-    is_gold = torch.from_numpy(derivations.is_gold)
     # on the CPU: few numbers
     taken_K = scores_NA[steps.to(scores_NA.device), transitions.to(scores_NA.device)].cpu()
+    sentences = derivations.sentences
     totals_D = taken_K.new_zeros(len(sentences)).index_add(0, owners, taken_K)
     # each sentence a row of its own
-    _, rows, sizes = sentences.unique_consecutive(return_inverse=True, return_counts=True)
-    begins = torch.cumsum(sizes, 0) - sizes
+    sizes = np.bincount(sentences)
+    places = np.arange(len(sentences)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     totals_BD = totals_D.new_full((len(sizes), int(sizes.max())), -torch.inf)
-    totals_BD = totals_BD.index_put((rows, torch.arange(len(rows)) - begins[rows]), totals_D)
+    totals_BD[torch.from_numpy(sentences), torch.from_numpy(places)] = totals_D
+    is_gold = torch.from_numpy(derivations.is_gold)
     loss_B: Tensor = totals_BD.logsumexp(1) - totals_D[is_gold]
     return loss_B
 
@@ -92,7 +92,10 @@ class GlobalTask(ParserTask):
         return loss + losses(scores_NA.float(), derivations).mean(), len(sentences)
 
     def _derive(self, sentences: Longs) -> tuple[Derivations, Seen]:
-        """Search some sentences; also return what stands in the slots of the configurations."""
+        """Search some sentences; also return what stands in the slots of the configurations.
+
+        There are some: two words or more leave a choice, and a beam of two has both ways.
+        """
         token_numbers = np.arange(len(self._arrays.types), dtype=np.int32)
         found: list[Seen] = []
 

@@ -1,0 +1,135 @@
+"""Global training: one run of two stages, resumed exactly, and what its parsers do."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
+from safetensors.numpy import load_file
+
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import Interrupted, ModelError
+from seqtool.core.progress import EpochDone, Event
+from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.transition.transitions import SYSTEMS
+
+SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
+LSTM = {"encoder": "bilstm", "encoder_size": 6, "encoder_layers": 1, "context_units": 8}
+
+
+def config(**model: Any) -> ParserConfig:
+    """Settings of a small parser: three epochs of local training, two of global training."""
+    base = preset("fast")
+    base["model"] = {**SMALL, **model}
+    base["learning"] = {
+        **{"loss": "global", "global_epochs": 2, "global_beam": 3, "global_words": 64},
+        **{"batch_size": 64, "min_steps": 10, "averaging": 0.9},
+    }
+    base["training"] |= {"epochs": 3, "learning_rate": 0.03, "precision": "float32"}
+    return from_dict(ParserConfig, base)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    write_treebank(folder / "train.conllu", 60)
+    write_treebank(folder / "dev.conllu", 20, seed=1)
+    return folder
+
+
+def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> list[EpochDone]:
+    events: list[Event] = []
+    train_parser(
+        folder / "train.conllu",
+        output,
+        settings,
+        dev=folder / "dev.conllu",
+        device="cpu",
+        on_event=events.append,
+        **rest,
+    )
+    return [event for event in events if isinstance(event, EpochDone)]
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
+    epochs = trained(treebank, tmp_path / "p", config(system=system))
+    assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
+    assert epochs[-1].scores["dev_las"] == 100.0
+    assert epochs[-1].loss < epochs[-2].loss
+
+
+def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
+    settings = config(**LSTM)
+    epochs = trained(treebank, tmp_path / "whole", settings)
+    assert epochs[3].loss > epochs[4].loss
+    # amid the first stage, at the end of its last epoch, and amid an epoch of the second stage
+    for stop_at in (5, epochs[2].step, epochs[3].step + 2):
+        with pytest.raises(Interrupted, match=f"step {stop_at}"):
+            trained(
+                treebank,
+                tmp_path / "parts",
+                settings,
+                should_stop=lambda step, at=stop_at: step == at,  # type: ignore[misc]
+                force=True,
+            )
+        train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+        whole, parts = (
+            load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "parts")
+        )
+        assert whole.keys() == parts.keys()
+        for name, array in whole.items():
+            assert np.array_equal(array, parts[name]), name
+
+
+def test_the_best_epoch_says_how_it_is_to_be_searched(treebank: Path, tmp_path: Path) -> None:
+    # all epochs are equally good, so that the first one, of local training, stays the model
+    settings = from_dict(
+        ParserConfig,
+        {
+            "model": SMALL,
+            "learning": {"loss": "global", "global_epochs": 1, "global_rate": 1e-9},
+            "training": {"epochs": 1, "learning_rate": 1e-9},
+        },
+    )
+    trained(treebank, tmp_path / "p", settings)
+    header = checkpoint.read_header(tmp_path / "p")
+    assert header.config["learning"]["loss"] == "local"
+    assert "globally" not in (tmp_path / "p" / "README.md").read_text()
+    trained(treebank, tmp_path / "q", config())
+    header = checkpoint.read_header(tmp_path / "q")
+    assert header.config["learning"]["loss"] in ("local", "global")
+
+
+def of_loss(loss: str, seed: int = 0) -> Any:
+    values = {"model": vars(tiny_config().model), "learning": {"loss": loss}}
+    return random_parser(from_dict(ParserConfig, values), seed=seed)
+
+
+def test_scores_are_added_up_as_they_are() -> None:
+    sentences = random_sentences(40, 9)
+    local, globally = of_loss("local"), of_loss("global")
+    trees = [list(p.trees(p.encode(sentences), beam=4)) for p in (local, globally)]
+    assert trees[0] != trees[1]
+    greedy = [list(p.trees(p.encode(sentences))) for p in (local, globally)]
+    assert greedy[0] == greedy[1]
+    for found in globally.ranked(globally.encode(sentences), 3, beam=8):
+        assert sum(math.exp(tree.score) for tree in found) <= 1 + 1e-9
+
+
+def test_ensembles_are_of_one_kind() -> None:
+    sentences = random_sentences(20, 7)
+    one, other = of_loss("global"), of_loss("global", seed=1)
+    together = one.ensemble([other])
+    trees = [list(p.trees(p.encode(sentences), beam=3)) for p in (one, other, together)]
+    assert trees[2] not in trees[:2]
+    twice = one.ensemble([one])
+    assert list(twice.trees(twice.encode(sentences), beam=3)) == trees[0]
+    with pytest.raises(ModelError, match="cannot parse together"):
+        one.ensemble([of_loss("local")])
