@@ -10,7 +10,7 @@ from parsing.parser.random_scores import legal_log_probs, legal_transitions, ran
 from parsing.parser.references import Configuration, initial, legal
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.core.errors import DataError
+from seqtool.core.errors import DataError, ModelError
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition import trace
 from seqtool.parsing.parser.transition.search import Beams, search
@@ -282,3 +282,33 @@ def test_an_ensemble_is_traced_by_the_mean_of_its_scores() -> None:
     together.parse(parsed, beam=3)
     traces = together.traces([sentence.copy() for sentence in sentences], beam=3)
     assert [found.sentence for found in traces if isinstance(found, Trace)] == parsed
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_linear_parser_is_traced_by_the_places_of_its_templates(beam: int) -> None:
+    templates = ("s0.form s1.upos", "s0.l1.label", "s0.lefts b0.upos", "s1-s0 s0.form")
+    parser = random_parser(tiny_config(classifier="linear", templates=templates, hash_bits=10))
+    sentences = random_sentences(15, 9)
+    parsed = [sentence.copy() for sentence in sentences]
+    parser.parse(parsed, beam=beam)
+    traces = [found for found in parser.traces(sentences, beam=beam) if isinstance(found, Trace)]
+    assert [found.sentence for found in traces] == parsed
+    seen = {
+        tuple((feature.place, feature.kind) for feature in step.features)
+        for found in traces
+        for step in found.derivation.steps
+        if step.round is not None
+    }
+    assert seen == {
+        (
+            *(("s0", "word"), ("s1", "word"), ("b0", "word")),
+            *(("s0.l1", "label"), ("s0.lefts", "measure"), ("s1-s0", "measure")),
+        )
+    }
+
+
+def test_a_graph_based_parser_has_no_derivation() -> None:
+    parser = random_parser(tiny_config(decoder="graph", encoder="bilstm"))
+    with pytest.raises(ModelError, match="no transitions build it") as caught:
+        parser.trace(make_sentence([("a", "X"), ("B", "Y")]))
+    assert "--scores" in (caught.value.hint or "")
