@@ -228,9 +228,7 @@ def tag(
     "seqtool parse letter.txt -m runs/mine --format tree",
     'echo "I love it." | seqtool parse --raw -m runs/mine',
     "seqtool parse text.conllu -m runs/parser -m runs/other",
-    "seqtool parse dev.conllu --gold dev.conllu --format html -o errors.html",
     "seqtool parse text.conllu -m runs/parser --trace --format html -o steps.html",
-    "seqtool parse text.conllu -m runs/parser --nbest 5",
 )
 def parse(
     files: FilesArgument = None,
