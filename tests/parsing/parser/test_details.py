@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
 import pytest
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.parser import details
+from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import Broken
-from seqtool.treebank.sentence import DEPREL
+from seqtool.treebank.sentence import DEPREL, UPOS, Sentence
 
 
 def test_the_best_trees_of_a_sentence() -> None:
@@ -68,3 +72,39 @@ def test_what_is_no_sentence_is_refused() -> None:
         list(parser.nbest(["text"], 2))  # type: ignore[list-item]
     with pytest.raises(DataError, match="has UPOS"):
         list(parser.nbest([make_sentence([("a", "_"), ("B", "_")])], 2))
+
+
+class Reader:
+    """Stands for the tagger of a pipeline: it gives every word without a tag the tag X."""
+
+    def tag_stream(
+        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        for item in items:
+            for row in item.rows if isinstance(item, Sentence) else []:
+                row[UPOS] = "X" if retag or row[UPOS] == "_" else row[UPOS]
+            yield item
+
+
+@pytest.mark.parametrize("retag", [False, True])
+def test_a_pipeline_tags_first(retag: bool) -> None:
+    parser = random_parser(tiny_config("arc-eager"))
+    nlp = Pipeline(cast(Any, None), cast(Any, Reader()), parser)
+    sentences = [make_sentence([("a", "_"), ("B", "Y"), ("cc", "_")]) for _ in range(3)]
+    tagged = [sentence.copy() for sentence in sentences]
+    for sentence in Reader().tag_stream(tagged, retag=retag):
+        assert isinstance(sentence, Sentence)
+
+    def given() -> list[Sentence]:
+        return [sentence.copy() for sentence in sentences]
+
+    assert list(nlp.nbest(given(), 3, beam=2, retag=retag)) == list(parser.nbest(tagged, 3, beam=2))
+    expected = [parser.trace(sentence, beam=2) for sentence in tagged]
+    assert list(nlp.traces(given(), beam=2, retag=retag)) == expected
+    before = sentences[0].to_conllu()
+    assert nlp.trace(sentences[0], beam=2, retag=retag) == expected[0]
+    assert sentences[0].to_conllu() == before
+    (doc,) = nlp.pipe([given()[:1]], retag=retag, scores=True)
+    scored = parser(tagged[:1], scores=True)
+    assert [token.score for token in doc.words] == [token.score for token in scored.words]
+    assert not nlp.is_calibrated
