@@ -324,7 +324,7 @@ def parse(
         items = read_batches(given, skip_invalid=True)
     if not skip_invalid:
         items = _refusing(items, parser)
-    if (longest := getattr(parser, "parser", parser).decoder.longest) is not None:
+    if (longest := parser.longest) is not None:
         items = _noting_long(items, longest)
     items = _noted(items, "passed through" if format_ == "conllu" else "left out")
     details.write(

@@ -192,6 +192,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         return copied
 
     @property
+    def longest(self) -> int | None:
+        """See `Decoder.longest`."""
+        return self.decoder.longest
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether probabilities of arcs say how often these are right."""
         return bool(self.calibrations)

@@ -124,6 +124,11 @@ class Vote:
         self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
 
     @property
+    def longest(self) -> int | None:
+        """None: all trees are found alike, but for those of sentences beyond `LONGEST`."""
+        return None
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether the probabilities of arcs of all parsers say how often these are right."""
         return all(parser.is_calibrated for parser in self.parsers)

@@ -142,6 +142,11 @@ class Pipeline:
         self.multiword = multiword
 
     @property
+    def longest(self) -> int | None:
+        """That of the parser, see `Decoder.longest`."""
+        return self.parser.longest
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether the parser's probabilities of arcs say how often these are right."""
         return self.parser.is_calibrated
