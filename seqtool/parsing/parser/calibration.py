@@ -7,9 +7,10 @@ et al. 1955). The arcs are sorted by their probability and divided into groups o
 the groups' means the function is a straight line. Beams have a fit of their own, as their
 probabilities are others.
 
-Expected calibration error of a small parser on 412 sentences of French-Sequoia, one fifth after
-another held out, greedy: as it is 0.102, temperature scaling (Guo et al. 2017) 0.091, a logistic
-regression on the log-odds (Platt 1999) 0.024, this 0.008.
+Expected calibration error of a `fast` parser early in its training on French-Sequoia, dev, one
+fifth of its 412 sentences after another held out, greedy and with a beam of 4: as it is 0.064 and
+0.072, with temperature scaling (Guo et al. 2017) 0.057 and 0.048, a logistic regression on the
+log-odds (Platt 1999) 0.012 and 0.013, this 0.007 and 0.004.
 """
 
 from __future__ import annotations
