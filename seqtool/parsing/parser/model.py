@@ -234,6 +234,10 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
             self.types.clear()
             self.decoder.clear()
 
+    def prepare(self) -> None:
+        """Make ready for the types that were met since the last time."""
+        self.decoder.prepare(self.types)
+
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""
@@ -262,7 +266,7 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         if not allow_missing:
             refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
         with self._threads.limit(limits=1, user_api="blas"):
-            self.decoder.prepare(self.types)
+            self.prepare()
             states = self.decoder.states(arrays, layer)
         begins = arrays.tokens + 1  # behind its ROOT
         return [states[i : i + n] for i, n in zip(begins, arrays.lengths, strict=True)]
@@ -276,7 +280,7 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         """
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
-            self.decoder.prepare(self.types)
+            self.prepare()
             return self.decoder.decode(arrays, beam=beam)
 
     def trees(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Tree]:
