@@ -240,11 +240,12 @@ class ParserConfig(Config):
                 hint="leave out templates, or use --decoder transition",
             )
         losses = LOSSES[model.decoder, model.classifier]
+        others = [f"--decoder {name}" for (name, _), known in LOSSES.items() if loss in known]
         if loss not in losses:
             raise ConfigError(
                 f"loss is {loss}, which decoder {model.decoder} with classifier "
                 f"{model.classifier} does not learn by",
-                hint=f"use {' or '.join(losses)}",
+                hint=f"use {' or '.join(dict.fromkeys([*losses, *others]))}",
             )
         if (loss, model.trees) == ("crf", "all"):
             raise ConfigError(
@@ -326,10 +327,10 @@ _TABLE["graph"] = {
     "model": {
         "decoder": "graph",
         "encoder": "bilstm",
-        "encoder_size": 256,
+        "encoder_size": 208,
         "lexical_size": 128,
     },
-    "learning": {"dropout_encoder": 0.33, "min_steps": 200},
+    "learning": {"min_steps": 200},
     "training": {
         "epochs": 20,
         "optimiser": "adamw",

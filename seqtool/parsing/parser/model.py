@@ -30,7 +30,7 @@ from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
-from seqtool.parsing.parser.graph.decoder import weight_shapes as graph_shapes
+from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
 from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder

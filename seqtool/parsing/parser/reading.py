@@ -198,9 +198,9 @@ class TokenReader:
         return result
 
 
-def groups_of(lengths: Ints) -> list[Longs]:
-    """Return the places of sentences that are read together, those of like lengths."""
-    order = np.argsort(-lengths, kind="stable")
+def groups_of(lengths: Ints, *, by_length: bool = True) -> list[Longs]:
+    """Return the places of sentences that are read together: of like lengths, or as they come."""
+    order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(lengths))
     groups = np.cumsum(lengths[order] + 1) // GROUP_TOKENS
     return np.split(order, np.flatnonzero(np.diff(groups)) + 1)
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from seqtool.parsing.encoding.encoder import Dropout, as_it_is, padded_rows
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.graph.decoder import SLOPE
+from seqtool.parsing.parser.graph.scores import SLOPE, unit_borders
 from seqtool.parsing.parser.network import ReadingNetwork
 
 
@@ -57,8 +57,10 @@ class GraphNetwork(ReadingNetwork):
         super().__init__(config, num_lexical, num_tags)
         self._add_join()
         self._add_encoder(state_size)
-        self._sizes = [config.arc_size] * 2 + [config.relation_size] * 2
-        self.units = nn.Linear(2 * config.encoder_size, sum(self._sizes))
+        self._borders = unit_borders(config)
+        self.units = nn.Linear(
+            2 * config.encoder_size, 2 * config.arc_size + 2 * config.relation_size
+        )
         self.arcs = nn.Linear(config.arc_size, config.arc_size)
         self.relations = nn.Linear(config.relation_size, num_labels * config.relation_size)
         self.labels = nn.Linear(config.relation_size, num_labels)
@@ -66,7 +68,7 @@ class GraphNetwork(ReadingNetwork):
         if num_gold_tags:
             self.gold_tags = nn.Linear(2 * config.encoder_size, num_gold_tags)
         self._draw_embeddings()
-        for weight in self.units.weight.detach().split(self._sizes):
+        for weight in torch.tensor_split(self.units.weight.detach(), self._borders):
             nn.init.orthogonal_(weight)
         # all arcs and labels begin with the same score
         for layer in (self.arcs, self.relations, self.labels):
@@ -80,7 +82,7 @@ class GraphNetwork(ReadingNetwork):
         `drop` is applied to all of them together, [T, 2A + 2R].
         """
         units_TU = functional.leaky_relu(self.units(states_TE), SLOPE)
-        return drop(units_TU).split(self._sizes, dim=1)
+        return tuple(torch.tensor_split(drop(units_TU), self._borders, dim=1))
 
     def arc_scores(
         self, dependents_TA: Tensor, heads_TA: Tensor, lengths_B: Tensor
@@ -97,14 +99,18 @@ class GraphNetwork(ReadingNetwork):
         """
         tokens_BL, inside_BL = padded_rows(lengths_B)
         dependents_BLA, heads_BLA = (
-            functional.embedding(tokens_BL, units) for units in (self.arcs(dependents_TA), heads_TA)
+            functional.embedding(tokens_BL, units).float()
+            for units in (self.arcs(dependents_TA), heads_TA)
         )
-        scores_BLL = (dependents_BLA @ heads_BLA.transpose(1, 2)).float()
+        # in bfloat16 a score of 20 would be rounded to an eighth
+        with torch.autocast(tokens_BL.device.type, enabled=False):
+            scores_BLL = dependents_BLA @ heads_BLA.transpose(1, 2)
         is_self_LL = torch.eye(tokens_BL.shape[1], dtype=torch.bool, device=tokens_BL.device)
         return scores_BLL.masked_fill(~inside_BL[:, None] | is_self_LL, -torch.inf), tokens_BL
 
     def label_scores(self, dependents_NR: Tensor, heads_NR: Tensor) -> Tensor:
         """Return the scores of the labels of arcs, [N, K]."""
         through_NKR = self.relations(dependents_NR).unflatten(1, (-1, heads_NR.shape[1]))
-        scores_NK = torch.einsum("nkr,nr->nk", through_NKR, heads_NR) + self.labels(dependents_NR)
-        return scores_NK.float()
+        products_NK = (through_NKR @ heads_NR[:, :, None]).squeeze(2)
+        scores_NK: Tensor = (products_NK + self.labels(dependents_NR)).float()
+        return scores_NK

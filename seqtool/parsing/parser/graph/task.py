@@ -86,11 +86,13 @@ class GraphTask(TreeTask):
         sentences_T = torch.arange(len(lengths_B), device=lengths_B.device)
         sentences_T = sentences_T.repeat_interleave(lengths_B)
         # the same for all tokens of a sentence, so that a unit is there on both sides or on neither
-        units = self.module(
+        dependents_TA, heads_TA, dependents_TR, heads_TR = self.module(
             states_TE, lambda units_TU: units_TU * self._kept_by_sentence(units_TU, sentences_T)
         )
-        loss = self._head_loss(*units[:2], lengths_B, heads_T, num_words)
-        loss = loss + self._label_loss(*units[2:], lengths_B, heads_T, labels_T, sentences_T)
+        loss = self._head_loss(dependents_TA, heads_TA, lengths_B, heads_T, num_words)
+        loss = loss + self._label_loss(
+            dependents_TR, heads_TR, lengths_B, heads_T, labels_T, sentences_T
+        )
         if self._words is not None:
             loss = loss + self._cloze_loss(first_TE, types_T, lengths + 1)
         if self._data.gold_tags is not None:

@@ -11,12 +11,14 @@ import torch
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.arrays import Ints
+from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.graph import decoder as decoder_module
-from seqtool.parsing.parser.graph.decoder import GraphDecoder, Layout
+from seqtool.parsing.parser.graph import scores as scores_module
+from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.network import GraphNetwork
+from seqtool.parsing.parser.graph.scores import Layout
 from seqtool.parsing.parser.model import Parser
 from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault
@@ -134,13 +136,13 @@ def test_long_sentences_are_parsed_in_parts(trees: str, monkeypatch: pytest.Monk
     sentences = random_sentences(20, 14, seed=2)
     arrays = parser.encode(sentences)
     whole = [scores_of(parser, sentence)[0] for sentence in sentences]
-    monkeypatch.setattr(decoder_module, "LONGEST", 4)
+    monkeypatch.setattr(scores_module, "LONGEST", 4)
     num_parts = 0
     for (heads, deprels), scores in zip(parser.trees(arrays), whole, strict=True):
         length = len(heads)
         assert find_fault(heads) is None
         assert heads.count(0) == 1
-        assert all((label in LABELS.roots) == (head == 0) for head, label in zip(heads, deprels))
+        assert [label in LABELS.roots for label in deprels] == [head == 0 for head in heads]
         num = -(-length // 4)
         num_parts += num
         root = heads.index(0) + 1
@@ -206,3 +208,72 @@ def test_states_are_those_of_the_encoder() -> None:
             )
             wanted = (first, last)[layer - 1][1:].detach().numpy()
             np.testing.assert_allclose(states, wanted, rtol=0, atol=1e-6)
+
+
+def with_loss(parser: Parser, loss: str) -> Parser:
+    settings = to_dict(parser.config)
+    settings["learning"]["loss"] = loss
+    config = from_dict(ParserConfig, settings)
+    return Parser(config, parser.types, LABELS, parser.weights)
+
+
+@pytest.mark.parametrize(
+    ("loss", "trees"), [("local", "all"), ("crf", "projective"), ("matrix-tree", "all")]
+)
+def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, trees: str) -> None:
+    parser = with_loss(graph_parser(trees), loss)
+    sentences = [Sentence([], [], []), *random_sentences(12, 4), Sentence([], [], [])]
+    arrays = parser.encode(sentences)
+    best = list(parser.trees(arrays))
+    ranked = list(parser.decoder.ranked(arrays, 400))
+    tables = list(parser.decoder.arc_tables(arrays))
+    assert len(ranked) == len(tables) == len(sentences)
+    for sentence, tree, found, table in zip(sentences, best, ranked, tables, strict=True):
+        if not len(sentence):
+            assert [len(one.heads) for one in found] == [0]
+            assert table.probabilities.shape == table.label_ids.shape == (0, 1)
+            continue
+        words = np.arange(len(sentence))
+        arcs, labels = scores_of(parser, sentence)
+        logs = arcs - np.logaddexp.reduce(arcs, axis=1, keepdims=True)
+        totals = {
+            heads: float((logs if loss == "local" else arcs)[words, heads].sum())
+            for heads in all_trees(len(sentence), projective=trees == "projective")
+        }
+        expected = np.exp(logs)
+        if loss != "local":
+            partition = float(np.logaddexp.reduce(list(totals.values())))
+            totals = {heads: total - partition for heads, total in totals.items()}
+            expected = np.zeros_like(logs)
+            for heads, total in totals.items():
+                expected[words, heads] += np.exp(total)
+        scores = {tuple(one.heads.tolist()): one.score for one in found}
+        assert scores.keys() == totals.keys()
+        for heads, score in scores.items():
+            assert score == pytest.approx(totals[heads], abs=2e-5)
+        assert [one.score for one in found] == sorted(scores.values(), reverse=True)
+        assert found[0].heads.tolist() == tree[0]
+        assert [LABELS.names[i] for i in found[0].label_ids] == tree[1]
+        np.testing.assert_allclose(table.probabilities, expected, rtol=0, atol=1e-5)
+        own = labels[:, :, : len(LABELS.arcs)].argmax(2)
+        own[:, 0] = len(LABELS.arcs) + labels[:, 0, len(LABELS.arcs) :].argmax(1)
+        own[words, words + 1] = -1
+        assert table.label_ids.tolist() == own.tolist()
+
+
+@pytest.mark.parametrize("loss", ["local", "matrix-tree"])
+def test_parts_are_ranked_and_weighed_too(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = with_loss(graph_parser(), loss)
+    arrays = parser.encode(random_sentences(12, 14, seed=2))
+    monkeypatch.setattr(scores_module, "LONGEST", 4)
+    trees = list(parser.trees(arrays))
+    ranked, tables = parser.decoder.ranked(arrays, 3), parser.decoder.arc_tables(arrays)
+    for (heads, deprels), found, table in zip(trees, ranked, tables, strict=True):
+        assert len(found) == 1 or len(heads) <= 4
+        assert found[0].heads.tolist() == heads
+        assert [LABELS.names[i] for i in found[0].label_ids] == deprels
+        np.testing.assert_allclose(table.probabilities.sum(1), 1.0, atol=1e-5)
+        rows = np.arange(len(heads))
+        assert (table.probabilities[rows, heads] > 0).all()
+        # of an arc of the tree the label is that of the tree
+        assert [LABELS.names[i] for i in table.label_ids[rows, heads]] == deprels
