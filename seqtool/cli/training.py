@@ -379,7 +379,8 @@ def train_parser(
     preset: Annotated[
         str | None,
         _setting(
-            "Settings by name (default fast; accurate with --raw).", "fast|accurate|chen-manning"
+            "Settings by name (default fast; accurate with --raw).",
+            "fast|accurate|chen-manning|linear",
         ),
     ] = None,
     fast: Annotated[

@@ -152,6 +152,13 @@ class LearningConfig(Config):
         "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
         "averaged too",
     )
+    least_taught: int = setting(
+        2,
+        "linear: how many configurations a feature has to be in, of those that something is learnt "
+        "from, before it has weights",
+        minimum=1,
+        maximum=100,
+    )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     min_steps: int = setting(
         400,
