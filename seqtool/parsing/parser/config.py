@@ -152,10 +152,9 @@ class LearningConfig(Config):
         "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
         "averaged too",
     )
-    least_taught: int = setting(
+    feature_count: int = setting(
         2,
-        "linear: how many configurations a feature has to be in, of those that something is learnt "
-        "from, before it has weights",
+        "linear: in how many configurations of the first epoch a feature has to be, to be learnt",
         minimum=1,
         maximum=100,
     )

@@ -9,8 +9,8 @@ In a configuration some of the legal transitions are free: they cost nothing (se
                 g(t) = P(t | legal) - P(t | free) of the loss -log P(free) (AdaGrad: Duchi et al.
                 2011); where it is below `LEAST_GRADIENT`, nothing is learnt
 
-Most features are in one mistake of one sentence, and never help another: they are left out at first
-(`least`), so that they take no place from others.
+Most features are there in one configuration of the treebank, and help no other: those that the
+first epoch sees less often than `least` are left out, so that they take no place from others.
 """
 
 from __future__ import annotations
@@ -55,21 +55,20 @@ def _best_free(scores, free):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled(types.boolean(_int, types.uint8[::1], _int))
-def _is_known(row, taught, least):  # type: ignore[no-untyped-def]
-    """Return whether a feature has weights, and count that it would have been taught."""
-    if taught[row] + 1 >= least:
-        return True
-    taught[row] += 1
-    return False
+@compiled(types.void(_table, _int, types.uint8[::1], _int))
+def _count(rows, place, counts, least):  # type: ignore[no-untyped-def]
+    """Count the features of a configuration, each up to `least`."""
+    for feature in range(rows.shape[1]):
+        if counts[rows[place, feature]] < least:
+            counts[rows[place, feature]] += 1
 
 
 @compiled(types.void(_table, _int, _int, _int, averaged_type, types.uint8[::1], _int))
-def _correct(rows, place, wanted, wrong, weights, taught, least):  # type: ignore[no-untyped-def]
+def _correct(rows, place, wanted, wrong, weights, counts, least):  # type: ignore[no-untyped-def]
     """Change the weights of all features of a configuration after a mistake."""
     for feature in range(rows.shape[1]):
         row = rows[place, feature]
-        if _is_known(row, taught, least):
+        if counts[row] >= least:
             add(weights, row + wanted, np.float32(1.0))
             add(weights, row + wrong, np.float32(-1.0))
 
@@ -105,12 +104,12 @@ def _gradients(scores, mask, segments, free, best, gradients):  # type: ignore[n
     )
 )
 def _descend(  # type: ignore[no-untyped-def]
-    rows, place, gradients, rate, weights, squares, taught, least
+    rows, place, gradients, rate, weights, squares, counts, least
 ):
     """Take a step of AdaGrad; `squares` are the sums of the squared gradients of all weights."""
     for feature in range(rows.shape[1]):
         row = rows[place, feature]
-        if not _is_known(row, taught, least):
+        if counts[row] < least:
             continue
         for transition in range(gradients.shape[0]):
             gradient = gradients[transition]
@@ -123,11 +122,11 @@ def _descend(  # type: ignore[no-untyped-def]
 @compiled(
     types.Tuple((types.float64, _int))(
         *(_int, _table, types.uint8[::1], _table, _ints, types.float32),
-        *(averaged_type, _floats, types.uint8[::1], _int, _ints, _ints),
+        *(averaged_type, _floats, types.uint8[::1], _int, types.boolean, _ints, _ints),
     )
 )
 def learn(  # type: ignore[no-untyped-def]
-    learner, rows, legal, free, segments, rate, weights, squares, taught, least, own, best
+    learner, rows, legal, free, segments, rate, weights, squares, counts, least, counting, own, best
 ):
     """Go through configurations, and learn each before the next is looked at.
 
@@ -141,9 +140,9 @@ def learn(  # type: ignore[no-untyped-def]
         rate: of learning; below 0, nothing is changed.
         weights: that are learnt.
         squares: of logistic regression, see `_descend`.
-        taught: uint8, at the row of each feature how often it has been in a configuration to learn
-            from, up to `least` - 1.
-        least: a feature has weights from that many such configurations on.
+        counts: uint8, at the row of each feature how often it was seen, up to `least`.
+        least: how often a feature has to be seen before it is learnt.
+        counting: whether features are counted.
         own: int32 [N], to be filled: the transition of the highest score.
         best: int32 [N], to be filled: the same among the free ones, -1 without any.
 
@@ -161,15 +160,17 @@ def learn(  # type: ignore[no-untyped-def]
         if wanted < 0:
             continue
         num_items += 1
+        if counting and rate >= 0.0:
+            _count(rows, place, counts, least)
         if learner == LOGISTIC:
             loss += _gradients(scores, legal[place], segments, free[place], highest, gradients)
             if rate >= 0.0:
-                _descend(rows, place, gradients, rate, weights, squares, taught, least)
+                _descend(rows, place, gradients, rate, weights, squares, counts, least)
         # also where one that is not free comes first of equal scores
         elif highest != wanted:
             loss += 1.0
             if rate >= 0.0:
-                _correct(rows, place, wanted, highest, weights, taught, least)
+                _correct(rows, place, wanted, highest, weights, counts, least)
         if rate >= 0.0:
             weights.num[0] += 1
     return loss, num_items

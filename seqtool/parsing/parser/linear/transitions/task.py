@@ -41,9 +41,9 @@ class LinearTransitionTask(LinearTask):
         self._learner = LEARNERS[config.learning.linear]
         squares = torch.zeros(size if self._learner == LOGISTIC else 0)
         self.module.register_buffer("squares", squares)
-        taught = torch.zeros(size, dtype=torch.uint8)
-        self.module.register_buffer("taught", taught)
-        self._squares, self._taught = squares.numpy(), taught.numpy()
+        counts = torch.zeros(size, dtype=torch.uint8)
+        self.module.register_buffer("counts", counts)
+        self._squares, self._counts = squares.numpy(), counts.numpy()
         learnt = self.weights[WEIGHTS]
         self._classifier = LinearClassifier(config.model, {WEIGHTS: learnt.values})
         self._classifier.prepare(data.types)
@@ -98,8 +98,8 @@ class LinearTransitionTask(LinearTask):
             own, best = np.empty(len(which), np.int32), np.empty(len(which), np.int32)
             more, num = learn(
                 *(self._learner, rows, legal, free, labels.segments, rate),
-                *(self.weights[WEIGHTS], self._squares, self._taught, learning.least_taught),
-                *(own, best),
+                *(self.weights[WEIGHTS], self._squares, self._counts, learning.feature_count),
+                *(self._epoch == 0, own, best),
             )
             loss, num_items = loss + more, num_items + num
             # no gold label at all on what is free: only its own choice is left

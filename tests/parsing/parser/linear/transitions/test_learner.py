@@ -73,7 +73,7 @@ def perceptron(
         config.model.system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
     )
     weights: Counter[Any] = Counter()
-    taught: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
     sums: Counter[Any] = Counter()
     num = 0
     which = np.zeros(1, np.int32)
@@ -92,9 +92,10 @@ def perceptron(
                 free = oracle.targets(configurations, which)[0][costs == 0]
                 own = max(legal_ones, key=score.__getitem__)
                 best = max((t for t in free.tolist() if t >= 0), key=score.__getitem__)
+                if epoch == 0:
+                    counts.update(seen)
                 if own != best:
-                    taught.update(seen)
-                    known = [f for f in seen if taught[f] >= config.learning.least_taught]
+                    known = [f for f in seen if counts[f] >= config.learning.feature_count]
                     weights.update({(f, best): 1 for f in known})
                     weights.subtract({(f, own): 1 for f in known})
                 num += 1
@@ -116,7 +117,7 @@ def symbol(data: TrainingData, sentence: int, name: str, word: int | None) -> in
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_the_perceptron_learns_as_one_of_dictionaries_does(least: int, tmp_path: Path) -> None:
-    config = settings(least_taught=least)
+    config = settings(feature_count=least)
     task, data = task_of(config, tmp_path)
     order: list[list[int]] = []
     for epoch in range(3):
@@ -157,10 +158,10 @@ def test_logistic_regression_takes_the_steps_of_adagrad() -> None:
     generator = np.random.default_rng(0)
     start = generator.normal(size=20).astype(np.float32)
     weights = Averaged(start.copy(), np.zeros(20), np.zeros(1, np.int64))
-    squares, taught = np.full(20, 0.25, np.float32), np.zeros(20, np.uint8)
+    squares, counts = np.full(20, 0.25, np.float32), np.zeros(20, np.uint8)
     own, best = np.empty(1, np.int32), np.empty(1, np.int32)
-    state = (np.float32(0.5), weights, squares, taught)
-    loss, num = learn(LOGISTIC, rows, legal, free, segments, *state, 1, own, best)
+    state = (np.float32(0.5), weights, squares, counts)
+    loss, num = learn(LOGISTIC, rows, legal, free, segments, *state, 1, True, own, best)
     scores = (start[0:6] + start[10:16]).astype(np.float64)
     chances = np.exp(scores[:3]) / np.exp(scores[:3]).sum()
     of_free = np.asarray([chances[0], 0.0, chances[2]]) / (chances[0] + chances[2])
