@@ -124,9 +124,14 @@ class LinearTransitionTask(LinearTask):
         return free
 
     def averages(self) -> dict[str, Floats]:
-        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`."""
+        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`.
+
+        They are rounded to half precision, in which the model's file has them: what is measured is
+        what is read again.
+        """
         (weights,) = super().averages().values()
-        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
+        scaled = weights * np.float32(self._calibration.scale(weights))
+        return {WEIGHTS: scaled.astype(np.float16).astype(np.float32)}
 
     def measured(self) -> Mapping[str, float]:
         """Return the share of features in the time of parsing the validation part, in percent."""

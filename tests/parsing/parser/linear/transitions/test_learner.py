@@ -37,7 +37,7 @@ TEMPLATES = ("s0.form", "s1.upos s0.upos", "b0.upos", "s0.lefts")
 def settings(**learning: Any) -> ParserConfig:
     base = preset("linear")
     base["model"] |= {"fields": ["form", "upos"], "templates": list(TEMPLATES)}
-    base["model"] |= {"system": "arc-hybrid", "min_count": 1}
+    base["model"] |= {"system": "arc-hybrid", "min_count": 1, "hash_bits": 22}
     # each batch is one sentence, so that sentences are learnt one after another
     base["learning"] = {"batch_size": 1, "explore_after": 1, "exploration": 1.0, **learning}
     return from_dict(ParserConfig, base)
