@@ -105,8 +105,8 @@ class ModelConfig(Config):
         "Nivre 2011 for which the fields are read",
     )
     hash_bits: int = setting(
-        22,
-        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        24,
+        "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
     )
@@ -165,6 +165,12 @@ class LearningConfig(Config):
         "perceptron",
         "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
         "averaged too",
+    )
+    feature_count: int = setting(
+        2,
+        "linear: in how many configurations of the first epoch a feature has to be, to be learnt",
+        minimum=1,
+        maximum=100,
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
