@@ -338,7 +338,7 @@ _TABLE["graph"] = {
     },
     "learning": {"min_steps": 200},
     "training": {
-        "epochs": 20,
+        "epochs": 25,
         "optimiser": "adamw",
         "learning_rate": 0.002,
         "beta2": 0.95,
