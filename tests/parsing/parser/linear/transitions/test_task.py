@@ -28,7 +28,7 @@ from seqtool.treebank.conllu import read_conllu
 def config(epochs: int = 4, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("linear")
-    base["model"] |= {"hash_bits": 16}
+    base["model"] |= {"hash_bits": 20}
     base["learning"] |= {"batch_size": 64}
     base["training"] |= {"epochs": epochs}
     for name, value in rest.items():
