@@ -246,7 +246,11 @@ class ParserConfig(Config):
                 hint="leave out templates, or use --decoder transition",
             )
         losses = LOSSES[model.decoder, model.classifier]
-        others = [f"--decoder {name}" for (name, _), known in LOSSES.items() if loss in known]
+        others = [
+            f"--decoder {decoder}" if decoder != model.decoder else f"--classifier {classifier}"
+            for (decoder, classifier), known in LOSSES.items()
+            if loss in known
+        ]
         if loss not in losses:
             raise ConfigError(
                 f"loss is {loss}, which decoder {model.decoder} with classifier "
