@@ -105,7 +105,7 @@ class ModelConfig(Config):
         "Nivre 2011 for which the fields are read",
     )
     hash_bits: int = setting(
-        24,
+        22,
         "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
