@@ -106,7 +106,7 @@ class ModelConfig(Config):
     )
     hash_bits: int = setting(
         22,
-        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
     )
@@ -165,6 +165,12 @@ class LearningConfig(Config):
         "perceptron",
         "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
         "averaged too",
+    )
+    feature_count: int = setting(
+        2,
+        "linear: in how many configurations of the first epoch a feature has to be, to be learnt",
+        minimum=1,
+        maximum=100,
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
@@ -258,11 +264,16 @@ class ParserConfig(Config):
                 hint="leave out templates, or use --decoder transition",
             )
         losses = LOSSES[model.decoder, model.classifier]
+        others = [
+            f"--decoder {decoder}" if decoder != model.decoder else f"--classifier {classifier}"
+            for (decoder, classifier), known in LOSSES.items()
+            if loss in known
+        ]
         if loss not in losses:
             raise ConfigError(
                 f"loss is {loss}, which decoder {model.decoder} with classifier "
                 f"{model.classifier} does not learn by",
-                hint=f"use {' or '.join(losses)}",
+                hint=f"use {' or '.join(dict.fromkeys([*losses, *others]))}",
             )
         if (loss, model.trees) == ("crf", "all"):
             raise ConfigError(
@@ -356,9 +367,9 @@ _TABLE["graph"] = {
         "encoder_size": 208,
         "lexical_size": 128,
     },
-    "learning": {"dropout_encoder": 0.33, "min_steps": 200},
+    "learning": {"min_steps": 200},
     "training": {
-        "epochs": 20,
+        "epochs": 25,
         "optimiser": "adamw",
         "learning_rate": 0.002,
         "beta2": 0.95,

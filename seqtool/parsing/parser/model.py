@@ -115,6 +115,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         )
 
     @property
+    def stored_as(self) -> type[np.floating[Any]]:
+        """The precision of weights in the file; see `TreebankModel`."""
+        return np.float16 if self.config.model.classifier == "linear" else np.float32
+
+    @property
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
