@@ -71,6 +71,11 @@ class TreebankModel(ABC, Generic[C]):
         """What it knows beside its weights."""
 
     @property
+    def stored_as(self) -> type[np.floating[Any]]:
+        """The precision of weights in the file: float32, or float16 where they all are such."""
+        return np.float32
+
+    @property
     @abstractmethod
     def shared(self) -> object:
         """What all members of an ensemble must have alike."""
@@ -141,7 +146,10 @@ class TreebankModel(ABC, Generic[C]):
 
         def fill(target: Path) -> None:
             self.vocabulary.save(target / VOCABULARY)
-            weights = {name: np.ascontiguousarray(array) for name, array in self.weights.items()}
+            weights = {
+                name: np.ascontiguousarray(array, self.stored_as)
+                for name, array in self.weights.items()
+            }
             save_file(weights, target / checkpoint.WEIGHTS)
 
         checkpoint.save(directory, header, self.card(header), fill)
@@ -178,9 +186,9 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
         raise ValueError("arrays of other shapes")
     for name, array in weights.items():
         # what is not finite would be an index later, as the place of the largest score
-        if array.dtype != np.float32 or not np.isfinite(array).all():
+        if array.dtype not in (np.float16, np.float32) or not np.isfinite(array).all():
             raise ValueError(f"{name} holds other than numbers")
-    return weights
+    return {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
 
 
 def average(scores: Sequence[Floats]) -> Floats:

@@ -105,8 +105,8 @@ class ModelConfig(Config):
         "Nivre 2011 for which the fields are read",
     )
     hash_bits: int = setting(
-        22,
-        "linear: features are hashed to 2^this places of weights, of 4 bytes",
+        24,
+        "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
     )
@@ -165,6 +165,12 @@ class LearningConfig(Config):
         "perceptron",
         "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
         "averaged too",
+    )
+    feature_count: int = setting(
+        2,
+        "linear: in how many configurations of the first epoch a feature has to be, to be learnt",
+        minimum=1,
+        maximum=100,
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
@@ -246,11 +252,12 @@ class ParserConfig(Config):
                 hint="leave out templates, or use --decoder transition",
             )
         losses = LOSSES[model.decoder, model.classifier]
+        others = [f"--decoder {name}" for (name, _), known in LOSSES.items() if loss in known]
         if loss not in losses:
             raise ConfigError(
                 f"loss is {loss}, which decoder {model.decoder} with classifier "
                 f"{model.classifier} does not learn by",
-                hint=f"use {' or '.join(losses)}",
+                hint=f"use {' or '.join(dict.fromkeys([*losses, *others]))}",
             )
         if (loss, model.trees) == ("crf", "all"):
             raise ConfigError(
@@ -335,7 +342,7 @@ _TABLE["graph"] = {
         "encoder_size": 208,
         "lexical_size": 128,
     },
-    "learning": {"dropout_encoder": 0.33, "min_steps": 200},
+    "learning": {"min_steps": 200},
     "training": {
         "epochs": 20,
         "optimiser": "adamw",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -114,6 +114,13 @@ class Parser(TreebankModel[ParserConfig]):
             },
             extra={"columns": list(lexical.columns), **empty},
         )
+
+    @property
+    def stored_as(self) -> type[np.floating[Any]]:
+        """The precision of weights in the file; see `TreebankModel`."""
+        model = self.config.model
+        is_half = (model.decoder, model.classifier) == ("transition", "linear")
+        return np.float16 if is_half else np.float32
 
     @property
     def shared(self) -> object:

@@ -197,10 +197,14 @@ class GraphDecoder(Decoder):
     def _each(
         self, arrays: TokenArrays
     ) -> Iterator[tuple[Layout, list[list[Floats]], Floats, list[int]] | None]:
-        """Yield what `_scored` does for each sentence in order, with its parts; None if empty."""
+        """Yield what `_scored` does for each sentence in order, with its parts; None if empty.
+
+        The arrays are copies: between two sentences, a caller may parse others.
+        """
         in_order = groups_of(arrays.lengths, by_length=False)
         waiting = 0
         for layout, units, scores in self._scored(arrays, in_order):
+            units, scores = [[array.copy() for array in own] for own in units], scores.copy()
             begins = np.flatnonzero(np.diff(layout.roots, prepend=-1)).tolist()
             ends = [*begins[1:], len(layout.roots)]
             for place, begin, end in zip(layout.group.tolist(), begins, ends, strict=True):

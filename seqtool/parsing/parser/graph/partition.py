@@ -15,7 +15,7 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Doubles, Ints, Reals
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.graph.eisner import highest_sum
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, highest_sum
 from seqtool.parsing.parser.graph.spanning import check_sizes
 
 # by how many nats the arcs of a word may differ in the matrix-tree theorem: in doubles, products
@@ -222,7 +222,7 @@ def _marginals(  # type: ignore[no-untyped-def]
         if _has_bad_score(given, num_words):
             log_partitions[place] = np.nan
             into[:] = np.nan
-        elif projective:
+        elif projective and num_words <= LONGEST_PROJECTIVE:
             log_partitions[place] = _inside_outside(given, num_words, inside, outside, into)
         else:
             log_partitions[place] = _matrix_tree(
@@ -237,12 +237,13 @@ def marginals(scores: Reals, lengths: Ints, projective: bool) -> tuple[Doubles, 
     over projective ones, it counts as `WIDEST` nats less than the best arc of the word, and so does
     any score below that. A sentence with another score that is not finite gets NaN everywhere.
 
-    Takes O(n^3) for a sentence of n words, and 48 n^2 bytes for the longest one.
+    Takes O(n^3) for a sentence of n words, and 64 n^2 bytes for the longest one.
 
     Args:
         scores: flat; see `spanning`.
         lengths: of the sentences, in words, int32 [B]; 1 or more.
-        projective: over projective trees, or over all trees with one arc from ROOT.
+        projective: over projective trees, or over all trees with one arc from ROOT; over all in
+            any case, if there are more than `LONGEST_PROJECTIVE` words.
 
     Returns:
         The natural logarithms of the partition functions, [B], and the probabilities of the arcs,

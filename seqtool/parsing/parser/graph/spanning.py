@@ -23,7 +23,6 @@ from seqtool.core.compiled import CompiledFunction, compiled
 _floats = types.float32[::1]
 _doubles = types.float64[::1]
 _ints = types.int32[::1]
-_flags = types.boolean[::1]
 _int = types.int64
 
 

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hypothesis_numpy
 from parsing.parser.references import Heads, int32, projective_trees, trees
 
 from seqtool.core.arrays import Doubles
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
 from seqtool.parsing.parser.graph.losses import tree_loss
 from seqtool.parsing.parser.graph.partition import marginals
 
@@ -126,6 +127,15 @@ def test_what_is_not_finite(projective: bool, every: Callable[[int], tuple[Heads
     assert np.isnan(tables[1:3]).all()
     assert log_partitions[3] == -np.inf
     assert (tables[3] == 0).all()
+
+
+def test_of_too_many_words_for_projective_trees_it_is_over_all_trees() -> None:
+    length = LONGEST_PROJECTIVE + 1
+    scores = np.random.default_rng(5).normal(size=length * (length + 1)).astype(np.float32)
+    found, expected = (marginals(scores, int32([length]), kind) for kind in (True, False))
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_allclose(found[1].reshape(length, -1).sum(axis=1), 1, rtol=1e-9)
 
 
 @pytest.mark.parametrize("projective", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -57,6 +58,93 @@ def test_the_best_of_all_trees_up_to_six_words(find: Find, every: Every) -> None
         assert tuple(heads.tolist()) in trees
         scores = tree_scores(table, (tuple(heads.tolist()), *trees))
         assert scores[0] == scores[1:].max()
+
+
+def contracted(arcs: dict[tuple[int, int], int], root: int) -> set[tuple[int, int]]:
+    """The arcs (head, dependent) of the best tree from `root` by Chu-Liu and Edmonds, as told."""
+    nodes = {node for arc in arcs for node in arc}
+    heads = {
+        node: max((head for head, other in arcs if other == node), key=lambda h: arcs[h, node])
+        for node in nodes - {root}
+    }
+    for start in heads:
+        path: list[int] = []
+        while start in heads and start not in path:
+            path.append(start)
+            start = heads[start]
+        if start in path:
+            cycle = path[path.index(start) :]
+            break
+    else:
+        return {(head, node) for node, head in heads.items()}
+    new = max(nodes) + 1
+    smaller: dict[tuple[int, int], int] = {}
+    stands_for: dict[tuple[int, int], tuple[int, int]] = {}
+    for (head, node), weight in arcs.items():
+        if head in cycle and node in cycle:
+            continue
+        if node in cycle:
+            arc, weight = (head, new), weight - arcs[heads[node], node]
+        else:
+            arc = (new if head in cycle else head, node)
+        if arc not in smaller or weight > smaller[arc]:
+            smaller[arc], stands_for[arc] = weight, (head, node)
+    tree = {stands_for[arc] for arc in contracted(smaller, root)}
+    entered = {node for _, node in tree}
+    return tree | {(heads[node], node) for node in cycle if node not in entered}
+
+
+def by_contraction(scores: Ints) -> int:
+    """The score of the best spanning tree, of those from each root word in turn."""
+    words = range(1, len(scores) + 1)
+    arcs = {(h, d): int(scores[d - 1, h]) for h in words for d in words if h != d}
+    return max(
+        int(scores[root - 1, 0]) + sum(arcs[arc] for arc in contracted(arcs, root))
+        for root in words
+    )
+
+
+def by_spans(scores: Ints) -> int:
+    """The score of the best projective tree: of each span with each head, all its halves."""
+
+    @functools.cache
+    def best_span(begin: int, end: int, head: int) -> float:
+        if end - begin == 1:
+            return 0
+        return max(
+            (
+                best_span(begin, split, head)
+                + best_span(split, end, other)
+                + scores[other - 1, head]
+                if head < split
+                else best_span(split, end, head)
+                + best_span(begin, split, other)
+                + scores[other - 1, head]
+            )
+            for split in range(begin + 1, end)
+            for other in (range(split, end) if head < split else range(begin, split))
+        )
+
+    size = len(scores)
+    return max(
+        int(best_span(1, size + 1, root) + scores[root - 1, 0]) for root in range(1, size + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("find", "judge", "length"),
+    [(spanning_trees, by_contraction, 30), (projective_trees, by_spans, 12)],
+)
+def test_longer_sentences_by_another_way(
+    find: Find, judge: Callable[[Ints], int], length: int
+) -> None:
+    rng = np.random.default_rng(6)
+    for spread in (3, 1000):
+        scores = rng.integers(-spread, spread, (length, length + 1))
+        # the more a word is like its neighbours, the deeper are the cycles within cycles
+        words = np.arange(1, length + 1)
+        scores -= spread // 3 * abs(words[:, None] - np.arange(length + 1))
+        assert tree_scores(scores, (best(find, scores),))[0] == judge(scores)
 
 
 def test_one_arc_from_root_where_two_would_be_better() -> None:

@@ -103,10 +103,10 @@ class LinearGraphDecoder(Decoder):
         The score of a tree is the logarithm of its probability among all that are searched.
         """
         for one, scores in self._each(arrays):
-            log_partitions, _ = marginals(scores, one.lengths, self._is_projective)
+            log_partition = float(marginals(scores, one.lengths, self._is_projective)[0][0])
             table = scores.reshape(one.lengths[0], -1)
             yield [
-                RankedTree(heads, self._best_labels(one, heads, heads), score - log_partitions[0])
+                RankedTree(heads, self._best_labels(one, heads, heads), score - log_partition)
                 for heads, score in ranked_trees(table, num, self._is_projective)
             ]
 

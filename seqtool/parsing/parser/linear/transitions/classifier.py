@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 
@@ -100,17 +100,18 @@ def score_rows(rows, weights, scores):  # type: ignore[no-untyped-def]
 
 
 @dataclass
-class Seconds:
-    """Where the time of a linear classifier goes, in seconds of the clock."""
+class Timing:
+    """Where the time of parsing goes, in seconds of the processor."""
 
-    found: float = 0.0  # what stands in the slots
-    hashed: float = 0.0
-    summed: float = 0.0  # weights found in memory, and added
+    found: float = 0.0  # what stands in the places that features look at
+    hashed: float = 0.0  # features made of that
+    summed: float = 0.0  # their weights fetched from memory, and added
+    total: float = 0.0  # all; the rest is the search, legality and transitions
 
     @property
-    def total(self) -> float:
-        """The time of features in all."""
-        return self.found + self.hashed + self.summed
+    def share(self) -> float:
+        """The share of features in all, in percent."""
+        return 100.0 * (self.found + self.hashed + self.summed) / self.total
 
 
 def num_weights(config: ModelConfig, labels: Labels) -> int:
@@ -127,7 +128,7 @@ class LinearClassifier:
 
     Attributes:
         values: of types, to be extended before they are met.
-        seconds: what was spent on features so far.
+        timing: what was spent on features so far.
     """
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
@@ -135,7 +136,7 @@ class LinearClassifier:
         self._templates, self._slots, attributes = compile_templates(config.templates)
         self._weights = weights[WEIGHTS]
         self.values = Values(attributes)
-        self.seconds = Seconds()
+        self.timing = Timing()
 
     @property
     def num_templates(self) -> int:
@@ -154,13 +155,13 @@ class LinearClassifier:
             which: which of them.
             token_types: the type of every token.
         """
-        begin = perf_counter()
+        begin = thread_time()
         seen = extract(configurations, which, token_types, self._slots)
-        found = perf_counter()
+        found = thread_time()
         rows = np.empty((len(which), self.num_templates), np.int32)
         _hash(seen, self.values.table, self._templates, self._num_bits, rows)
-        self.seconds.found += found - begin
-        self.seconds.hashed += perf_counter() - found
+        self.timing.found += found - begin
+        self.timing.hashed += thread_time() - found
         return rows
 
     def scorer(self, token_types: Ints) -> Scorer:
@@ -168,8 +169,8 @@ class LinearClassifier:
 
         def score(configurations: Configurations, which: Ints, scores: Floats) -> None:
             rows = self.rows(configurations, which, token_types)
-            begin = perf_counter()
+            begin = thread_time()
             score_rows(rows, self._weights, scores)
-            self.seconds.summed += perf_counter() - begin
+            self.timing.summed += thread_time() - begin
 
         return score

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from time import thread_time
 
 from seqtool.core.arrays import Floats
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.linear.transitions.classifier import LinearClassifier
+from seqtool.parsing.parser.linear.transitions.classifier import LinearClassifier, Timing
 from seqtool.parsing.parser.transition.classifier import average_scorer
 from seqtool.parsing.parser.transition.decoder import SearchDecoder
 from seqtool.parsing.parser.transition.search import Scorer
@@ -53,21 +53,19 @@ class LinearDecoder(SearchDecoder):
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer([classifier.scorer(arrays.types) for classifier in self._classifiers])
 
-    def shares(self, types: Types, arrays: TokenArrays) -> dict[str, float]:
-        """Parse sentences twice, and return where the time of the second time went, in percent.
-
-        `feature_share` is that of features: what stands in the places of a configuration is found,
-        each template hashed, and the weights fetched and added. The rest is the search, legality
-        and transitions.
-        """
+    def timed(self, types: Types, arrays: TokenArrays) -> Timing:
+        """Parse sentences twice, greedily, and return where the time of the second time went."""
         self.prepare(types)
         self.decode(arrays)  # whose time is also that of compiling
-        before = self.feature_seconds
-        begin = perf_counter()
+        for classifier in self._classifiers:
+            classifier.timing = Timing()
+        begin = thread_time()
         self.decode(arrays)
-        return {"feature_share": 100.0 * (self.feature_seconds - before) / (perf_counter() - begin)}
-
-    @property
-    def feature_seconds(self) -> float:
-        """The time that was spent on features so far, by the clock."""
-        return sum(classifier.seconds.total for classifier in self._classifiers)
+        total = thread_time() - begin
+        parts = [classifier.timing for classifier in self._classifiers]
+        return Timing(
+            found=sum(part.found for part in parts),
+            hashed=sum(part.hashed for part in parts),
+            summed=sum(part.summed for part in parts),
+            total=total,
+        )

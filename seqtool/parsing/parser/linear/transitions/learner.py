@@ -8,6 +8,9 @@ In a configuration some of the legal transitions are free: they cost nothing (se
     logistic    w(t) -= rate * g(t) x / sqrt(sum of the g(t)^2 x so far), with the gradient
                 g(t) = P(t | legal) - P(t | free) of the loss -log P(free) (AdaGrad: Duchi et al.
                 2011); where it is below `LEAST_GRADIENT`, nothing is learnt
+
+Most features are there in one configuration of the treebank, and help no other: those that the
+first epoch sees less often than `least` are left out, so that they take no place from others.
 """
 
 from __future__ import annotations
@@ -52,11 +55,22 @@ def _best_free(scores, free):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled(types.void(_table, _int, _int, types.float32, averaged_type))
-def _add_features(rows, place, transition, change, weights):  # type: ignore[no-untyped-def]
-    """Change the weights of all features of a configuration with a transition."""
+@compiled(types.void(_table, _int, types.uint8[::1], _int))
+def _count(rows, place, counts, least):  # type: ignore[no-untyped-def]
+    """Count the features of a configuration, each up to `least`."""
     for feature in range(rows.shape[1]):
-        add(weights, rows[place, feature] + transition, change)
+        if counts[rows[place, feature]] < least:
+            counts[rows[place, feature]] += 1
+
+
+@compiled(types.void(_table, _int, _int, _int, averaged_type, types.uint8[::1], _int))
+def _correct(rows, place, wanted, wrong, weights, counts, least):  # type: ignore[no-untyped-def]
+    """Change the weights of all features of a configuration after a mistake."""
+    for feature in range(rows.shape[1]):
+        row = rows[place, feature]
+        if counts[row] >= least:
+            add(weights, row + wanted, np.float32(1.0))
+            add(weights, row + wrong, np.float32(-1.0))
 
 
 @compiled(types.float64(_floats, types.uint8, _ints, _ints, _int, _floats))
@@ -83,27 +97,36 @@ def _gradients(scores, mask, segments, free, best, gradients):  # type: ignore[n
     return np.log(total) - np.log(free_total)
 
 
-@compiled(types.void(_table, _int, _floats, types.float32, averaged_type, _floats))
-def _descend(rows, place, gradients, rate, weights, squares):  # type: ignore[no-untyped-def]
+@compiled(
+    types.void(
+        *(_table, _int, _floats, types.float32, averaged_type),
+        *(_floats, types.uint8[::1], _int),
+    )
+)
+def _descend(  # type: ignore[no-untyped-def]
+    rows, place, gradients, rate, weights, squares, counts, least
+):
     """Take a step of AdaGrad; `squares` are the sums of the squared gradients of all weights."""
-    for transition in range(gradients.shape[0]):
-        gradient = gradients[transition]
-        if abs(gradient) < LEAST_GRADIENT:
+    for feature in range(rows.shape[1]):
+        row = rows[place, feature]
+        if counts[row] < least:
             continue
-        for feature in range(rows.shape[1]):
-            at = rows[place, feature] + transition
-            squares[at] += gradient * gradient
-            add(weights, at, -rate * gradient / np.sqrt(squares[at]))
+        for transition in range(gradients.shape[0]):
+            gradient = gradients[transition]
+            if abs(gradient) >= LEAST_GRADIENT:
+                squares[row + transition] += gradient * gradient
+                change = -rate * gradient / np.sqrt(squares[row + transition])
+                add(weights, row + transition, change)
 
 
 @compiled(
     types.Tuple((types.float64, _int))(
         *(_int, _table, types.uint8[::1], _table, _ints, types.float32),
-        *(averaged_type, _floats, _ints, _ints),
+        *(averaged_type, _floats, types.uint8[::1], _int, types.boolean, _ints, _ints),
     )
 )
 def learn(  # type: ignore[no-untyped-def]
-    learner, rows, legal, free, segments, rate, weights, squares, own, best
+    learner, rows, legal, free, segments, rate, weights, squares, counts, least, counting, own, best
 ):
     """Go through configurations, and learn each before the next is looked at.
 
@@ -117,6 +140,9 @@ def learn(  # type: ignore[no-untyped-def]
         rate: of learning; below 0, nothing is changed.
         weights: that are learnt.
         squares: of logistic regression, see `_descend`.
+        counts: uint8, at the row of each feature how often it was seen, up to `least`.
+        least: how often a feature has to be seen before it is learnt.
+        counting: whether features are counted.
         own: int32 [N], to be filled: the transition of the highest score.
         best: int32 [N], to be filled: the same among the free ones, -1 without any.
 
@@ -134,16 +160,17 @@ def learn(  # type: ignore[no-untyped-def]
         if wanted < 0:
             continue
         num_items += 1
+        if counting and rate >= 0.0:
+            _count(rows, place, counts, least)
         if learner == LOGISTIC:
             loss += _gradients(scores, legal[place], segments, free[place], highest, gradients)
             if rate >= 0.0:
-                _descend(rows, place, gradients, rate, weights, squares)
+                _descend(rows, place, gradients, rate, weights, squares, counts, least)
         # also where one that is not free comes first of equal scores
         elif highest != wanted:
             loss += 1.0
             if rate >= 0.0:
-                _add_features(rows, place, wanted, np.float32(1.0), weights)
-                _add_features(rows, place, highest, np.float32(-1.0), weights)
+                _correct(rows, place, wanted, highest, weights, counts, least)
         if rate >= 0.0:
             weights.num[0] += 1
     return loss, num_items

@@ -41,7 +41,9 @@ class LinearTransitionTask(LinearTask):
         self._learner = LEARNERS[config.learning.linear]
         squares = torch.zeros(size if self._learner == LOGISTIC else 0)
         self.module.register_buffer("squares", squares)
-        self._squares = squares.numpy()
+        counts = torch.zeros(size, dtype=torch.uint8)
+        self.module.register_buffer("counts", counts)
+        self._squares, self._counts = squares.numpy(), counts.numpy()
         learnt = self.weights[WEIGHTS]
         self._classifier = LinearClassifier(config.model, {WEIGHTS: learnt.values})
         self._classifier.prepare(data.types)
@@ -96,7 +98,8 @@ class LinearTransitionTask(LinearTask):
             own, best = np.empty(len(which), np.int32), np.empty(len(which), np.int32)
             more, num = learn(
                 *(self._learner, rows, legal, free, labels.segments, rate),
-                *(self.weights[WEIGHTS], self._squares, own, best),
+                *(self.weights[WEIGHTS], self._squares, self._counts, learning.feature_count),
+                *(self._epoch == 0, own, best),
             )
             loss, num_items = loss + more, num_items + num
             # no gold label at all on what is free: only its own choice is left
@@ -121,12 +124,18 @@ class LinearTransitionTask(LinearTask):
         return free
 
     def averages(self) -> dict[str, Floats]:
-        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`."""
+        """Return the averaged weights, of which scores are log-probabilities; see `Calibration`.
+
+        They are rounded to half precision, in which the model's file has them: what is measured is
+        what is read again.
+        """
         (weights,) = super().averages().values()
-        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
+        scaled = weights * np.float32(self._calibration.scale(weights))
+        return {WEIGHTS: scaled.astype(np.float16).astype(np.float32)}
 
     def measured(self) -> Mapping[str, float]:
-        """Return what share of the time of parsing the validation part went into features."""
+        """Return the share of features in the time of parsing the validation part, in percent."""
         decoder = self.model().decoder
         assert isinstance(decoder, LinearDecoder)
-        return decoder.shares(self._data.types, self._data.dev.arrays)
+        timing = decoder.timed(self._data.types, self._data.dev.arrays)
+        return {"feature_share": timing.share}

@@ -71,6 +71,9 @@ def test_a_rule_is_learnt(system: str, learner: str, treebank: Path, tmp_path: P
         gold = [sentence.to_conllu() for sentence in sentences]
         parser.parse(sentences, beam=beam)
         assert [sentence.to_conllu() for sentence in sentences] == gold
+    weights = load_file(tmp_path / "p" / "weights.safetensors")[WEIGHTS]
+    assert weights.dtype == np.float16
+    assert np.array_equal(parser.weights[WEIGHTS], weights)
     card = (tmp_path / "p" / "README.md").read_text()
     assert f"Transition-based ({system}), linear: {len(STANDARD)} templates" in card
 
@@ -111,7 +114,8 @@ def test_scores_are_log_probabilities(treebank: Path) -> None:
 
     assert loss(scale) < min(loss(0.99 * scale), loss(1.01 * scale))
     assert scale != pytest.approx(1.0, rel=0.05)
-    assert np.allclose(task.averages()[WEIGHTS], weights * scale)
+    # in half precision, eleven bits
+    assert np.allclose(task.averages()[WEIGHTS], weights * scale, rtol=2**-11, atol=2**-24)
     # nothing is learnt yet: there is nothing to tell a factor by
     assert calibration.scale(np.zeros_like(weights)) == 1.0
 
@@ -120,7 +124,7 @@ def test_what_a_linear_classifier_cannot_do_is_refused(treebank: Path, tmp_path:
     assert implied({"model.classifier": "linear"}) == "linear"
     with pytest.raises(ConfigError, match="reads no bilstm"):
         config(model__encoder="bilstm")
-    with pytest.raises(ConfigError, match="not trained by --loss global"):
+    with pytest.raises(ConfigError, match="loss"):
         config(learning__loss="global")
     with pytest.raises(ConfigError, match="looks at shape, which is not read"):
         trained(treebank, tmp_path / "p", config(model__templates=["s0.shape"]))
