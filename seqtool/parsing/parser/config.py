@@ -105,7 +105,7 @@ class ModelConfig(Config):
         "Nivre 2011 for which the fields are read",
     )
     hash_bits: int = setting(
-        24,
+        22,
         "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
@@ -252,7 +252,11 @@ class ParserConfig(Config):
                 hint="leave out templates, or use --decoder transition",
             )
         losses = LOSSES[model.decoder, model.classifier]
-        others = [f"--decoder {name}" for (name, _), known in LOSSES.items() if loss in known]
+        others = [
+            f"--decoder {decoder}" if decoder != model.decoder else f"--classifier {classifier}"
+            for (decoder, classifier), known in LOSSES.items()
+            if loss in known
+        ]
         if loss not in losses:
             raise ConfigError(
                 f"loss is {loss}, which decoder {model.decoder} with classifier "
@@ -344,7 +348,7 @@ _TABLE["graph"] = {
     },
     "learning": {"min_steps": 200},
     "training": {
-        "epochs": 20,
+        "epochs": 25,
         "optimiser": "adamw",
         "learning_rate": 0.002,
         "beta2": 0.95,

@@ -118,9 +118,7 @@ class Parser(TreebankModel[ParserConfig]):
     @property
     def stored_as(self) -> type[np.floating[Any]]:
         """The precision of weights in the file; see `TreebankModel`."""
-        model = self.config.model
-        is_half = (model.decoder, model.classifier) == ("transition", "linear")
-        return np.float16 if is_half else np.float32
+        return np.float16 if self.config.model.classifier == "linear" else np.float32
 
     @property
     def shared(self) -> object:

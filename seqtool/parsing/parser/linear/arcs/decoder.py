@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from seqtool.core.arrays import Floats, Ints, Longs
-from seqtool.parsing.encoding.features import TokenArrays, Types, token_rows
+from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer
 
-HELD_SCORES = 1 << 22  # of arcs: 16 MB, unless one sentence has more
+LONGEST = 2047  # words whose arcs are all scored
+HELD_SCORES = LONGEST * (1 + LONGEST)  # of arcs: 16 MB
 
 
 class LinearGraphDecoder(Decoder):
@@ -62,14 +63,38 @@ class LinearGraphDecoder(Decoder):
         """Parse sentences; a beam makes no difference. See `Decoder.decode`."""
         heads = np.full(len(arrays.types), -1, np.int32)
         label_ids = np.full(len(arrays.types), -1, np.int32)
-        find = projective_trees if self._is_projective else spanning_trees
         for part in _parts(arrays):
-            scores = self._arc_scores(part)
-            found = find(scores, part.lengths)
+            found = self._trees(part)
             rows = token_rows(part.tokens, part.lengths)
             rows = rows[~np.isin(rows, part.tokens)]
             heads[rows], label_ids[rows] = found, self._best_labels(part, found, found)
         return heads, label_ids
+
+    @property
+    def longest(self) -> int:
+        """Words of the longest sentence that gets its best tree; see `eisner`."""
+        return LONGEST_PROJECTIVE if self._is_projective else LONGEST
+
+    def _trees(self, part: TokenArrays) -> Ints:
+        """Return the heads of all words of the best trees of some sentences.
+
+        A sentence of more than `LONGEST` words is alone, and parsed in pieces, as if each were a
+        sentence; the roots of the later ones depend on that of the first.
+        """
+        find = projective_trees if self._is_projective else spanning_trees
+        num_words = int(part.lengths[0]) if len(part.lengths) else 0
+        if num_words <= LONGEST:
+            return find(self._arc_scores(part), part.lengths)
+        root, borders = int(part.tokens[0]), list(range(0, num_words, LONGEST))
+        found: list[Ints] = []
+        for begin, end in zip(borders, [*borders[1:], num_words], strict=True):
+            words = part.types[root + 1 + begin : root + 1 + end]
+            types = np.concatenate((np.asarray([NONE_TYPE, ROOT_TYPE], np.int32), words))
+            piece = TokenArrays(types, np.ones(1, np.int32), np.asarray([end - begin], np.int32))
+            heads = find(self._arc_scores(piece), piece.lengths)
+            first_root = 1 + int(np.argmin(found[0])) if found else 0
+            found.append(np.where(heads > 0, heads + np.int32(begin), np.int32(first_root)))
+        return np.concatenate(found)
 
     def _arc_scores(self, part: TokenArrays) -> Floats:
         """Return the average scores of all arcs of some sentences, flat."""
@@ -149,6 +174,8 @@ def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:
     """Divide sentences into parts whose arcs' scores fit into memory together."""
     lengths = arrays.lengths.astype(np.int64)
     sizes = np.cumsum(lengths * (lengths + 1))
-    cuts = np.flatnonzero(np.diff(sizes // HELD_SCORES)) + 1
+    # a sentence that is too long for that is alone
+    is_long = lengths > LONGEST
+    cuts = np.flatnonzero(np.diff(sizes // HELD_SCORES) | is_long[:-1] | is_long[1:]) + 1
     for places in np.split(np.arange(len(lengths)), cuts):
         yield _of(arrays, places)

@@ -46,9 +46,14 @@ class MiraTask(LinearTask):
         return -(-len(self._order) // STEP_SENTENCES)
 
     def averages(self) -> dict[str, Floats]:
-        """Return the averaged weights, scaled so that scores are logarithms of probabilities."""
-        weights = self.weights[WEIGHTS].average()
-        return {WEIGHTS: weights * np.float32(self._calibration.scale(weights))}
+        """Return the averaged weights, of which scores are logarithms of probabilities.
+
+        They are rounded to half precision, in which the model's file has them: what is measured is
+        what is read again.
+        """
+        (weights,) = super().averages().values()
+        scaled = weights * np.float32(self._calibration.scale(weights))
+        return {WEIGHTS: scaled.astype(np.float16).astype(np.float32)}
 
     def _pass(self, index: int, rate: float | None) -> tuple[float, int]:
         """Go through some sentences, one by one; see `LinearTask`. Nothing is left to chance."""

@@ -79,7 +79,8 @@ class LinearTransitionTask(LinearTask):
             if len(part):
                 more, num = self._parse(part, -1.0 if rate is None else rate, explores=explores)
                 loss, num_items = loss + more, num_items + num
-        return loss / max(1, num_items), num_items
+        # a batch without any choice has no loss
+        return loss / max(1, num_items), max(1, num_items)
 
     def _parse(self, sentences: Ints, rate: float, *, explores: bool) -> tuple[float, int]:
         """Parse sentences, and learn at a rate that is not below 0; return the loss and of what."""

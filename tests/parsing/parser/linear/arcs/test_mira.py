@@ -53,7 +53,7 @@ def test_a_step_is_the_smallest_that_wins_by_the_loss(
 def test_a_version_of_dictionaries_learns_the_same(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "train.conllu", 25, non_projective=0.1)
     base = preset("mst")
-    base["model"] |= {"fields": ["form", "suffix", "upos"], "min_count": 1, "hash_bits": 26}
+    base["model"] |= {"fields": ["form", "suffix", "upos"], "min_count": 1, "hash_bits": 24}
     base["model"] |= {"trees": "projective"}
     data = prepare_data([str(path)], str(path), from_dict(ParserConfig, base))
     task, longest = MiraTask(data.config, data), 0.02

@@ -82,6 +82,23 @@ def test_every_output_is_a_tree(which: str) -> None:
     assert (crossing == 0) == (which == "projective")
 
 
+def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = random_parser("all")
+    sentences = random_sentences(12, 30)
+    alone = list(parser.trees(parser.encode(sentences)))
+    monkeypatch.setattr("seqtool.parsing.parser.linear.arcs.decoder.LONGEST", 10)
+    found = list(parser.trees(parser.encode(sentences)))
+    for sentence, tree, other in zip(sentences, found, alone, strict=True):
+        assert is_tree(tuple(tree[0]))
+        if len(sentence) <= 10:
+            assert tree == other
+        else:
+            begin = make_sentence([(row[1], row[3]) for row in sentence.rows[:10]])
+            (first,) = parser.trees(parser.encode([begin]))
+            assert tree[0][:10] == first[0]
+    assert max(map(len, sentences)) > 20
+
+
 def test_members_are_averaged() -> None:
     one, two = random_parser("all", 1), random_parser("all", 2)
     mean = {WEIGHTS: (one.weights[WEIGHTS] + two.weights[WEIGHTS]) / 2}
@@ -165,5 +182,6 @@ def test_what_it_cannot_do_is_refused() -> None:
         config(encoder="bilstm")
     with pytest.raises(ConfigError, match="templates are of transitions"):
         config(templates=["s0.form"])
-    with pytest.raises(ConfigError, match="loss is crf"):
+    with pytest.raises(ConfigError, match="loss is crf") as refused:
         from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}})
+    assert refused.value.hint == "use local or --classifier neural"

@@ -28,7 +28,7 @@ from seqtool.treebank.conllu import read_conllu
 def config(epochs: int = 4, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("linear")
-    base["model"] |= {"hash_bits": 16}
+    base["model"] |= {"hash_bits": 20}
     base["learning"] |= {"batch_size": 64}
     base["training"] |= {"epochs": epochs}
     for name, value in rest.items():
@@ -76,6 +76,27 @@ def test_a_rule_is_learnt(system: str, learner: str, treebank: Path, tmp_path: P
     assert np.array_equal(parser.weights[WEIGHTS], weights)
     card = (tmp_path / "p" / "README.md").read_text()
     assert f"Transition-based ({system}), linear: {len(STANDARD)} templates" in card
+
+
+def test_trees_are_ranked_and_arcs_weighed(treebank: Path, tmp_path: Path) -> None:
+    trained(treebank, tmp_path / "p", config(epochs=1))
+    parser = checkpoint.load(tmp_path / "p")
+    arrays = parser.encode(read_conllu(treebank / "dev.conllu"))
+    parser.decoder.prepare(parser.types)
+    heads, _ = parser.decoder.decode(arrays, beam=4)
+    ranked = list(parser.decoder.ranked(arrays, 4))
+    tables = list(parser.decoder.arc_tables(arrays))
+    assert len(ranked) == len(tables) == len(arrays.lengths)
+    agreeing = 0
+    spans = zip(arrays.tokens.tolist(), arrays.lengths.tolist(), strict=True)
+    for (begin, length), trees, table in zip(spans, ranked, tables, strict=True):
+        scores = [tree.score for tree in trees]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] <= 1e-4 * 2 * length  # each of its logarithms is right to 1e-4
+        assert table.probabilities.shape == (length, 1 + length)
+        assert table.probabilities.sum(axis=1).max() <= 1.0 + 1e-5
+        agreeing += np.array_equal(trees[0].heads, heads[begin + 1 : begin + 1 + length])
+    assert agreeing >= 0.9 * len(ranked)  # a beam that gives up hypotheses may miss the best one
 
 
 @pytest.mark.parametrize("learner", ["perceptron", "logistic"])
