@@ -327,7 +327,7 @@ def parse(
         items = read_batches(given, skip_invalid=True)
     if not skip_invalid:
         items = _refusing(items, parser)
-    if (longest := getattr(parser, "parser", parser).decoder.longest) is not None:
+    if (longest := getattr(parser, "parser", parser).longest) is not None:
         items = _noting_long(items, longest)
     if format_ == "conllu":
         parsed = parse_all(_noted(items, "passed through"))

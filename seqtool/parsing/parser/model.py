@@ -202,6 +202,11 @@ class Parser(TreebankModel[ParserConfig]):
             self.decoder.clear()
 
     @property
+    def longest(self) -> int | None:
+        """Words of the longest sentence that gets its best tree; None if there is no such limit."""
+        return self.decoder.longest
+
+    @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""
         return self.decoder.num_layers

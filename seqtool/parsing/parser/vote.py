@@ -121,6 +121,11 @@ class Vote:
         # what an arc gets whose label no parser knows: the commonest one
         self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
 
+    @property
+    def longest(self) -> int:
+        """Words of the longest sentence that gets its best tree."""
+        return min([LONGEST, *(parser.longest or LONGEST for parser in self.parsers)])
+
     def __call__(self, given: Given, *, beam: int = 1, allow_missing: bool = False) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees; see `Parser`."""
         work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing)
