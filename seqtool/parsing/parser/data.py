@@ -24,13 +24,12 @@ from seqtool.parsing.encoding.features import (
     columns_of,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
-from seqtool.parsing.parser.columns import ColumnCheck
 from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ModelConfig, ParserConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
-from seqtool.treebank.sentence import DEPREL, FEATS, FORM, UPOS, Sentence
+from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, UPOS, Sentence
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
@@ -43,6 +42,7 @@ LIFTED_SHARE = 1e-4
 # of the words that teachers have parsed, how many may have labels that the treebank has not: a
 # teacher may have been trained on sentences that are held out here
 STRANGE_SHARE = 0.001
+MOSTLY = 0.5  # a column that a smaller share of the treebank's words is without has to be there
 # so many words of the text that teachers have parsed count like one of the treebank where symbols
 # are chosen; else a parser would grow with the text, by words that it meets too rarely to learn
 TAUGHT_WORDS = 4
@@ -343,18 +343,27 @@ def _with_gold(
 
 
 def _refuse_lacking(types: Types, arrays: TokenArrays, num_gold: int) -> None:
-    """Refuse text of teachers, behind the treebank, without what the treebank has in its columns.
+    """Refuse text of teachers, behind the treebank, without a column that most of the treebank has.
+
+    A word may be without: a tagger among the teachers has given it what it should have.
 
     Raises:
-        DataError: there is some.
+        DataError: no word of the text has one.
     """
-    taught = dataclasses.replace(
-        arrays, tokens=arrays.tokens[num_gold:], lengths=arrays.lengths[num_gold:], lm_states=None
-    )
-    if (lacking := ColumnCheck(types).find(taught)) is not None:
+    if num_gold == len(arrays.lengths):
+        return
+    words = arrays.types[arrays.tokens[num_gold] :]
+    lacks = int(np.bitwise_and.reduce(np.frombuffer(bytes(types.empty), np.uint8)[words]))
+    shares = types.empty_shares or []
+    columns = [
+        COLUMNS[types.lexical.columns[place]]
+        for place, share in enumerate(shares)
+        if lacks >> place & 1 and share < MOSTLY
+    ]
+    if columns:
         raise DataError(
-            f"the text of --unlabelled lacks {' and '.join(lacking.columns)}, which the parser "
-            "that is to be trained reads",
+            f"the text of --unlabelled lacks {' and '.join(columns)}, which the parser that is to "
+            "be trained reads",
             hint="tag the text with `seqtool tag`, or say with --fields what is to be read",
         )
 

@@ -197,11 +197,6 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         return copied
 
     @property
-    def longest(self) -> int | None:
-        """See `Decoder.longest`."""
-        return self.decoder.longest
-
-    @property
     def is_calibrated(self) -> bool:
         """Whether probabilities of arcs say how often these are right."""
         return bool(self.calibrations)
@@ -242,6 +237,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
     def prepare(self) -> None:
         """Make ready for the types that were met since the last time."""
         self.decoder.prepare(self.types)
+
+    @property
+    def longest(self) -> int | None:
+        """Words of the longest sentence that gets its best tree; None if there is no such limit."""
+        return self.decoder.longest
 
     @property
     def num_layers(self) -> int:

@@ -124,9 +124,9 @@ class Vote:
         self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
 
     @property
-    def longest(self) -> int | None:
-        """None: all trees are found alike, but for those of sentences beyond `LONGEST`."""
-        return None
+    def longest(self) -> int:
+        """Words of the longest sentence that gets its best tree."""
+        return min([LONGEST, *(parser.longest or LONGEST for parser in self.parsers)])
 
     @property
     def is_calibrated(self) -> bool:
