@@ -53,7 +53,7 @@ def may_import_torch(module: str) -> bool:
     if name in ("config", "recipes"):
         return False
     return (
-        name in ("network", "task", "train")
+        name in ("network", "task", "train", "losses")
         or folders[:1] == ["training"]
         or folders == ["lm", "neural"]
         or module == "parsing.encoding.encoder"

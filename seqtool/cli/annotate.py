@@ -319,6 +319,8 @@ def parse(
         items = read_batches(given, skip_invalid=True)
     if not skip_invalid:
         items = _refusing(items, parser)
+    if (longest := getattr(parser, "parser", parser).decoder.longest) is not None:
+        items = _noting_long(items, longest)
     if format_ == "conllu":
         parsed = parse_all(_noted(items, "passed through"))
         write_conllu(parsed, output, clear_deps=clear_deps)
@@ -402,6 +404,25 @@ def _noting_tags(items: Iterable[Other]) -> Iterator[Other]:
         yield item
     if is_tagged and num_words:
         note("all words had tags and lemmas already, which are kept; --retag predicts them anew")
+
+
+def _noting_long(items: Iterable[Other], longest: int) -> Iterator[Other]:
+    """Pass items on, and say at the end how many sentences are too long for their best tree."""
+    from seqtool.treebank.conllu import SentenceBatch
+    from seqtool.treebank.sentence import Sentence
+
+    num_long = 0
+    for item in items:
+        if isinstance(item, SentenceBatch):
+            num_long += int((item.lengths > longest).sum())
+        elif isinstance(item, Sentence):
+            num_long += len(item) > longest
+        yield item
+    if num_long:
+        note(
+            f"{counted(num_long, 'sentence')} of more than {longest:,} words: too long to look for "
+            "the best tree as in others; the tree may be worse"
+        )
 
 
 def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broken]:

@@ -379,7 +379,8 @@ def train_parser(
     preset: Annotated[
         str | None,
         _setting(
-            "Settings by name (default fast; accurate with --raw).", "fast|accurate|chen-manning"
+            "Settings by name (default fast; accurate with --raw).",
+            "fast|accurate|graph|chen-manning",
         ),
     ] = None,
     fast: Annotated[
@@ -475,10 +476,12 @@ def _note_parser_data(data: Any) -> None:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
     summary = data.summary
     num_non_projective = summary["non_projective_sentences"]
+    model = data.config.model
+    builds = f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}"
     _note_data(
         summary,
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
         f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-        f"{counted(summary['labels'], 'label')}; system {data.config.model.system}",
+        f"{counted(summary['labels'], 'label')}; {builds}",
     )

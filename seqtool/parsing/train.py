@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
@@ -110,6 +111,33 @@ class TreebankTask(ABC, Generic[T, D]):
 
     def _drawn(self, chances: Tensor) -> Tensor:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
+
+
+POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
+
+
+def batches_of_like_lengths(
+    order: Longs, lengths: Ints, num_words: int, generator: np.random.Generator
+) -> list[Longs]:
+    """Return sentences in batches of about so many words, those of like lengths together.
+
+    Args:
+        order: places of sentences, in a random order.
+        lengths: of all sentences, in words.
+        num_words: of a batch.
+        generator: draws the order of the batches.
+    """
+    batches: list[Longs] = []
+    for pool in _cut(order, lengths, POOL_BATCHES * num_words):
+        by_length = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += _cut(by_length, lengths, num_words)
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def _cut(sentences: Longs, lengths: Ints, num_words: int) -> list[Longs]:
+    """Return sentences in runs of about so many words, the last one shorter."""
+    ends = np.cumsum(lengths[sentences])
+    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)
 
 
 C = TypeVar("C", bound=Config)

@@ -126,6 +126,20 @@ def _in_a_row(values_LBD: Tensor, inside_LB: Tensor) -> Tensor:
     return values_LBD.transpose(0, 1)[inside_LB.t()]
 
 
+def padded_rows(lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which token stands in each place of sentences, (B, L), and which places have one.
+
+    Tokens are numbered one sentence after another; number 0 stands where there is none.
+
+    Args:
+        lengths_B: tokens of each sentence.
+    """
+    places_L = torch.arange(int(lengths_B.max()), device=lengths_B.device)
+    inside_BL = places_L < lengths_B[:, None]
+    begins_B = lengths_B.cumsum(0) - lengths_B
+    return torch.where(inside_BL, begins_B[:, None] + places_L, 0), inside_BL
+
+
 def _turned(values_LBD: Tensor, reversal_LB: Tensor) -> Tensor:
     return values_LBD.gather(0, reversal_LB[:, :, None].expand_as(values_LBD))
 
@@ -239,10 +253,7 @@ class HeadChoice(nn.Module):
             states_TE: of tokens, one sentence after another.
             lengths_B: tokens of each sentence.
         """
-        places_L = torch.arange(int(lengths_B.max()), device=lengths_B.device)
-        inside_BL = places_L < lengths_B[:, None]
-        begins_B = lengths_B.cumsum(0) - lengths_B
-        tokens_BL = torch.where(inside_BL, begins_B[:, None] + places_L, 0)
+        tokens_BL, inside_BL = padded_rows(lengths_B)
         dependents_BLK, heads_BLK = (
             functional.embedding(tokens_BL, layer(states_TE))
             for layer in (self.dependents, self.heads)
@@ -282,14 +293,27 @@ class HeadChoice(nn.Module):
             self.labels(states_TE).float(), labels_T, ignore_index=NONE
         )
         loss: Tensor = of_heads + of_labels
-        if tags_T is not None and bool(((tags_T := tags_T[kept_T]) != NONE).any()):
-            scores_TG = self.tags(states_TE).float()
-            loss = loss + TAG_SHARE * functional.cross_entropy(scores_TG, tags_T, ignore_index=NONE)
+        if tags_T is not None:
+            loss = loss + tag_loss(self.tags, states_TE, tags_T[kept_T])
         return loss
 
 
+def tag_loss(layer: nn.Linear, states_TE: Tensor, tags_T: Tensor) -> Tensor:
+    """Return the mean loss of gold tags, in nats per word that has some, times `TAG_SHARE`.
+
+    Args:
+        layer: scores combinations of gold tags by states.
+        states_TE: of tokens.
+        tags_T: the gold tags of each token; NONE where there are none.
+    """
+    if not bool((tags_T != NONE).any()):
+        return states_TE.new_zeros(())
+    scores_TG = layer(states_TE).float()
+    return TAG_SHARE * functional.cross_entropy(scores_TG, tags_T, ignore_index=NONE)
+
+
 # how the names of weights begin that are no part of a model: attributes of the networks
-TRAINING_ONLY = ("cloze.", "head_choice.")
+TRAINING_ONLY = ("cloze.", "head_choice.", "gold_tags.")
 AVERAGE_EVERY = 4  # steps between updates of the average
 
 

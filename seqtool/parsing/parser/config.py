@@ -82,6 +82,15 @@ class ModelConfig(Config):
         minimum=0,
         maximum=WIDEST,
     )
+    arc_size: int = setting(
+        256, "graph: units of a word by which heads are scored", minimum=1, maximum=WIDEST
+    )
+    relation_size: int = setting(
+        64, "graph: units of a word by which labels are scored", minimum=1, maximum=WIDEST
+    )
+    trees: Literal["auto", "projective", "all"] = setting(
+        "auto", "graph: projective or all trees; auto is by the treebank and the loss"
+    )
     hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
@@ -101,6 +110,11 @@ class ModelConfig(Config):
             raise ConfigError("slots is empty", hint="name one place or more")
         if self.encoder != "none" and not self.context_slots:
             raise ConfigError("context_slots is empty", hint="name one place or more")
+        if (self.decoder, self.classifier, self.encoder) == ("graph", "neural", "none"):
+            raise ConfigError(
+                "decoder is graph, but encoder is none: arcs are scored by what an encoder reads",
+                hint="use --encoder bilstm, or --decoder transition",
+            )
 
     @property
     def token_size(self) -> int:
@@ -137,10 +151,11 @@ class LearningConfig(Config):
         1.0, "dynamic: epochs before its own choices are followed", minimum=0
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
+    batch_words: int = setting(600, "graph: words per step, about", minimum=1)
     min_steps: int = setting(
         400,
-        "steps per epoch: of a small treebank, a step has fewer configurations, but no fewer than "
-        f"{SMALLEST_BATCH}",
+        "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
+        f"fewer than {SMALLEST_BATCH}",
         minimum=1,
     )
     dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
@@ -156,6 +171,9 @@ class LearningConfig(Config):
     )
     dropout_contexts: float = setting(
         0.3, "bilstm: dropout on the units that its states pass through", minimum=0, below=1
+    )
+    dropout_arcs: float = setting(
+        0.33, "graph: dropout on the units by which heads and labels are scored", minimum=0, below=1
     )
     head_weight: float = setting(
         0.5,
@@ -203,6 +221,31 @@ class ParserConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def check(self) -> None:
+        """Refuse a loss that the parser cannot learn by."""
+        model, loss = self.model, self.learning.loss
+        losses = LOSSES[model.decoder, model.classifier]
+        if loss not in losses:
+            raise ConfigError(
+                f"loss is {loss}, which decoder {model.decoder} with classifier "
+                f"{model.classifier} does not learn by",
+                hint=f"use {' or '.join(losses)}",
+            )
+        if (loss, model.trees) == ("crf", "all"):
+            raise ConfigError(
+                "loss is crf, which is of projective trees, but trees is all",
+                hint="use --loss matrix-tree, or leave trees out",
+            )
+
+
+# decoder and classifier -> what parsers of these learn by
+LOSSES = {
+    ("transition", "neural"): ("local", "global"),
+    ("transition", "linear"): ("local",),
+    ("graph", "neural"): ("local", "crf", "matrix-tree"),
+    ("graph", "linear"): ("local",),
+}
 
 
 def stages(config: ParserConfig) -> tuple[Stage, ...]:
@@ -264,6 +307,23 @@ _TABLE["accurate"] = {
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
 
+_TABLE["graph"] = {
+    "model": {
+        "decoder": "graph",
+        "encoder": "bilstm",
+        "encoder_size": 208,
+        "lexical_size": 128,
+    },
+    "learning": {"dropout_encoder": 0.33, "min_steps": 200},
+    "training": {
+        "epochs": 20,
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+        "beta2": 0.95,
+        "schedule": "cosine",
+        "clip_norm": 5.0,
+    },
+}
 
 # the presets of other decoders and classifiers than those of `fast`
 _IMPLIED = {("graph", "neural"): "graph", ("transition", "linear"): "linear"}

@@ -23,7 +23,7 @@ from seqtool.parsing.encoding.features import (
     columns_of,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
-from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ParserConfig
+from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ModelConfig, ParserConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import held_out, read_conllu
@@ -89,7 +89,7 @@ class TrainingData:
         labels: of arcs; those of lifted ones too.
         train: the treebank.
         dev: its validation part.
-        heads, label_ids: the trees of `train` as the system can build them, as token arrays.
+        heads, label_ids: the trees of `train` as the parser can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
         word_states: the language model that reads the sentences, if given.
@@ -243,7 +243,8 @@ def prepare_data(
     for key in reader.ids:
         types.add(key)
     num_non_projective = sum(not is_projective(heads) for heads, _ in gold.trees)
-    config = _with_system(config, num_non_projective / len(gold.trees))
+    share = num_non_projective / len(gold.trees)
+    config = _with_trees(_with_system(config, share), share)
     trees = _buildable(gold.trees, config, num_non_projective)
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -285,16 +286,32 @@ def _with_gold(
 
 def _with_system(config: ParserConfig, share: float) -> ParserConfig:
     """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto":
+    if config.model.system != "auto" or config.model.decoder == "graph":
         return config
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
     model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
     return dataclasses.replace(config, model=model)
 
 
+def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
+    """Return the settings of a graph with `model.trees` chosen by the share of non-projective."""
+    if config.model.decoder != "graph" or config.model.trees != "auto":
+        return config
+    is_projective = not share or config.learning.loss == "crf"
+    model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
+    return dataclasses.replace(config, model=model)
+
+
+def _is_projective(config: ModelConfig) -> bool:
+    """Return whether no parser of such settings builds arcs that cross."""
+    if config.decoder == "graph":
+        return config.trees == "projective"
+    return SYSTEMS[config.system].projective
+
+
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
-    """Return the trees as the system can build them."""
-    if not num_non_projective or not SYSTEMS[config.model.system].projective:
+    """Return the trees as the parser can build them."""
+    if not num_non_projective or not _is_projective(config.model):
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

@@ -71,6 +71,14 @@ class Decoder(ABC):
         """How many layers the encoder has; 0 without one."""
         return 0
 
+    @property
+    def longest(self) -> int | None:
+        """Words of the longest sentence that gets its best tree; None if there is no such limit.
+
+        What is longer gets a tree that is found by less exact means.
+        """
+        return None
+
     def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
         """Return the encoder's states of all tokens, [T, 2H]; the rows of no sentence are zeros.
 

@@ -27,10 +27,12 @@ from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser.columns import ColumnCheck
-from seqtool.parsing.parser.config import KIND, ParserConfig
+from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
+from seqtool.parsing.parser.graph.decoder import GraphDecoder
+from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.transition.classifier import weight_shapes
+from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
 from seqtool.treebank.document import Doc
@@ -61,9 +63,9 @@ class ScoredTree(NamedTuple):
 
 
 class Parser(TreebankModel[ParserConfig]):
-    """A trained parser; the weights are those of `network.ParserNetwork`.
+    """A trained parser; its weights are those of the network of its family.
 
-    In its settings, `model.system` is no longer auto. Its types are those met so far.
+    In its settings, nothing is left to be chosen. Its types are those met so far.
 
     Attributes:
         deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
@@ -116,7 +118,8 @@ class Parser(TreebankModel[ParserConfig]):
         types, config = self.types, self.config
         # scores of one kind only can be averaged
         is_global = config.learning.loss == "global"
-        return types.lexical, types.tags, lm, self.labels, config.model.system, is_global
+        builds = config.model.decoder, config.model.system, config.model.trees, is_global
+        return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod
     def restore(
@@ -146,16 +149,22 @@ class Parser(TreebankModel[ParserConfig]):
         """Return the README.md: what it is, its scores, its data and its command."""
         model = header.config["model"]
         encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
+        what = f"Transition-based ({model['system']})"
+        size = f"{model['hidden_size']} hidden units"
+        beam = searched = ""
+        if model.get("decoder") == "graph":
+            what = "Graph-based (biaffine scores of arcs)"
+            size = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
         learning = header.config["learning"]
-        is_global = learning.get("loss") == "global"  # which older ones do not say
-        beam = f" --beam {learning['global_beam']}" if is_global else ""
-        searched = f", with a beam of {learning['global_beam']}" if is_global else ""
-        size = f"{model['hidden_size']} hidden units, {counted(header.num_parameters, 'parameter')}"
+        if learning.get("loss") == "global":  # older ones do not say
+            what += ", globally trained"
+            beam = f" --beam {learning['global_beam']}"
+            searched = f", with a beam of {learning['global_beam']}"
+        size += f", {counted(header.num_parameters, 'parameter')}"
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"Transition-based ({model['system']}), {'globally trained, ' if is_global else ''}"
-            f"{encoder}{size}; it reads {', '.join(model['fields'])}.",
+            f"{what}, {encoder}{size}; it reads {', '.join(model['fields'])}.",
             summarise(header.data),
             checkpoint.scores_table(header),
             f"UAS and LAS count every word, punctuation too, by gold words and tags{searched}.",
@@ -508,8 +517,22 @@ class _StreamParser:
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
     """Return what finds the trees of a parser of such settings, labels and weights."""
+    if config.model.decoder == "graph":
+        return GraphDecoder(config, labels, weights)
     is_global = config.learning.loss == "global"
     return TransitionDecoder(config.model, labels, weights, normalised=not is_global)
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every array of a parser, by its name in the network of its family.
+
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
+    """
+    of_family = graph_shapes if config.decoder == "graph" else transition_shapes
+    return of_family(config, num_lexical, num_tags, labels, state_size)
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

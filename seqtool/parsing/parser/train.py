@@ -12,6 +12,7 @@ from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_encoder, stages
 from seqtool.parsing.parser.data import TrainingData, prepare_data
+from seqtool.parsing.parser.graph.task import GraphTask
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
@@ -25,7 +26,8 @@ class TrainedParser(TrainedModel):
     """What `train_parser` returns; the scores are `dev_las` and `dev_uas` in percent.
 
     Attributes:
-        system: the transition system, as chosen.
+        system: the transition system, as chosen; of a graph-based parser the trees that it builds,
+            `projective` or `all`.
     """
 
     system: str
@@ -101,7 +103,8 @@ def train_parser(
         threads=threads,
         command=command,
     )
-    system = checkpoint.read_header(trained.path).config["model"]["system"]
+    model = checkpoint.read_header(trained.path).config["model"]
+    system = model["trees" if model.get("decoder") == "graph" else "system"]
     return TrainedParser(**vars(trained), system=system)
 
 
@@ -125,9 +128,10 @@ def _read(
 
 def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command: str) -> Task:
     """Return the task of a parser with such settings."""
-    if config.learning.loss == "global":
-        return GlobalTask(config, data, device=device, command=command)
-    return ParserTask(config, data, device=device, command=command)
+    family: type[GraphTask | ParserTask] = GraphTask
+    if config.model.decoder == "transition":
+        family = GlobalTask if config.learning.loss == "global" else ParserTask
+    return family(config, data, device=device, command=command)
 
 
 PARSER = Kind(PRESETS, "a CoNLL-U file with trees", _read, _make_task, Parser.card, stages=stages)

@@ -16,6 +16,7 @@ from seqtool.parsing.tagger.config import TaggerConfig
 
 KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser")
+ENSEMBLES = ("accurate", "graph")  # presets with two taggers and two parsers
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _settings_of(name: str) -> dict[str, Any]:
         "multiword": _multiword(),
         "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
         "parser": parsers.PRESETS.settings(name),
-        **({"taggers": 2, "parsers": 2} if name == "accurate" else {"multiwords": 0}),
+        **({"taggers": 2, "parsers": 2} if name in ENSEMBLES else {"multiwords": 0}),
     }
 
 

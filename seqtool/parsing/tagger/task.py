@@ -21,10 +21,8 @@ from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.parsing.train import TreebankTask
+from seqtool.parsing.train import TreebankTask, batches_of_like_lengths
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
-
-POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
 class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
@@ -81,12 +79,8 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         learning = self.config.learning
         fewer = max(SMALLEST_BATCH, int(self._data.lengths.sum()) // learning.min_steps)
         size = min(learning.batch_words, fewer)
-        batches: list[npt.NDArray[np.int64]] = []
-        for pool in _cut(order, self._data.lengths, POOL_BATCHES * size):
-            by_length = pool[np.argsort(self._data.lengths[pool], kind="stable")]
-            batches += _cut(by_length, self._data.lengths, size)
-        self._batches = [batches[i] for i in generator.permutation(len(batches))]
-        return len(batches)
+        self._batches = batches_of_like_lengths(order, self._data.lengths, size, generator)
+        return len(self._batches)
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of batch `index`: of bundles and, weighted, of edit scripts."""
@@ -179,11 +173,3 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
         self._average.restore(tensors)
-
-
-def _cut(
-    sentences: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], num_words: int
-) -> list[npt.NDArray[np.int64]]:
-    """Return sentences in runs of about so many words, the last one shorter."""
-    ends = np.cumsum(lengths[sentences])
-    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)

@@ -23,6 +23,7 @@ from seqtool.core.errors import ConfigError, Interrupted
 from seqtool.parsing.encoding.encoder import ContextEncoder
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
+from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.transition import classifier
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, compile_slots, extract
@@ -161,7 +162,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
     model = parser.config.model
     network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))
-    parser.prepare()
+    parser.decoder.prepare(parser.types)
     in_context = parser.decoder.classifier.in_context(arrays)
     scorer = parser.decoder.classifier.scorer(arrays.types, in_context)
     symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
@@ -203,7 +204,7 @@ def test_tokens_may_be_numbered_otherwise() -> None:
     """As in training, where only the sentences of a block are read."""
     parser = random_parser(tiny_config(**BILSTM))
     arrays = parser.encode(random_sentences(6, 9))
-    parser.prepare()
+    parser.decoder.prepare(parser.types)
     in_context = parser.decoder.classifier.in_context(arrays)
     by_itself = parser.decoder.classifier.scorer(arrays.types, in_context)
     # the same tokens, behind 100 others
@@ -220,9 +221,9 @@ def test_tokens_may_be_numbered_otherwise() -> None:
 def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = random_parser(tiny_config(**BILSTM))
     arrays = parser.encode(random_sentences(20, 9))
-    parser.prepare()
+    parser.decoder.prepare(parser.types)
     whole = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
-    monkeypatch.setattr(classifier, "GROUP_TOKENS", 12)
+    monkeypatch.setattr(reading, "GROUP_TOKENS", 12)
     monkeypatch.setattr(classifier, "BLOCK", 5)
     parts = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     # a sum in another order may be rounded to the next whole number; row 0 is of no token

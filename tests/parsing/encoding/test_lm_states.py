@@ -262,7 +262,7 @@ def test_a_parser_s_products_are_those_of_its_network(folder: Path) -> None:
         task.module.lm.weight.mul_(20)
         task.module.contexts.weight.mul_(5)
     parser, arrays = task.model(), data.dev.arrays
-    parser.prepare()
+    parser.decoder.prepare(parser.types)
     found = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
     with torch.no_grad():
         vectors = task.module.type_vectors(*task._symbols)[arrays.types[1:]]

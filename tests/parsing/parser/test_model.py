@@ -56,7 +56,7 @@ def test_the_tables_give_the_scores_of_the_plain_network(
     parser = random_parser(tiny_config(system, **model))
     network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))
-    parser.prepare()
+    parser.decoder.prepare(parser.types)
     scorer = parser.decoder.classifier.scorer(arrays.types)
     symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
     compared = 0

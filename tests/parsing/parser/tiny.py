@@ -12,8 +12,7 @@ from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.transition.classifier import weight_shapes
+from seqtool.parsing.parser.model import Parser, weight_shapes
 from seqtool.treebank.sentence import Sentence
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root",))

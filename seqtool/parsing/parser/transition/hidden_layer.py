@@ -403,13 +403,6 @@ def round_into(values, rows, table, begin):  # type: ignore[no-untyped-def]
             table[row, begin + column] = np.int16(np.int32(np.rint(value)))
 
 
-def gated(sums: Floats) -> Floats:
-    """Return units times their gates (`network.gated`); the sums, [..., 2U], are overwritten."""
-    units, gates = np.split(sums, 2, axis=-1)
-    units *= 0.5 + 0.5 * np.tanh(0.5 * gates)  # the logistic function, which overflows
-    return units
-
-
 def extract(configurations: Configurations, which: Ints, token_numbers: Ints, slots: Slots) -> Seen:
     """Return what stands in each slot of some configurations, [N].
 

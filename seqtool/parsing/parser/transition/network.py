@@ -14,17 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, HeadChoice, as_it_is
-from seqtool.parsing.encoding.features import PAD
+from seqtool.parsing.encoding.encoder import Dropout, HeadChoice, as_it_is
 from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.network import ReadingNetwork, gated
 from seqtool.parsing.parser.transition.hidden_layer import NUM_BUCKETS
-
-
-def gated(sums: Tensor) -> Tensor:
-    """Units times their gates, of sums [..., 2H] (gated linear units, Dauphin et al. 2017)."""
-    units, gates = sums.chunk(2, dim=-1)
-    return units * gates.sigmoid()
-
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -33,41 +26,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FieldJoin(nn.Module):
-    """A gated layer over the vectors of types, added to them.
-
-    Summed embeddings say of each field what it means by itself; this says what they mean together.
-    As a type's products with the first layer are computed once, it costs nothing in parsing.
-
-    """
-
-    def __init__(self, width: int, num_units: int) -> None:
-        super().__init__()
-        self.inside = nn.Linear(width, 2 * num_units)
-        self.outside = nn.Linear(num_units, width, bias=False)
-
-    def forward(self, vectors_UD: Tensor, drop: Dropout = as_it_is) -> Tensor:
-        """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
-        joined_UD: Tensor = vectors_UD + self.outside(drop(gated(self.inside(vectors_UD))))
-        return joined_UD
-
-
-class ParserNetwork(nn.Module):
+class ParserNetwork(ReadingNetwork):
     """Chen & Manning's (2014) classifier, over types (see `features`).
 
-    The names of its weights are those of the model's file:
+    The names of its weights, beside those of `ReadingNetwork`, are those of the model's file:
 
-        lexical.weight, tags.weight, labels.weight   [symbols or labels, D]
-        join.inside.weight, join.inside.bias         [2J, D], [2J]
-        join.outside.weight                          [D, J]
+        labels.weight                                [labels, D]
         first.weight, first.bias                     [F, S * D + C * D], [F]
         measures.weight                              [M * NUM_BUCKETS, F], added to the first layer
         output.weight, output.bias                   [A, H], [A]
 
     With an encoder of E units a direction, and X slots that look at its states:
 
-        encoder...                                   see `encoder.ContextEncoder`
-        lm.weight                                    [R, P], with a language model
         bottleneck.weight, bottleneck.bias           [2K, 2E], [2K]
         contexts.weight                              [F, X * K]
 
@@ -95,15 +65,9 @@ class ParserNetwork(nn.Module):
         num_gold_tags: int = 0,
         num_words: int = 0,
     ) -> None:
-        super().__init__()
-        self.config = config
-        self.lexical = nn.EmbeddingBag(
-            num_lexical, config.lexical_size, mode="sum", padding_idx=PAD
-        )
-        self.tags = nn.EmbeddingBag(num_tags, config.tag_size, mode="sum", padding_idx=PAD)
+        super().__init__(config, num_lexical, num_tags)
         self.labels = nn.Embedding(1 + num_labels, config.label_size)
-        if config.type_units:
-            self.join = FieldJoin(config.token_size, config.type_units)
+        self._add_join()
         num_inputs = (
             len(config.slots) * config.token_size + len(config.label_slots) * config.label_size
         )
@@ -112,43 +76,20 @@ class ParserNetwork(nn.Module):
             max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
         )
         if config.encoder == "bilstm":
-            num_inputs = config.token_size
-            if state_size:
-                self.lm = nn.Linear(state_size, config.lm_size, bias=False)
-                num_inputs += config.lm_size
-            self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+            self._add_encoder(state_size)
             self.bottleneck = nn.Linear(2 * config.encoder_size, 2 * config.context_units)
             width = len(config.contexts) * config.context_units
             self.contexts = nn.Linear(width, config.num_sums, bias=False)
             if choose_heads:
                 self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_gold_tags)
-            if num_words:
-                self.cloze = Cloze(config.encoder_size, num_words)
+            self._add_cloze(num_words)
         self.output = nn.Linear(config.hidden_size, num_transitions)
-        for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2), (self.labels, 0.2)):
-            nn.init.normal_(embedding.weight, std=std)
-        with torch.no_grad():
-            self.lexical.weight[PAD] = 0.0
-            self.tags.weight[PAD] = 0.0
+        self._draw_embeddings()
+        nn.init.normal_(self.labels.weight, std=0.2)
         nn.init.zeros_(self.measures.weight)
         if config.activation != "cube":
             nn.init.kaiming_normal_(self.first.weight, nonlinearity="relu")
             nn.init.zeros_(self.first.bias)
-
-    def type_vectors(
-        self,
-        lexical_UW: Tensor,
-        tags_UW: Tensor,
-        drop: Dropout = as_it_is,
-    ) -> Tensor:
-        """Return the vectors of types, [U, D], by their lexical and tag symbols, PAD at the end.
-
-        `drop` is applied to the units that join fields.
-        """
-        vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
-        if self.config.type_units:
-            vectors_UD = self.join(vectors_UD, drop)
-        return vectors_UD
 
     def in_context(self, states_TE: Tensor, drop: Dropout = as_it_is) -> Tensor:
         """Return what the classifier sees of tokens, by the encoder's states, [T, 2E]: [T, K]."""

@@ -21,18 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Bytes, Floats, Halves, Ints, Longs
-from seqtool.parsing.encoding.encoder import (
-    AveragedWeights,
-    num_words,
-    unknown_chances,
-    without_lm,
-    word_numbers,
-)
-from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
+from seqtool.core.arrays import Bytes, Floats, Ints, Longs
+from seqtool.parsing.encoding.features import NONE_TYPE, TokenArrays, token_rows
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.task import TreeTask, present_types
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.transition.network import ParserNetwork
@@ -44,7 +37,6 @@ from seqtool.parsing.parser.transition.transitions import (
     UNATTACHED,
     Configurations,
 )
-from seqtool.parsing.train import TreebankTask
 
 NUM_LANES = 512
 
@@ -105,59 +97,28 @@ class _RollOut:
     random_state: Mapping[str, Any]
 
 
-class ParserTask(TreebankTask[ParserConfig, TrainingData]):
+class ParserTask(TreeTask):
     """The choice of transitions, for `seqtool.training.loop.train`."""
 
     items = "configurations"
-    score = "dev_las"
+    module: ParserNetwork
 
     def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
-        super().__init__(config, data, **options)
-        labels, types = data.labels, data.types
-        system = config.model.system
         # an encoder's slots are looked at last
         self._contexts = config.model.contexts
+        super().__init__(config, data, **options)
+        labels, arrays = data.labels, self._arrays
         self._slots = compile_slots(
             (*config.model.slots, *self._contexts),
             config.model.label_slots,
             config.model.measures,
         )
-        self._words: Ints | None = None  # of each type, the number of its word
-        if config.learning.cloze_weight:
-            self._words = word_numbers(types.lexical, types.arrays()[0])
-        self.module = ParserNetwork(
-            config.model,
-            types.lexical.num_symbols,
-            types.tags.num_symbols,
-            len(labels),
-            labels.num_transitions,
-            0 if data.word_states is None else data.word_states.size,
-            choose_heads=config.learning.head_weight > 0,
-            num_gold_tags=data.num_gold_tags,
-            num_words=num_words(self._words),
-        )
-        if data.vectors is not None:
-            places, rows = data.vectors.initial(types.lexical)
-            with torch.no_grad():
-                self.module.lexical.weight[places] = torch.from_numpy(rows)
-        self.module.to(self._device)
-        arrays = data.train.arrays
-        self._arrays = arrays
         self._lengths = np.zeros(len(arrays.types), np.int32)  # of the sentence of each ROOT
         self._lengths[arrays.tokens] = arrays.lengths
         self._usable = np.flatnonzero(arrays.lengths > 1)
         self._oracle = Oracle(
-            system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
+            config.model.system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
         )
-        self._symbols = [torch.from_numpy(array).long() for array in types.arrays()]
-        self._dropped = [
-            (
-                unknown_chances(counts, config.learning.dropout_words),
-                torch.from_numpy(unknowns).long(),
-            )
-            for counts, unknowns in data.symbol_counts
-        ]
-        self._average = AveragedWeights(self.module, config.learning.averaging)
         self._blocks: list[tuple[Ints, int]] = []
         self._examples: Examples | None = None
         self._batches: list[Longs] = []  # rows of the examples, by step of the running block
@@ -167,6 +128,20 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         legal = np.repeat(bits, np.diff(labels.segments), axis=1)
         self._barred = torch.from_numpy(np.where(legal, 0.0, -np.inf).astype(np.float32)).to(
             self._device
+        )
+
+    def _network(self, num_words: int) -> ParserNetwork:
+        types, labels = self._data.types, self._data.labels
+        return ParserNetwork(
+            self.config.model,
+            types.lexical.num_symbols,
+            types.tags.num_symbols,
+            len(labels),
+            labels.num_transitions,
+            self._state_size,
+            choose_heads=self.config.learning.head_weight > 0,
+            num_gold_tags=self._data.num_gold_tags,
+            num_words=num_words,
         )
 
     def start_epoch(self, epoch: int) -> int:
@@ -263,7 +238,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         classifier = Classifier(self.config.model, weights, reserved=0)
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
-        present, places = _present(self._arrays.types[inside], len(self._symbols[0]))
+        present, places = present_types(self._arrays.types[inside], len(self._symbols[0]))
         symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
         classifier.products.extend(*symbols)
         local = np.zeros(len(self._arrays.types), np.int32)
@@ -342,28 +317,18 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         lengths_B = self._lengths[sentences_B] if self._contexts else sentences_B[:0]
         inside_T = token_rows(sentences_B[: len(lengths_B)], lengths_B)
         types = np.append(types_NS, self._arrays.types[inside_T])
-        present, places = _present(types, len(self._symbols[0]))
+        vectors_UD, places = self._type_vectors(types)
         places_NS = places[: types_NS.size].reshape(types_NS.shape)
-        lexical_UW, tags_UW = (
-            self._some_unknown(rows[present], chances, unknowns)
-            for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=True)
-        )
-        vectors_UD = self.module.type_vectors(
-            lexical_UW,
-            tags_UW,
-            lambda units: units * self._kept(units, learning.dropout_types),
-        )
         contexts_NX, loss = None, torch.zeros((), device=self._device)
         if self._contexts:
+            sentences = np.searchsorted(self._arrays.tokens, sentences_B)
             first_TE, states_TE = self._read(
-                vectors_UD, places[types_NS.size :], sentences_B, lengths_B
+                vectors_UD, places[types_NS.size :], sentences, lengths_B + 1
             )
             if learning.head_weight:
                 loss = learning.head_weight * self._head_loss(states_TE, inside_T, lengths_B)
             if self._words is not None:
-                words_T = self._words[types[types_NS.size :]]
-                told = self.module.cloze(first_TE, *self._on_device(words_T, lengths_B + 1))
-                loss = loss + learning.cloze_weight * told
+                loss = loss + self._cloze_loss(first_TE, types[types_NS.size :], lengths_B + 1)
             units_TK = self.module.in_context(
                 states_TE, lambda units: units * self._kept(units, learning.dropout_contexts)
             )
@@ -393,60 +358,9 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
         loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
         return loss
 
-    def _on_device(self, *arrays: Ints) -> list[Tensor]:
-        return [torch.from_numpy(array).long().to(self._device) for array in arrays]
-
-    def _lm_states(self, sentences: Ints | Longs) -> list[Halves] | None:
-        """Return what the language model made of sentences; None without one."""
-        if self._arrays.lm_states is None:
-            return None
-        return [self._arrays.lm_states[i] for i in sentences.tolist()]
-
-    def _read(
-        self, vectors_UD: Tensor, places_T: Longs, sentences_B: Ints, lengths_B: Ints
-    ) -> tuple[Tensor, Tensor]:
-        """Return the states of tokens in the encoder's first and its last layer, each [T, 2E]."""
-        dropout = self.config.learning.dropout_encoder
-        inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
-        inputs_TD = inputs_TD * self._kept(inputs_TD, dropout)
-        lm_states = self._lm_states(np.searchsorted(self._arrays.tokens, sentences_B))
-        if lm_states is not None:
-            read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
-            read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
-            inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
-        sizes_B = torch.from_numpy(lengths_B + 1)
-        first_TE, last_TE = self.module.encoder.first_and_last(
-            inputs_TD,
-            sizes_B,
-            # the same for all tokens of a sentence (Gal & Ghahramani 2016)
-            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
-        )
-        if lm_states is not None and self._words is not None:  # `Cloze` is not to see the words
-            alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
-            first_TE = self.module.encoder.first(alone_TD, sizes_B)
-        return first_TE, last_TE * self._kept(last_TE, dropout)
-
-    def _some_unknown(self, symbols: Tensor, chances: Tensor, unknowns: Tensor) -> Tensor:
-        """Return symbols of types, the rarer ones now and then unknown, on the device."""
-        if self.config.learning.dropout_words:
-            # one draw for a type, so that if its form is unknown, all that is rarer is too
-            drawn = torch.from_numpy(self._random.random((len(symbols), 1), np.float32))
-            symbols = torch.where(drawn < chances[symbols], unknowns[symbols], symbols)
-        return symbols.to(self._device)
-
-    def model(self) -> Parser:
-        """Return the parser of the averaged weights."""
-        data, arrays = self._data, self._average.arrays()
-        return Parser(self.config, data.types, data.labels, arrays, data.word_states)
-
-    def validate(self) -> dict[str, float]:
-        """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
-        dev = self._data.dev
-        return dev.scores(self.model().trees(dev.arrays))
-
     def carried(self) -> dict[str, Tensor]:
         """Return the averages, and the examples of the running block."""
-        carried = self._average.carried()
+        carried = super().carried()
         if self._examples is not None:
             for name, array in vars(self._examples).items():
                 carried[f"examples.{name}"] = torch.from_numpy(array)
@@ -454,7 +368,7 @@ class ParserTask(TreebankTask[ParserConfig, TrainingData]):
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
-        self._average.restore(tensors)
+        super().restore_carried(tensors)
         parts = {
             name.removeprefix("examples."): tensor.numpy()
             for name, tensor in tensors.items()
@@ -479,12 +393,3 @@ def _digest(weights: Mapping[str, Floats]) -> bytes:
     for array in weights.values():
         digest.update(np.ascontiguousarray(array).data)
     return digest.digest()
-
-
-def _present(types: Ints, num_types: int) -> tuple[Longs, Longs]:
-    """Return the types that occur, ascending and with NONE, and the place of each among them."""
-    occurs = np.zeros(num_types, np.bool_)
-    occurs[[NONE_TYPE, ROOT_TYPE]] = True
-    occurs[types.ravel()] = True
-    places = np.cumsum(occurs, dtype=np.int64) - 1
-    return np.flatnonzero(occurs), places[types]

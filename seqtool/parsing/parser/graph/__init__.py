@@ -1,0 +1,1 @@
+"""Graph-based parsing: scores of arcs, and the trees of the highest sum."""

@@ -1,0 +1,275 @@
+"""Scores of arcs and labels of many sentences at once, without torch.
+
+Sentences are read in groups. What is computed of the tokens of a group lies in the order of its
+sentences, ROOT before the words of each, so that the scores of a sentence are one product:
+
+    tokens     ROOT a b c  ROOT d e          T = 7
+    scores     [3, 4]      [2, 3]            flat, as `spanning` takes them: 18 numbers
+
+A sentence of more than `LONGEST` words is parsed in parts, as if each were a sentence; the root of
+the first part then is the head of the others'.
+
+Dimensions: T tokens, N words, M heads, E units of a direction of the encoder, A units by which
+heads are scored, R units by which labels are scored, K labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.arrays import Floats, Ints, Longs
+from seqtool.core.compiled import compiled
+from seqtool.parsing.encoding.features import TokenArrays, token_rows
+from seqtool.parsing.encoding.lstm import Room
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.labels import Labels
+from seqtool.parsing.parser.reading import (
+    TokenReader,
+    TypeReader,
+    TypeTable,
+    encoder_shapes,
+    type_shapes,
+)
+
+SLOPE = 0.1  # of units below zero (leaky ReLU, as Dozat & Manning's)
+LONGEST = 2048  # words whose arcs are all scored: 16 MB of scores
+LABEL_WORDS = 64  # words whose labels are scored together: their products stay in a core's cache
+
+_floats = types.float32[:, ::1]
+_longs = types.int64[::1]
+
+
+@compiled(types.void(_floats, types.float32[::1], _longs, _floats))
+def _write_units(sums, bias, places, units):  # type: ignore[no-untyped-def]
+    """Write leaky ReLUs of sums [T, U], in another order: row t to row places[t]."""
+    slope = np.float32(SLOPE)
+    for row in range(sums.shape[0]):
+        place = places[row]
+        for unit in range(sums.shape[1]):
+            value = sums[row, unit] + bias[unit]
+            units[place, unit] = max(value, slope * value)
+
+
+@compiled(types.void(_floats, _floats, _longs, _floats), fastmath={"reassoc", "contract"})
+def _add_products(through, heads, places, scores):  # type: ignore[no-untyped-def]
+    """Add to the scores of labels [N, K] the products of rows [N, K * R] with heads [T, R].
+
+    `places` tells which head each row has.
+    """
+    size = heads.shape[1]
+    for row in range(scores.shape[0]):
+        head = heads[places[row]]
+        for label in range(scores.shape[1]):
+            begin = label * size
+            total = np.float32(0.0)
+            for unit in range(size):
+                total += through[row, begin + unit] * head[unit]
+            scores[row, label] += total
+
+
+class Layout(NamedTuple):
+    """Where the tokens of a group of sentences lie, and the parts that are parsed by themselves.
+
+    Attributes:
+        group: the places of the sentences, none of which is empty.
+        rows: the row of each token in the token arrays, [T].
+        words: the places of the words among the tokens, [N].
+        sentence_roots: of each word, the place of the ROOT of its sentence, [N].
+        lengths: of the parts, in words.
+        roots: of the parts, the place of their ROOT.
+        begins: of the parts, the place of their first word.
+    """
+
+    group: Longs
+    rows: Longs
+    words: Longs
+    sentence_roots: Longs
+    lengths: Ints
+    roots: Longs
+    begins: Longs
+
+    @classmethod
+    def of(cls, arrays: TokenArrays, group: Longs) -> Layout:
+        """Return the layout of some sentences."""
+        group = group[arrays.lengths[group] > 0]
+        lengths = arrays.lengths[group]
+        sizes = lengths.astype(np.int64) + 1
+        roots = np.cumsum(sizes) - sizes
+        is_word = np.ones(sizes.sum(), np.bool_)
+        is_word[roots] = False
+        num_parts = -(-lengths // LONGEST)
+        parts = np.concatenate(
+            [_divided(length, num) for length, num in zip(lengths, num_parts, strict=True)]
+            if (num_parts > 1).any()
+            else [lengths]
+        )
+        roots_of_parts = np.repeat(roots, num_parts)
+        words = np.flatnonzero(is_word)
+        return cls(
+            group,
+            token_rows(arrays.tokens[group], lengths),
+            words,
+            np.repeat(roots, lengths),
+            parts,
+            roots_of_parts,
+            words[np.cumsum(parts) - parts],
+        )
+
+    def table(self, scores: Floats, part: int) -> Floats:
+        """Return the scores of a part, [n, 1 + n], of those of all parts."""
+        lengths = self.lengths[: part + 1].astype(np.int64)
+        end = int((lengths * (1 + lengths)).sum())
+        num_words = int(lengths[-1])
+        return scores[end - num_words * (1 + num_words) : end].reshape(num_words, 1 + num_words)
+
+    def words_of(self, parts: Sequence[int]) -> Longs:
+        """Return the places of the words of parts of a sentence."""
+        begin = int(self.begins[parts[0]])
+        return np.arange(begin, begin + int(self.lengths[parts].sum()))
+
+    def places(self, heads: Ints, parts: Sequence[int] | None = None) -> Longs:
+        """Return the places of heads that are numbered within parts; see the module.
+
+        Args:
+            heads: of the words of the parts, one part after another; 0 is ROOT.
+            parts: those of whole sentences; all of them if not given.
+        """
+        chosen = np.arange(len(self.lengths)) if parts is None else np.asarray(parts)
+        lengths, roots = self.lengths[chosen], self.roots[chosen]
+        own = np.repeat(np.arange(len(chosen)), lengths)
+        from_root = heads == 0
+        places: Longs = np.where(from_root, roots[own], self.begins[chosen][own] + heads - 1)
+        is_later = np.diff(roots, prepend=-1) == 0
+        if is_later.any():
+            words = np.repeat(self.begins[chosen] - np.cumsum(lengths) + lengths, lengths)
+            words += np.arange(len(heads))
+            first = {int(roots[own[i]]): words[i] for i in np.flatnonzero(from_root)[::-1]}
+            for i in np.flatnonzero(from_root & is_later[own]):
+                places[i] = first[int(roots[own[i]])]
+        return places
+
+
+def _divided(length: int, num: int) -> Ints:
+    """Return the lengths of so many parts of a sentence, as equal as can be."""
+    return np.diff(np.arange(num + 1) * int(length) // num).astype(np.int32)
+
+
+class Scorer:
+    """One parser's scores of arcs and labels, as `network.GraphNetwork` gives them.
+
+    Args:
+        config: what the network is.
+        weights: its arrays, by their names there.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self.types = TypeTable(TypeReader(weights))
+        self.tokens = TokenReader(weights)
+        self._units = np.ascontiguousarray(weights["units.weight"].T)
+        self._units_bias = weights["units.bias"]
+        self._arcs = np.ascontiguousarray(weights["arcs.weight"].T)
+        self._arcs_bias = weights["arcs.bias"]
+        self._relations = np.ascontiguousarray(weights["relations.weight"].T)
+        self._relations_bias = weights["relations.bias"]
+        self._labels = np.ascontiguousarray(weights["labels.weight"].T)
+        self._labels_bias = weights["labels.bias"]
+        self._borders = unit_borders(config)
+        self._room = Room()
+
+    def units(self, arrays: TokenArrays, layout: Layout) -> list[Floats]:
+        """Return what tokens are as dependents and heads, [T, A] twice, [T, R] twice.
+
+        They lie in memory that the next call takes again; the types of all tokens are known.
+        """
+        tokens, states = self.tokens.read_group(
+            self.types.vectors, arrays, layout.group, layout.rows
+        )
+        sums = self._room.array("sums", len(states), len(self._units_bias))
+        np.matmul(states, self._units, out=sums)
+        units = self._room.array("units", *sums.shape)
+        _write_units(sums, self._units_bias, tokens, units)
+        return np.split(units, self._borders, axis=1)
+
+    def arc_scores(self, units: Sequence[Floats], layout: Layout) -> Floats:
+        """Return the scores of all arcs, flat, part after part; see `spanning`.
+
+        They lie in memory that the next call takes again.
+        """
+        dependents, heads = units[:2]
+        through = self._room.array("through", len(dependents), heads.shape[1])
+        np.matmul(dependents, self._arcs, out=through)
+        through += self._arcs_bias
+        sizes = layout.lengths.astype(np.int64) * (1 + layout.lengths)
+        scores = self._room.array("scores", int(sizes.sum()), 1)[:, 0]
+        end = 0
+        for root, begin, length, size in zip(
+            layout.roots.tolist(), layout.begins.tolist(), layout.lengths.tolist(), sizes.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            words = slice(begin, begin + length)
+            # ROOT stands before the words, but before those of a later part
+            candidates = (
+                heads[root : words.stop]
+                if begin == root + 1
+                else np.concatenate((heads[root : root + 1], heads[words]))
+            )
+            table = scores[end : end + size].reshape(length, 1 + length)
+            np.matmul(through[words], candidates.T, out=table)
+            end += size
+        return scores
+
+    def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
+        """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
+        dependents, of_heads = units[2][words], np.ascontiguousarray(units[3])
+        scores: Floats = dependents @ self._labels
+        scores += self._labels_bias
+        for begin in range(0, len(words), LABEL_WORDS):
+            block = slice(begin, begin + LABEL_WORDS)
+            num = len(scores[block])
+            through = self._room.array("labels", num, len(self._relations_bias))
+            np.matmul(dependents[block], self._relations, out=through)
+            through += self._relations_bias
+            _add_products(through, of_heads, heads[block], scores[block])
+        return scores
+
+    def label_tables(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
+        """Return the scores of the labels of arcs from every head to every word, [N, K, M]."""
+        dependents, of_heads = units[2][words], units[3][heads]
+        through: Floats = dependents @ self._relations + self._relations_bias
+        products: Floats = through.reshape(-1, of_heads.shape[1]) @ of_heads.T
+        scores = products.reshape(len(words), -1, len(heads))
+        scores += (dependents @ self._labels + self._labels_bias)[:, :, None]
+        return scores
+
+
+def unit_borders(config: ModelConfig) -> list[int]:
+    """Return where the units of a token as a head, and those for labels, begin among all."""
+    arcs, relations = config.arc_size, config.relation_size
+    return [arcs, 2 * arcs, 2 * arcs + relations]
+
+
+def weight_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every array, by its name in `network.GraphNetwork`.
+
+    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
+    model's states, 0 without one.
+    """
+    arcs, relations, num_labels = config.arc_size, config.relation_size, len(labels)
+    return {
+        **type_shapes(config, num_lexical, num_tags),
+        **encoder_shapes(config, state_size),
+        "units.weight": (2 * arcs + 2 * relations, 2 * config.encoder_size),
+        "units.bias": (2 * arcs + 2 * relations,),
+        "arcs.weight": (arcs, arcs),
+        "arcs.bias": (arcs,),
+        "relations.weight": (num_labels * relations, relations),
+        "relations.bias": (num_labels * relations,),
+        "labels.weight": (num_labels, relations),
+        "labels.bias": (num_labels,),
+    }

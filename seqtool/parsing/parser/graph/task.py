@@ -1,0 +1,158 @@
+"""Choosing heads and labels as a task of the training loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seqtool.core.arrays import Longs
+from seqtool.core.errors import DataError
+from seqtool.parsing.encoding.encoder import NONE, tag_loss
+from seqtool.parsing.encoding.features import token_rows
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.graph.losses import tree_loss
+from seqtool.parsing.parser.graph.network import GraphNetwork
+from seqtool.parsing.parser.task import TreeTask
+from seqtool.parsing.train import batches_of_like_lengths
+
+LONGEST_LEARNT = 500  # words of a sentence learnt from: the scores grow with the square
+
+
+class GraphTask(TreeTask):
+    """The heads and labels of all words of a sentence, for `seqtool.training.loop.train`.
+
+    Heads are learnt one by one, as a choice among the tokens of the sentence (`local`), or all
+    together: the probability of a tree among the projective ones (`crf`) or among all trees with
+    one arc from ROOT (`matrix-tree`). Labels are learnt of the gold arcs.
+    """
+
+    items = "words"
+    module: GraphNetwork
+
+    def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
+        super().__init__(config, data, **options)
+        lengths = self._arrays.lengths
+        self._usable = np.flatnonzero(lengths <= LONGEST_LEARNT)
+        if not len(self._usable):
+            raise DataError(
+                f"every sentence has more than {LONGEST_LEARNT} words, and none so long is learnt",
+                hint="split them into sentences, or use --decoder transition",
+            )
+        num_arcs = len(data.labels.arcs)
+        is_root = np.arange(len(data.labels)) >= num_arcs
+        self._is_root_label = torch.from_numpy(is_root).to(self._device)
+        self._batches: list[Longs] = []
+
+    def _network(self, num_words: int) -> GraphNetwork:
+        types = self._data.types
+        return GraphNetwork(
+            self.config.model,
+            types.lexical.num_symbols,
+            types.tags.num_symbols,
+            len(self._data.labels),
+            self._state_size,
+            num_gold_tags=self._data.num_gold_tags,
+            num_words=num_words,
+        )
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw batches of sentences of like lengths; return their number."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(self._usable)
+        lengths, learning = self._arrays.lengths, self.config.learning
+        fewer = max(SMALLEST_BATCH, int(lengths[order].sum()) // learning.min_steps)
+        size = min(learning.batch_words, fewer)
+        self._batches = batches_of_like_lengths(order, lengths, size, generator)
+        return len(self._batches)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`, in nats per word: of heads and labels, added."""
+        self._average.update()
+        self._begin_step(index)
+        sentences = self._batches[index]
+        lengths = self._arrays.lengths[sentences]
+        inside_T = token_rows(self._arrays.tokens[sentences], lengths)
+        types_T = self._arrays.types[inside_T]
+        vectors_UD, places_T = self._type_vectors(types_T)
+        first_TE, states_TE = self._read(vectors_UD, places_T, sentences, lengths + 1)
+        num_words = int(lengths.sum())
+        lengths_B, heads_T, labels_T = self._on_device(
+            lengths + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]
+        )
+        sentences_T = torch.arange(len(lengths_B), device=lengths_B.device)
+        sentences_T = sentences_T.repeat_interleave(lengths_B)
+        # the same for all tokens of a sentence, so that a unit is there on both sides or on neither
+        dependents_TA, heads_TA, dependents_TR, heads_TR = self.module(
+            states_TE, lambda units_TU: units_TU * self._kept_by_sentence(units_TU, sentences_T)
+        )
+        loss = self._head_loss(dependents_TA, heads_TA, lengths_B, heads_T, num_words)
+        loss = loss + self._label_loss(
+            dependents_TR, heads_TR, lengths_B, heads_T, labels_T, sentences_T
+        )
+        if self._words is not None:
+            loss = loss + self._cloze_loss(first_TE, types_T, lengths + 1)
+        if self._data.gold_tags is not None:
+            (tags_T,) = self._on_device(self._data.gold_tags[inside_T])
+            weight = self.config.learning.head_weight
+            loss = loss + weight * tag_loss(self.module.gold_tags, states_TE, tags_T)
+        return loss, num_words
+
+    def _kept_by_sentence(self, values_TU: Tensor, sentences_T: Tensor) -> Tensor | float:
+        """Return what dropout multiplies the units of tokens by."""
+        if not self.config.learning.dropout_arcs:
+            return 1.0
+        num = int(sentences_T[-1]) + 1
+        kept = self._kept(values_TU[:num], self.config.learning.dropout_arcs)
+        assert isinstance(kept, Tensor)
+        return kept[sentences_T]
+
+    def _head_loss(
+        self,
+        dependents_TA: Tensor,
+        heads_TA: Tensor,
+        lengths_B: Tensor,
+        heads_T: Tensor,
+        num_words: int,
+    ) -> Tensor:
+        """Return the loss of heads, in nats per word."""
+        scores_BLL, tokens_BL = self.module.arc_scores(dependents_TA, heads_TA, lengths_B)
+        # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
+        heads_BL = heads_T[tokens_BL]
+        if self.config.learning.loss == "local":
+            return functional.cross_entropy(
+                scores_BLL.flatten(0, 1), heads_BL.flatten(), ignore_index=NONE
+            )
+        loss_B = tree_loss(
+            scores_BLL[:, 1:],
+            lengths_B - 1,
+            heads_BL[:, 1:],
+            self.config.learning.loss == "crf",
+        )
+        return loss_B.sum() / num_words
+
+    def _label_loss(
+        self,
+        dependents_TR: Tensor,
+        heads_TR: Tensor,
+        lengths_B: Tensor,
+        heads_T: Tensor,
+        labels_T: Tensor,
+        sentences_T: Tensor,
+    ) -> Tensor:
+        """Return the loss of the labels of the gold arcs, in nats per word."""
+        words_N = (heads_T != NONE).nonzero().flatten()
+        begins_B = lengths_B.cumsum(0) - lengths_B
+        heads_N = heads_T[words_N]
+        scores_NK = self.module.label_scores(
+            functional.embedding(words_N, dependents_TR),
+            functional.embedding(begins_B[sentences_T[words_N]] + heads_N, heads_TR),
+        )
+        # arcs from ROOT have labels of their own, as in `decoder`
+        is_barred_NK = (heads_N == 0)[:, None] != self._is_root_label
+        return functional.cross_entropy(
+            scores_NK.masked_fill(is_barred_NK, -torch.inf), labels_T[words_N]
+        )

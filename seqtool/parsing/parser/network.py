@@ -1,0 +1,105 @@
+"""How a parser reads words, for training: the vectors of types, and an encoder over them.
+
+Dimensions: U types in a batch, D width of a vector, J units that join fields, P width of a language
+model's states, R width that they are projected to, T tokens, E units of a direction of the encoder.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, as_it_is
+from seqtool.parsing.encoding.features import PAD
+from seqtool.parsing.parser.config import ModelConfig
+
+
+def gated(sums: Tensor) -> Tensor:
+    """Units times their gates, of sums [..., 2H] (gated linear units, Dauphin et al. 2017)."""
+    units, gates = sums.chunk(2, dim=-1)
+    return units * gates.sigmoid()
+
+
+class FieldJoin(nn.Module):
+    """A gated layer over the vectors of types, added to them.
+
+    Summed embeddings say of each field what it means by itself; this says what they mean together.
+    As a type's products with the first layer are computed once, it costs nothing in parsing.
+    """
+
+    def __init__(self, width: int, num_units: int) -> None:
+        super().__init__()
+        self.inside = nn.Linear(width, 2 * num_units)
+        self.outside = nn.Linear(num_units, width, bias=False)
+
+    def forward(self, vectors_UD: Tensor, drop: Dropout = as_it_is) -> Tensor:
+        """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
+        joined_UD: Tensor = vectors_UD + self.outside(drop(gated(self.inside(vectors_UD))))
+        return joined_UD
+
+
+class ReadingNetwork(nn.Module):
+    """What the network of every parser has: a reader of types (see `features`), and an encoder.
+
+    The names of its weights are those of the model's file:
+
+        lexical.weight, tags.weight            [symbols, D]
+        join.inside.weight, join.inside.bias   [2J, D], [2J]
+        join.outside.weight                    [D, J]
+        lm.weight                              [R, P], with a language model
+        encoder...                             see `encoder.ContextEncoder`
+
+    A network adds the parts that it has in its own order, in which they draw their weights.
+
+    Args:
+        config: sizes.
+        num_lexical, num_tags: symbols of types.
+    """
+
+    def __init__(self, config: ModelConfig, num_lexical: int, num_tags: int) -> None:
+        super().__init__()
+        self.config = config
+        self.lexical = nn.EmbeddingBag(
+            num_lexical, config.lexical_size, mode="sum", padding_idx=PAD
+        )
+        self.tags = nn.EmbeddingBag(num_tags, config.tag_size, mode="sum", padding_idx=PAD)
+
+    def _add_join(self) -> None:
+        if self.config.type_units:
+            self.join = FieldJoin(self.config.token_size, self.config.type_units)
+
+    def _add_encoder(self, state_size: int) -> None:
+        """Add the encoder; `state_size` is P, 0 without a language model."""
+        config = self.config
+        num_inputs = config.token_size
+        if state_size:
+            self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+            num_inputs += config.lm_size
+        self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+
+    def _add_cloze(self, num_words: int) -> None:
+        """Add the loss of telling so many words by their context; 0 for none."""
+        if num_words:
+            self.cloze = Cloze(self.config.encoder_size, num_words)
+
+    def _draw_embeddings(self) -> None:
+        for embedding, std in ((self.lexical, 0.03), (self.tags, 0.2)):
+            nn.init.normal_(embedding.weight, std=std)
+        with torch.no_grad():
+            self.lexical.weight[PAD] = 0.0
+            self.tags.weight[PAD] = 0.0
+
+    def type_vectors(
+        self,
+        lexical_UW: Tensor,
+        tags_UW: Tensor,
+        drop: Dropout = as_it_is,
+    ) -> Tensor:
+        """Return the vectors of types, [U, D], by their lexical and tag symbols, PAD at the end.
+
+        `drop` is applied to the units that join fields.
+        """
+        vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
+        if self.config.type_units:
+            vectors_UD = self.join(vectors_UD, drop)
+        return vectors_UD

@@ -1,0 +1,219 @@
+"""Training of graph-based parsers: the losses against enumeration, what is learnt, and resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from parsing.parser.graph.test_decoder import all_trees
+from parsing.parser.test_train import trained, weights
+from parsing.parser.tiny import make_sentence, write_treebank
+from torch import nn
+
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted
+from seqtool.parsing.parser.config import ParserConfig, implied, preset
+from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.graph import task as task_module
+from seqtool.parsing.parser.graph.network import GraphNetwork
+from seqtool.parsing.parser.graph.task import GraphTask
+from seqtool.parsing.parser.train import train_parser
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.projectivity import LIFTED
+
+SIZES = {"lexical_size": 8, "tag_size": 8, "type_units": 8, "encoder_size": 16, "encoder_layers": 1}
+NO_NOISE = {
+    f"dropout_{name}": 0.0 for name in ("words", "types", "encoder", "arcs", "embeddings")
+} | {"cloze_weight": 0.0, "averaging": 0.0}
+
+
+def graph_settings(epochs: int = 8, **rest: Any) -> ParserConfig:
+    """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
+    base = preset("graph")
+    base["model"] |= {**SIZES, "arc_size": 16, "relation_size": 8}
+    base["learning"] |= {"batch_words": 64, "averaging": 0.9, "dropout_words": 0.0}
+    base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1}
+    base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
+    for name, value in rest.items():
+        section, _, key = name.partition("__")
+        base[section][key] = value
+    return from_dict(ParserConfig, base)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    write_treebank(folder / "train.conllu", 60)
+    write_treebank(folder / "dev.conllu", 20, seed=1)
+    write_treebank(folder / "non-projective.conllu", 60, non_projective=0.5)
+    write_treebank(folder / "non-projective-dev.conllu", 20, seed=1, non_projective=0.5)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("loss", "trees", "lifted"),
+    [
+        ("local", "all", False),
+        ("local", "projective", True),
+        ("matrix-tree", "all", False),
+        ("crf", "projective", True),
+    ],
+)
+def test_a_rule_is_learnt(
+    loss: str, trees: str, lifted: bool, treebank: Path, tmp_path: Path
+) -> None:
+    """Arcs that cross are built, or lifted and put back."""
+    settings = graph_settings(14, learning__loss=loss, model__trees=trees)
+    result = trained(treebank, tmp_path / "p", settings, name="non-projective")
+    assert result.scores["dev_las"] == 100.0
+    assert result.system == trees
+    # the model that is opened parses as the one that was measured
+    parser = checkpoint.load(tmp_path / "p")
+    assert any(LIFTED in label for label in parser.labels.names) == lifted
+    sentences = list(read_conllu(treebank / "non-projective-dev.conllu"))
+    gold = [sentence.to_conllu() for sentence in sentences]
+    parser.parse(sentences)
+    assert [sentence.to_conllu() for sentence in sentences] == gold
+
+
+def test_auto_looks_at_the_treebank_and_the_loss(treebank: Path) -> None:
+    for name, loss, expected in (
+        ("train", "local", "projective"),
+        ("non-projective", "local", "all"),
+        ("non-projective", "matrix-tree", "all"),
+        ("non-projective", "crf", "projective"),
+    ):
+        settings = graph_settings(learning__loss=loss)
+        data = prepare_data([str(treebank / f"{name}.conllu")], None, settings)
+        assert data.config.model.trees == expected
+
+
+@pytest.mark.parametrize("loss", ["local", "crf", "matrix-tree"])
+def test_the_loss_is_that_of_all_choices_or_all_trees(loss: str, tmp_path: Path) -> None:
+    tag = iter("XYZXYZXYZXYZXY")
+    trees = [[2, 0, 2, 3], [0], [0, 1, 1], [3, 1, 0]]
+    sentences = [make_sentence([("a", next(tag)) for _ in heads], heads) for heads in trees]
+    path = tmp_path / "train.conllu"
+    path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
+    settings = graph_settings(
+        learning__loss=loss, **{f"learning__{name}": value for name, value in NO_NOISE.items()}
+    )
+    data = prepare_data([str(path)], str(path), settings)
+    task = GraphTask(data.config, data)
+    with torch.no_grad():  # all scores begin as zeros
+        for parameter in task.module.parameters():
+            nn.init.normal_(parameter, std=0.5)
+    assert task.start_epoch(0) == 1
+    value, num_words = task.loss(0)
+    assert num_words == 11
+    network: GraphNetwork = task.module.double()
+    nats = 0.0
+    for place, heads in enumerate(trees):
+        begin = int(data.train.arrays.tokens[place])
+        types = data.train.arrays.types[begin : begin + len(heads) + 1]
+        rows = [torch.from_numpy(rows[types]).long() for rows in data.types.arrays()]
+        lengths = torch.tensor([len(types)])
+        with torch.no_grad():
+            states = network.encoder(network.type_vectors(*rows), lengths)
+            dependents, of_heads, *relations = network(states)
+            arcs = network.arc_scores(dependents, of_heads, lengths)[0][0, 1:].double()
+        if loss == "local":
+            nats -= float(sum(arcs.log_softmax(1)[word, head] for word, head in enumerate(heads)))
+        else:
+            totals = {
+                tree: float(sum(arcs[word, head] for word, head in enumerate(tree)))
+                for tree in all_trees(len(heads), projective=loss == "crf")
+            }
+            nats += float(np.logaddexp.reduce(list(totals.values()))) - totals[tuple(heads)]
+        for word, head in enumerate(heads):
+            with torch.no_grad():
+                scores = network.label_scores(
+                    relations[0][word + 1 : word + 2], relations[1][head : head + 1]
+                )[0].double()
+            # the one label of arcs from ROOT is the last one
+            own = scores[:-1] if head else scores[-1:]
+            gold = int(data.label_ids[begin + 1 + word]) - (0 if head else len(scores) - 1)
+            nats -= float(own.log_softmax(0)[gold])
+    assert value.item() == pytest.approx(nats / num_words, rel=1e-5)
+
+
+@pytest.mark.parametrize("stop_at", [1, 7])
+def test_a_resumed_run_ends_with_the_same_weights(
+    stop_at: int, treebank: Path, tmp_path: Path
+) -> None:
+    settings = graph_settings(2)
+    trained(treebank, tmp_path / "whole", settings)
+    with pytest.raises(Interrupted, match=f"step {stop_at}"):
+        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
+    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    assert all(np.array_equal(whole[name], parts[name]) for name in whole)
+    assert not any(name.startswith(("cloze", "gold_tags")) for name in whole)
+
+
+def test_gold_tags_teach_the_encoder(treebank: Path) -> None:
+    path = str(treebank / "train.conllu")
+    losses = []
+    for gold_tags in (None, path):
+        data = prepare_data([path], path, graph_settings(), gold_tags=gold_tags)
+        task = GraphTask(data.config, data)
+        assert hasattr(task.module, "gold_tags") == (gold_tags is not None)
+        task.start_epoch(0)
+        value, _ = task.loss(0)
+        losses.append(value.item())
+        value.backward()  # type: ignore[no-untyped-call]
+        if gold_tags is not None:
+            assert task.module.gold_tags.weight.grad.abs().sum() > 0
+    # heads, labels and words cost the same; what is drawn is the same up to the weights
+    assert losses[1] > losses[0]
+
+
+def test_long_sentences_are_not_learnt(treebank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(treebank / "train.conllu")
+    data = prepare_data([path], path, graph_settings(learning__batch_words=1))
+    monkeypatch.setattr(task_module, "LONGEST_LEARNT", 5)
+    task = GraphTask(data.config, data)
+    lengths = data.train.arrays.lengths
+    assert sum(task.loss(i)[1] for i in range(task.start_epoch(0))) == lengths[lengths <= 5].sum()
+    monkeypatch.setattr(task_module, "LONGEST_LEARNT", 4)
+    with pytest.raises(DataError, match="every sentence has more than 4 words"):
+        GraphTask(data.config, data)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": {"decoder": "graph", "encoder": "none"}}, "encoder is none"),
+        ({"learning": {"loss": "crf"}}, "loss is crf, which decoder transition"),
+        (
+            {
+                "model": {"decoder": "graph", "encoder": "bilstm", "trees": "all"},
+                "learning": {"loss": "crf"},
+            },
+            "trees is all",
+        ),
+        (
+            {
+                "model": {"decoder": "graph", "encoder": "bilstm"},
+                "learning": {"loss": "global"},
+            },
+            "loss is global, which decoder graph",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_dict(ParserConfig, settings)
+    assert caught.value.hint
+
+
+def test_the_option_stands_for_the_preset() -> None:
+    assert implied({"model.decoder": "graph"}) == "graph"
+    assert implied({}) is None

@@ -1,0 +1,179 @@
+"""The best trees, by brute force over all trees of short sentences, and for any scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hypothesis_numpy
+from parsing.parser import references
+from parsing.parser.references import Heads, int32, is_tree, non_projective_words
+
+from seqtool.core.arrays import Floats, Ints
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
+from seqtool.parsing.parser.graph.spanning import spanning_trees
+
+Find = Callable[[Floats, Ints], Ints]
+Every = Callable[[int], tuple[Heads, ...]]
+DECODERS = pytest.mark.parametrize(
+    ("find", "every"),
+    [(spanning_trees, references.trees), (projective_trees, references.projective_trees)],
+)
+
+
+def tree_scores(scores: Floats, trees: tuple[Heads, ...]) -> Floats:
+    """The score of each tree by a table of arcs, in whole numbers or doubles."""
+    words = np.arange(len(scores))
+    return scores[words, np.asarray(trees)].sum(axis=1)
+
+
+def best(find: Find, scores: Floats) -> Heads:
+    """The tree that a decoder finds for one sentence."""
+    return tuple(find(scores.astype(np.float32).ravel(), int32([len(scores)])).tolist())
+
+
+def is_projective(heads: Heads) -> bool:
+    return not non_projective_words(heads)
+
+
+@DECODERS
+def test_the_best_of_all_trees_up_to_six_words(find: Find, every: Every) -> None:
+    rng = np.random.default_rng(1)
+    # whole numbers, whose sums are exact; few of them, so that many are equal
+    tables = [
+        rng.integers(-size, size, (length, length + 1))
+        for length in range(1, 7)
+        for size in (1, 3, 30, 3000)
+        for _ in range(12)
+    ]
+    lengths = int32([len(table) for table in tables])
+    flat = np.concatenate([table.ravel() for table in tables]).astype(np.float32)
+    found = np.split(find(flat, lengths), np.cumsum(lengths)[:-1])
+    for table, heads in zip(tables, found, strict=True):
+        trees = every(len(table))
+        assert tuple(heads.tolist()) in trees
+        scores = tree_scores(table, (tuple(heads.tolist()), *trees))
+        assert scores[0] == scores[1:].max()
+
+
+def test_one_arc_from_root_where_two_would_be_better() -> None:
+    # ROOT -> 1 and ROOT -> 2 have 20; with one of them, 1 -> 2 has 10 + 1 and 2 -> 1 has 10 + 2
+    scores = np.array([[10, 0, 2], [10, 1, 0]])
+    assert best(spanning_trees, scores) == best(projective_trees, scores) == (2, 0)
+
+
+def test_crossing_arcs_where_they_are_better() -> None:
+    # 1 -> 3 crosses 2 -> 4: 4 arcs of 10, where the best projective tree has three of them
+    scores = np.zeros((4, 5))
+    for dependent, head in ((1, 0), (3, 1), (2, 3), (4, 2)):
+        scores[dependent - 1, head] = 10
+    assert best(spanning_trees, scores) == (0, 3, 1, 2)
+    heads = best(projective_trees, scores)
+    assert is_projective(heads)
+    assert tree_scores(scores, (heads,))[0] == 30
+
+
+tables = st.integers(1, 12).flatmap(
+    lambda length: hypothesis_numpy.arrays(
+        np.float32, (length, length + 1), elements=st.floats(width=32)
+    )
+)
+
+
+@DECODERS
+@given(scores=tables)
+def test_whatever_the_scores_it_is_a_tree(scores: Floats, find: Find, every: Every) -> None:
+    heads = best(find, scores)
+    assert is_tree(heads)
+    assert every is references.trees or is_projective(heads)
+
+
+@DECODERS
+@given(
+    scores=hypothesis_numpy.arrays(
+        np.int64, st.sampled_from([(4, 5), (5, 6)]), elements=st.integers(-9, 9)
+    ),
+    data=st.data(),
+)
+def test_arcs_that_are_forbidden_or_demanded(
+    scores: Ints, data: st.DataObject, find: Find, every: Every
+) -> None:
+    """As few of the former and as many of the latter as can be; of those trees, the best one."""
+    kinds = data.draw(
+        hypothesis_numpy.arrays(np.int64, scores.shape, elements=st.sampled_from([0, 0, 0, 1, 2]))
+    )
+    marked = np.where(kinds == 1, -np.inf, np.where(kinds == 2, np.nan, scores))
+    trees = every(len(scores))
+    ranks = tree_scores(np.where(kinds, -1000, scores), trees)
+    heads = best(find, marked)
+    assert tree_scores(np.where(kinds, -1000, scores), (heads,))[0] == ranks.max()
+    wanted = np.where(kinds, np.inf, scores)
+    heads = best(find, wanted)
+    ranks = tree_scores(np.where(kinds, 1000, scores), trees)
+    assert tree_scores(np.where(kinds, 1000, scores), (heads,))[0] == ranks.max()
+
+
+@DECODERS
+@given(
+    scores=hypothesis_numpy.arrays(np.int64, (9, 10), elements=st.integers(-99, 99)),
+    shifts=hypothesis_numpy.arrays(np.int64, (9, 1), elements=st.integers(-99, 99)),
+)
+def test_a_constant_for_a_word_changes_nothing(
+    scores: Ints, shifts: Ints, find: Find, every: object
+) -> None:
+    assert best(find, scores) == best(find, scores + shifts)
+
+
+@DECODERS
+def test_the_diagonal_is_not_read(find: Find, every: object) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.normal(size=(7, 8)).astype(np.float32)
+    heads = best(find, scores)
+    for value in (np.nan, np.inf, -np.inf, 3e38):
+        scores[np.arange(7), np.arange(1, 8)] = value
+        assert best(find, scores) == heads
+
+
+@DECODERS
+def test_of_no_sentence_and_of_wrong_numbers(find: Find, every: object) -> None:
+    nothing = np.zeros(0, np.float32)
+    assert find(nothing, int32([])).shape == (0,)
+    with pytest.raises(ValueError, match="5 scores are not those of"):
+        find(np.zeros(5, np.float32), int32([2]))
+    with pytest.raises(ValueError, match="no words"):
+        find(nothing, int32([0]))
+
+
+def planted(rng: np.random.Generator, heads: Ints) -> Floats:
+    """Scores by which a tree is the best one, by one for each word, and nothing else is known."""
+    scores = rng.random((len(heads), len(heads) + 1), np.float32)
+    scores[np.arange(len(heads)), heads] += 1
+    return scores
+
+
+def test_a_sentence_of_two_thousand_words() -> None:
+    rng = np.random.default_rng(3)
+    order = rng.permutation(2000)
+    heads = np.zeros(2000, np.int32)
+    for place, word in enumerate(order[1:], start=1):
+        heads[word] = 1 + order[rng.integers(place)]
+    scores = planted(rng, heads)
+    assert best(spanning_trees, scores) == tuple(heads)
+    assert len(heads) > LONGEST_PROJECTIVE
+    assert best(projective_trees, scores) == tuple(heads)
+
+
+def test_a_long_projective_tree() -> None:
+    rng = np.random.default_rng(4)
+    heads = np.zeros(120, np.int32)
+    span = [(0, 120, 0)]
+    while span:  # a root somewhere in each span, its head outside
+        begin, end, head = span.pop()
+        if begin < end:
+            word = int(rng.integers(begin, end))
+            heads[word] = head
+            span += [(begin, word, word + 1), (word + 1, end, word + 1)]
+    assert best(projective_trees, planted(rng, heads)) == tuple(heads)
