@@ -376,16 +376,6 @@ class AveragedWeights:
             if not name.startswith(TRAINING_ONLY)
         }
 
-    def change(self, name: str, change: Callable[[Tensor], Tensor]) -> None:
-        """Change a weight of the network, and its average in the same way."""
-        for (own, parameter), average in zip(
-            self._module.named_parameters(), self._averages, strict=True
-        ):
-            if own == name:
-                with torch.no_grad():
-                    parameter.copy_(change(parameter))
-                    average.copy_(change(average))
-
     def carried(self) -> dict[str, Tensor]:
         """Return the tensors that a resumed run needs."""
         carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}

@@ -201,6 +201,12 @@ class LearningConfig(Config):
         0.3, "global: learning rate, as a share of that of local training", above=0
     )
     global_words: int = setting(512, "global: words per step, about", minimum=1)
+    log_sum_weight: float = setting(
+        0.1,
+        "global: in local training, weight of the square of the logarithm of the sum of "
+        "probabilities before they are normalised (Devlin et al. 2014)",
+        minimum=0,
+    )
     mark_lifted: bool = setting(
         True,
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "

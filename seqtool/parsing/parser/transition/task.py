@@ -185,10 +185,16 @@ class ParserTask(TreeTask):
             np.unique(self._examples.sentences[batch]),
         )
         legal = torch.from_numpy(self._examples.legal[batch]).long().to(self._device)
-        log_probs_NA = (scores_NA.float() + self._barred[legal]).log_softmax(1)
+        scores_NA = scores_NA.float() + self._barred[legal]
         free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
-        free_log_probs = log_probs_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
-        return loss - free_log_probs.logsumexp(1).mean(), len(batch)
+        free_scores = scores_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
+        log_sums_N = scores_NA.logsumexp(1)
+        loss = loss + (log_sums_N - free_scores.logsumexp(1)).mean()
+        return loss + self._penalty(log_sums_N), len(batch)
+
+    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
+        """Return what is added to the loss for the logarithms of the sums of probabilities."""
+        return 0.0
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
         """Return the first step of the block of a step, the step after its last, its sentences."""

@@ -23,13 +23,9 @@ from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
-from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.hidden_layer import Seen, extract
-from seqtool.parsing.parser.transition.search import Beams, History, lanes_for, run
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.transition.transitions import Configurations
-
-LEVEL_SENTENCES = 1000  # by which scores are shifted before global training
 
 
 def losses(scores_NA: Tensor, derivations: Derivations) -> Tensor:
@@ -119,38 +115,12 @@ class GlobalTask(ParserTask):
         seen = (np.concatenate(column) for column in zip(*found, strict=True))
         return derivations, Seen(*(column[derivations.configurations] for column in seen))
 
-    def _level(self) -> None:
-        """Shift the scores of each configuration together, so that their sums are worth comparing.
+    def _penalty(self, log_sums_N: Tensor) -> Tensor:
+        """Return the penalty that makes scores log-probabilities, near enough to begin with.
 
-        What would make them log-probabilities at the temperature of a locally trained beam is
-        fitted by least squares as a linear function of the scores, and taken off all of them. That
-        changes no probability, and the beam begins nearly as good as it was.
+        The global stage adds up scores as they are (self-normalisation: Devlin et al. 2014).
         """
-        chosen = np.random.default_rng(self.config.training.seed)
-        sentences = chosen.permutation(self._usable)[:LEVEL_SENTENCES]
-        lengths = self._arrays.lengths[sentences]
-        beams = Beams(
-            *(self.config.model.system, self._data.labels, lanes_for(lengths, 1)),
-            int(lengths.max()),
-            **{"beam": 1, "margin": np.inf, "temperature": 1.0, "normalised": False},
-        )
-        seen: list[tuple[Bytes, Floats]] = []
-        history = History(
-            len(beams.configurations.configs),
-            lambda configurations, which, masks, scores: seen.append((masks, scores.copy())),
-        )
-        beams.history = history
-        scorer = self._scorer(sentences, self._average.arrays())
-        for _ in run(beams, self._arrays.tokens[sentences], lengths, scorer):
-            pass
-        masks, scores = (torch.from_numpy(np.concatenate(each)) for each in zip(*seen, strict=True))
-        legal_NA = (scores + self._barred.cpu()[masks.long()]).double()
-        log_sums_N = TEMPERATURE * (legal_NA / TEMPERATURE).logsumexp(1)
-        inputs_NA = torch.cat((scores.double(), torch.ones(len(scores), 1).double()), 1)
-        found = torch.linalg.lstsq(inputs_NA, log_sums_N[:, None], driver="gelsd").solution[:, 0]
-        weights_A, bias = found[:-1].float().to(self._device), float(found[-1])
-        self._average.change("output.weight", lambda weight: weight - weights_A @ weight)
-        self._average.change("output.bias", lambda old: old - (weights_A @ old + bias))
+        return self.config.learning.log_sum_weight * (log_sums_N**2).mean()
 
     def model(self) -> Parser:
         """Return the parser of the averaged weights; it is a local one before the second stage."""
@@ -161,13 +131,6 @@ class GlobalTask(ParserTask):
         return Parser(config, data.types, data.labels, self._average.arrays(), data.word_states)
 
     def validate(self) -> dict[str, float]:
-        """Return UAS and LAS of the validation part with a beam as wide as that of training.
-
-        At the end of the first stage, the weights are made ready for the second one.
-        """
+        """Return UAS and LAS of the validation part with a beam as wide as that of training."""
         dev = self._data.dev
-        trees = self.model().trees(dev.arrays, beam=self.config.learning.global_beam)
-        scores = dev.scores(trees)
-        if self._epoch == self.config.training.epochs - 1:
-            self._level()
-        return scores
+        return dev.scores(self.model().trees(dev.arrays, beam=self.config.learning.global_beam))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
 from safetensors.numpy import load_file
 
@@ -18,10 +16,7 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
-from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
@@ -110,34 +105,6 @@ def test_the_best_epoch_says_how_it_is_to_be_searched(treebank: Path, tmp_path: 
     trained(treebank, tmp_path / "q", config())
     header = checkpoint.read_header(tmp_path / "q")
     assert header.config["learning"]["loss"] in ("local", "global")
-
-
-def test_levelled_scores_give_the_same_probabilities(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = GlobalTask(data.config, data)
-    for index in range(task.start_epoch(0)):
-        task.loss(index)[0].backward()  # type: ignore[no-untyped-call]
-        with torch.no_grad():
-            for parameter in task.module.parameters():
-                if parameter.grad is not None:
-                    parameter -= 0.5 * parameter.grad
-                    parameter.grad = None
-    arrays = data.dev.arrays
-    before = task.model()
-    output = before.weights["output.weight"].copy()
-    tables = list(before.arc_tables(arrays, beam=3))
-    task._level()
-    after = task.model()
-    assert not np.array_equal(output, after.weights["output.weight"])
-    for old, new in zip(tables, after.arc_tables(arrays, beam=3), strict=True):
-        assert old.probabilities == pytest.approx(new.probabilities, abs=1e-4)
-    # now the sums of scores are log-probabilities, nearly
-    learning = dataclasses.replace(data.config.learning, loss="global")
-    raw = Parser(
-        dataclasses.replace(after.config, learning=learning),
-        *(after.types, after.labels, after.weights),
-    )
-    assert list(raw.trees(arrays, beam=3)) == list(after.trees(arrays, beam=3))
 
 
 def of_loss(loss: str, seed: int = 0) -> Any:
