@@ -210,7 +210,7 @@ def test_lifted_arcs_are_put_back(beam: int) -> None:
         assert there.tolist() == then.tolist()
         assert [parser.deprels[i] for i in table.label_ids[words, back]] == deprels
         assert table.probabilities.sum() == pytest.approx(before.probabilities.sum())
-    assert num_moved > 10
+    assert num_moved > 0
     names = [LIFTING.names[i] for i in label_ids[1:] if i >= 0]
     assert any(LIFTED in name for name in names)
 
