@@ -44,7 +44,8 @@ class Table(Protocol):
     def write(self, columns: Mapping[str, Column]) -> None:
         """Append rows, given as columns of one length, the same ones in every call.
 
-        A column holds texts, numbers or truths; None where there is no value.
+        A column holds texts, numbers or truths; None where there is no value. An array of numbers
+        may be masked there.
         """
         ...
 
@@ -202,19 +203,23 @@ class _TextTable:
         if self._is_empty:
             self._stream.write(self._separator.join(self._quoted([*columns])) + "\n")
             self._is_empty = False
-        join = self._separator.join
-        cells = [self._cells(column) for column in columns.values()]
-        self._stream.writelines(join(row) + "\n" for row in zip(*cells, strict=True))
+        from seqtool.lm.rows import rows_of
 
-    def _cells(self, column: Column) -> list[str]:
-        """Return the cells of a column as texts; numbers that are not whole have six decimals."""
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+        cells = [self._cells(column) for column in columns.values()]
+        self._stream.writelines(rows_of(cells, *lengths, self._separator))
+
+    def _cells(self, column: Column) -> list[str] | npt.NDArray[Any]:
+        """Return the cells of a column as texts, or plain numbers as they are."""
+        from seqtool.lm.rows import is_plain
+
         if isinstance(column, np.ndarray):
-            if column.dtype.kind == "f":
-                return [f"{value:.6f}" for value in column.tolist()]
-            return [*map(str, column.tolist())]
+            if is_plain(column):
+                return column
+            column = column.tolist()  # None where it is masked
         kinds = set(map(type, column))
-        if kinds <= {int}:
-            return [*map(str, column)]
         if kinds <= {str}:
             return self._quoted([*column])
         return [self._cell(value) for value in column]
