@@ -116,7 +116,9 @@ def is_plain(column: npt.NDArray[Any]) -> bool:
     values = np.ma.compressed(column) if isinstance(column, np.ma.MaskedArray) else column
     if values.dtype.kind in "biu":
         return np.can_cast(values.dtype, np.int64) and not (values == _LOWEST).any()
-    if values.dtype.kind != "f" or not (np.abs(values) < LARGEST).all():  # infinite, no numbers, large
+    if (
+        values.dtype.kind != "f" or not (np.abs(values) < LARGEST).all()
+    ):  # infinite, no numbers, large
         return False
     scaled = (np.abs(values) % 1.0) * DECIMALS
     return bool((np.abs(scaled % 1.0 - 0.5) > MARGIN).all())

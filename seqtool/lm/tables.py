@@ -206,10 +206,10 @@ class _TextTable:
         from seqtool.lm.rows import rows_of
 
         lengths = {len(column) for column in columns.values()}
-        if len(lengths) > 1:
+        if len(lengths) != 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
         cells = [self._cells(column) for column in columns.values()]
-        self._stream.writelines(rows_of(cells, *lengths, self._separator))
+        self._stream.writelines(rows_of(cells, lengths.pop(), self._separator))
 
     def _cells(self, column: Column) -> list[str] | npt.NDArray[Any]:
         """Return the cells of a column as texts, or plain numbers as they are."""
