@@ -1,4 +1,4 @@
-"""The rows of a table as text, compiled by Numba: numbers to digits, cells beside each other.
+"""The rows of a table as text, compiled by Numba: digits of numbers, quotes where they are needed.
 
     numbers    int64    1  3                    reals  float64   4.321928  inf
     texts      bytes    theold..., a cell is texts[ends[k]] to texts[ends[k + 1] - 1]
@@ -34,7 +34,7 @@ _TEXT, _NUMBER, _REAL = range(3)
 _WIDEST = 21  # characters of an int64, and of a plain real number, with what follows
 _ROWS = 1 << 13  # written at a time
 _LOWEST = np.iinfo(np.int64).min  # whose opposite is no int64
-_ZERO, _MINUS, _POINT, _LF = (ord(sign) for sign in "0-.\n")
+_ZERO, _MINUS, _POINT, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-.\n\r"')
 
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
@@ -51,6 +51,29 @@ def _write_digits(out, at, number):  # type: ignore[no-untyped-def]
         out[place] = _ZERO + number % 10
         number //= 10
     return at + num
+
+
+@compiled(types.int64(types.uint8[::1], types.int64, _bytes, types.int64, types.int64, types.int64))
+def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyped-def]
+    """Write a cell, in quotation marks if it needs them, and return the place after it."""
+    is_special = False
+    for place in range(begin, end):
+        byte = texts[place]
+        is_special |= (byte == _QUOTE) | (byte == separator) | (byte == _CR) | (byte == _LF)
+    if not is_special:
+        size = end - begin
+        copy_bytes(out, np.uint64(at), texts, np.uint64(begin), np.uint64(size))
+        return at + size
+    out[at] = _QUOTE
+    at += 1
+    for place in range(begin, end):
+        if texts[place] == _QUOTE:
+            out[at] = _QUOTE
+            at += 1
+        out[at] = texts[place]
+        at += 1
+    out[at] = _QUOTE
+    return at + 1
 
 
 @compiled(
@@ -82,9 +105,7 @@ def _write_rows(out, layout, numbers, reals, missing, texts, ends, separator, fi
                 pass
             elif kind == _TEXT:
                 begin = ends[which, row]
-                size = ends[which, row + 1] - 1 - begin
-                copy_bytes(out, np.uint64(at), texts, np.uint64(begin), np.uint64(size))
-                at += size
+                at = _write_text(out, at, texts, begin, ends[which, row + 1] - 1, separator)
             elif kind == _NUMBER:
                 number = numbers[which, row]
                 if number < 0:
@@ -130,7 +151,7 @@ def rows_of(
     """Return rows, many at a time.
 
     Args:
-        columns: texts, quoted; or plain numbers, masked where there is none.
+        columns: texts; or plain numbers, masked where there is none.
         num_rows: R.
         separator: one character.
     """
@@ -165,7 +186,8 @@ def rows_of(
     for first in range(0, num_rows, _ROWS):
         last = min(first + _ROWS, num_rows)
         length = int((ends_KR[:, last] - ends_KR[:, first]).sum())
-        out = np.empty(length + (last - first) * len(columns) * _WIDEST, np.uint8)
+        # twice, as each character may be a quotation mark
+        out = np.empty(2 * length + (last - first) * len(columns) * _WIDEST, np.uint8)
         size = _write_rows(out, *arrays, ord(separator), first, last)
         yield out[:size].tobytes().decode("utf-8", "surrogatepass")
 

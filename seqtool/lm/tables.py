@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -196,50 +195,42 @@ class _TextTable:
 
     def __init__(self, stream: TextIO, separator: str) -> None:
         self._stream, self._separator = stream, separator
-        self._special = re.compile(f'["\r\n{separator}]')
         self._is_empty = True
 
     def write(self, columns: Mapping[str, Column]) -> None:
-        if self._is_empty:
-            self._stream.write(self._separator.join(self._quoted([*columns])) + "\n")
-            self._is_empty = False
         from seqtool.lm.rows import rows_of
 
+        if self._is_empty:
+            header = [[name] for name in columns]
+            self._stream.writelines(rows_of(header, 1, self._separator))
+            self._is_empty = False
         lengths = {len(column) for column in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-        cells = [self._cells(column) for column in columns.values()]
+        cells = [_cells(column) for column in columns.values()]
         self._stream.writelines(rows_of(cells, lengths.pop(), self._separator))
 
-    def _cells(self, column: Column) -> list[str] | npt.NDArray[Any]:
-        """Return the cells of a column as texts, or plain numbers as they are."""
-        from seqtool.lm.rows import is_plain
 
-        if isinstance(column, np.ndarray):
-            if is_plain(column):
-                return column
-            column = column.tolist()  # None where it is masked
-        kinds = set(map(type, column))
-        if kinds <= {str}:
-            return self._quoted([*column])
-        return [self._cell(value) for value in column]
+def _cells(column: Column) -> Sequence[str] | npt.NDArray[Any]:
+    """Return the cells of a column as texts, or plain numbers as they are."""
+    from seqtool.lm.rows import is_plain
 
-    def _cell(self, value: Any) -> str:
-        if value is None:
-            return ""
-        if isinstance(value, str):
-            return self._quoted([value])[0]
-        return f"{value:.6f}" if isinstance(value, float) else str(int(value))
+    if isinstance(column, np.ndarray):
+        if is_plain(column):
+            return column
+        column = column.tolist()  # None where it is masked
+    kinds = set(map(type, column))
+    if kinds <= {str}:
+        return column
+    return [""] * len(column) if kinds == {type(None)} else [*map(_cell, column)]
 
-    def _quoted(self, texts: list[str]) -> list[str]:
-        """Return texts with quotes where they need them; most columns need none."""
-        needs = self._special.search
-        if needs("\0".join(texts)) is None:
-            return texts
-        return [
-            '"' + text.replace('"', '""') + '"' if needs(text) is not None else text
-            for text in texts
-        ]
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:.6f}" if isinstance(value, float) else str(int(value))
 
 
 class _ParquetTable:

@@ -63,7 +63,7 @@ BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
 
 _LF = ord("\n")
 _IS_BLANK = np.isin(np.arange(256), [ord(blank) for blank in BLANKS])
-_AS_SPACES = str.maketrans(dict.fromkeys(BLANKS, " "))
+_AS_SPACES = bytes.maketrans(BLANKS.encode(), b" " * len(BLANKS))
 _ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
 
@@ -145,8 +145,7 @@ class ScoredWords:
 
     def unknown_texts(self) -> list[str]:
         """Return the texts of words with pieces that are unknown to the model."""
-        is_unknown = self.oov[self.is_word].tolist()
-        return [text for text, is_one in zip(self.texts, is_unknown, strict=True) if is_one]
+        return [self.texts[place] for place in np.flatnonzero(self.oov[self.is_word]).tolist()]
 
     def by_line(self) -> list[list[Word]]:
         """Return the words of each line."""
@@ -276,7 +275,7 @@ def _words_of(
 ) -> ScoredWords:
     """Return the words of a block, and the ends of its lines if they are asked for."""
     starts_W, ends_W = _word_places(block)
-    texts = [*filter(None, block.decode().translate(_AS_SPACES).split(" "))]
+    texts = [*filter(None, block.translate(_AS_SPACES).decode().split(" "))]
     if isinstance(tokenizer, WordTokenizer):
         if tokenizer.special_tokens == "skip":
             kept = [i for i, text in enumerate(texts) if text not in (BOS, EOS)]
