@@ -195,7 +195,7 @@ def test_other_vectors_are_refused(folder: Path, tmp_path: Path, seqtool: Any) -
         pipeline.tagger.with_words(read_rows(file, 1000))
     command = ["parse", str(folder / "train.conllu"), "-m", str(folder / "parser")]
     run = seqtool(*command, "--embeddings", str(file))
-    assert run.exit_code == 1
+    assert run.code == 1
     assert "parser: the parser was not trained with these word vectors" in run.stderr
 
 
@@ -211,6 +211,6 @@ def test_the_command_takes_them(folder: Path, tmp_path: Path, seqtool: Any) -> N
         options = ("-m", str(model), "--embeddings", str(folder / "vectors.txt"))
         output = tmp_path / f"{model.name}.conllu"
         run = seqtool(*command.split(), str(given), *options, "-o", str(output))
-        assert run.exit_code == 0, run.stderr
+        assert run.code == 0, run.stderr
         rows = [line.split("\t") for line in output.read_text().splitlines() if "\t" in line]
         assert [row[column] for row in rows] == expected
