@@ -224,6 +224,7 @@ def open_for_run(path: str | None, output: Path, *, resume: bool, device: str) -
 
 MAX_VECTORS = 100_000  # the files have the commonest words first
 MAX_ADDED = 500_000  # words of a file that a model is given when it works; see `grown`
+NUM_TRIMS = 10  # times that the words which fit best are chosen anew
 LEAST_FIT = 0.5  # share of the variance of a model's vectors that those of its file tell
 _SCALE = 0.1  # standard deviation of the numbers of an embedding when training begins
 _SIZES = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
@@ -301,8 +302,7 @@ def grown(
 
     A model that began with the vectors of a file has them turned and scaled, by the same matrix for
     all words (`read_vectors`). Training has changed those of the words of its treebank; the others
-    are as they were, so that least squares find the matrix. The words that fit worst are left out
-    once, as those that were changed.
+    are as they were, so that least squares of the words that fit best find the matrix.
 
     Args:
         table: the symbols of the lexical fields, forms among them.
@@ -331,21 +331,27 @@ def grown(
 
 
 def _image(source: Doubles, target: Doubles) -> Doubles | None:
-    """Return the matrix [W, D] that makes vectors [N, W] those of [N, D], by least squares."""
-    kept = np.ones(len(source), np.bool_)
-    matrix: Doubles = np.zeros((source.shape[1], target.shape[1]))
-    for _ in range(2):
-        # with as many numbers as vectors, anything fits
-        freedom = int(kept.sum()) - source.shape[1]
-        if freedom < 1:
-            return None
-        matrix = np.asarray(np.linalg.lstsq(source[kept], target[kept], rcond=None)[0], np.float64)
+    """Return the matrix [W, D] that makes vectors [N, W] those of [N, D], or None.
+
+    It is the image of the half that it fits best: least trimmed squares, by concentration steps
+    (Rousseeuw & Van Driessen 1999), from the least squares of all.
+    """
+    freedom = len(source) - source.shape[1]
+    if freedom <= len(source) / 2:  # with few more vectors than numbers, anything fits
+        return None
+    matrix = _least_squares(source, target)
+    errors = ((source @ matrix - target) ** 2).sum(axis=1)
+    if errors.sum() / freedom > (1 - LEAST_FIT) * (target**2).sum() / len(source):
+        return None
+    for _ in range(NUM_TRIMS):
+        kept = errors <= np.median(errors)
+        matrix = _least_squares(source[kept], target[kept])
         errors = ((source @ matrix - target) ** 2).sum(axis=1)
-        lost = errors[kept].sum() / freedom
-        if lost > (1 - LEAST_FIT) * (target[kept] ** 2).sum() / kept.sum():
-            return None
-        kept &= errors <= np.median(errors) * 4 + 1e-12
     return matrix
+
+
+def _least_squares(source: Doubles, target: Doubles) -> Doubles:
+    return np.asarray(np.linalg.lstsq(source, target, rcond=None)[0], np.float64)
 
 
 def _is_binary(path: str | Path) -> bool:
