@@ -138,7 +138,7 @@ def test_one_unit_meets_the_bound(settings: dict[str, Any]) -> None:
     """
     size = 1 + ("projection_size" in settings)
     shares = []
-    for seed in range(15):
+    for seed in range(30):
         network = make_network(size, scale=3.0, seed=seed, **settings)
         positions = [2, 7, 12, 20]
         states = recurrence.states_at(network, IDS, positions)
