@@ -43,6 +43,14 @@ AllowMissingOption = Annotated[
         help="Parse also sentences without tags or other columns that the parser reads.",
     ),
 ]
+MoreWordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The file of word vectors that the model was trained with: also words beyond the "
+        "first 100,000, which the model has not kept, get theirs.",
+    ),
+]
 TargetOption = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout.")
 ]
@@ -199,6 +207,7 @@ def tag(
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Write broken sentences as they are.")
     ] = False,
+    embeddings: MoreWordsOption = None,
     *,
     text: RawTextOptions,
 ) -> None:
@@ -212,7 +221,7 @@ def tag(
 
     given = files or [stdin_or_sample("FILE", "trees")]
     path = model or default_model("tagger", "parser")
-    tagger = open_model(path, "tagger")
+    tagger = _with_words(open_model(path, "tagger"), embeddings, path)
     if text.are_for(given):
         items: Items = text.read(given, tagger, path)
     else:
@@ -278,6 +287,7 @@ def parse(
         bool,
         typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
     ] = False,
+    embeddings: MoreWordsOption = None,
     *,
     text: RawTextOptions,
     details: DetailOptions,
@@ -296,7 +306,12 @@ def parse(
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
     paths = model or [default_model("parser")]
     path = paths[0]
-    parser = open_model(paths, "parser")
+    if embeddings is not None and len(paths) > 1:
+        raise ConfigError(
+            "--embeddings is for one model, and several are given",
+            hint="leave it out, or name one model with -m",
+        )
+    parser = _with_words(open_model(paths, "parser"), embeddings, path)
     if hasattr(parser, "tag_stream"):
         options: dict[str, Any] = {"retag": retag}
         if allow_missing:
@@ -334,6 +349,18 @@ def parse(
         beam=beam,
         **options,
     )
+
+
+def _with_words(model: Any, embeddings: Path | None, path: Path) -> Any:
+    """Return a model with the words of a file of vectors that it lacks, if one is given."""
+    if embeddings is None:
+        return model
+    from seqtool.parsing.encoding.pretrained import MAX_ADDED, read_rows
+
+    try:
+        return model.with_words(read_rows(embeddings, MAX_ADDED))
+    except ModelError as error:  # which does not know where it is
+        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
 
 
 def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:

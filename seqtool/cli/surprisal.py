@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import LanguageModel
     from seqtool.lm.stimuli import Stimuli
     from seqtool.lm.tables import Column
-    from seqtool.lm.words import Frequencies, Word
+    from seqtool.lm.words import Frequencies, ScoredWords
 
 STATES = {"carried": "read on from line to line", "reset": "each line begins anew"}
 STIMULI_PANEL = "Stimuli: a text in each row of a CSV or TSV"
@@ -141,7 +141,7 @@ def surprisal(
     from seqtool.lm.protocol import carries_state
     from seqtool.lm.tables import check_target, open_table
     from seqtool.lm.unknown import UnknownWords, warning_of
-    from seqtool.lm.words import score_blocks, word_columns
+    from seqtool.lm.words import ScoredWords, score_blocks, word_columns
 
     check_target(output)
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
@@ -162,7 +162,8 @@ def surprisal(
     )
     all_counts = _frequencies(parts, frequencies)
     if stimuli is not None:
-        stimuli.check_names(["model", *make_columns([], 1, frequencies=all_counts[0])])
+        shown_columns = make_columns(ScoredWords.none(), 1, frequencies=all_counts[0])
+        stimuli.check_names(["model", *shown_columns])
     read = _reader(paths, stimuli, field, again=len(parts) > 1)
     totals: list[_Totals] = []
     collected = _Rows()
@@ -175,20 +176,20 @@ def surprisal(
             if carry_state and carries_state(part):
                 total.state = "carried"
             with _bar(output) as on_progress:
-                for lines in score_blocks(
+                for words in score_blocks(
                     part,
                     *read(on_progress),
                     carry_state=carry_state,
                     entropy=entropy,
                     line_ends=line_ends,
                 ):
-                    own = make_columns(lines, total.lines + 1, frequencies=counts)
-                    numbers = own["sentence"]
-                    name = {"model": [model_name] * len(numbers)} if len(parts) > 1 else {}
-                    given = {} if stimuli is None else stimuli.columns(numbers)
+                    own = make_columns(words, total.lines + 1, frequencies=counts)
+                    name = {"model": [model_name] * len(words.lines)} if len(parts) > 1 else {}
+                    numbers = words.lines + (total.lines + 1)
+                    given = {} if stimuli is None else stimuli.columns(numbers.tolist())
                     table.write(name | given | own)
-                    total.add(lines)
-                    unknown.add_written(word.text for line in lines for word in line if word.oov)
+                    total.add(words)
+                    unknown.add_written(words.unknown_texts())
             totals.append(total)
             shown = f"{model_name}: " if len(parts) > 1 else ""
             if not as_json:
@@ -288,10 +289,14 @@ class _Rows:
 
     def write(self, columns: Mapping[str, Column]) -> None:
         """Append rows."""
+        import numpy as np
+
         names = [*columns]
-        self.rows += [
-            dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        plain = [
+            column.tolist() if isinstance(column, np.ndarray) else column
+            for column in columns.values()
         ]
+        self.rows += [dict(zip(names, row, strict=True)) for row in zip(*plain, strict=True)]
 
 
 @dataclass
@@ -305,12 +310,11 @@ class _Totals:
     words: int = 0
     oov: int = 0
 
-    def add(self, lines: Sequence[Sequence[Word]]) -> None:
+    def add(self, words: ScoredWords) -> None:
         """Count lines and words, but no ends of lines."""
-        self.lines += len(lines)
-        words = [word for line in lines for word in line if word.end > word.start]
-        self.words += len(words)
-        self.oov += sum(word.oov for word in words)
+        self.lines += words.num_lines
+        self.words += len(words.texts)
+        self.oov += len(words.unknown_texts())
 
     def told(self) -> str:
         """Return it as a note says it."""

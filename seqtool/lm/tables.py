@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +43,8 @@ class Table(Protocol):
     def write(self, columns: Mapping[str, Column]) -> None:
         """Append rows, given as columns of one length, the same ones in every call.
 
-        A column holds texts, numbers or truths; None where there is no value.
+        A column holds texts, numbers or truths; None where there is no value. An array of numbers
+        may be masked there.
         """
         ...
 
@@ -195,46 +195,42 @@ class _TextTable:
 
     def __init__(self, stream: TextIO, separator: str) -> None:
         self._stream, self._separator = stream, separator
-        self._special = re.compile(f'["\r\n{separator}]')
         self._is_empty = True
 
     def write(self, columns: Mapping[str, Column]) -> None:
+        from seqtool.lm.rows import rows_of
+
         if self._is_empty:
-            self._stream.write(self._separator.join(self._quoted([*columns])) + "\n")
+            header = [[name] for name in columns]
+            self._stream.writelines(rows_of(header, 1, self._separator))
             self._is_empty = False
-        join = self._separator.join
-        cells = [self._cells(column) for column in columns.values()]
-        self._stream.writelines(join(row) + "\n" for row in zip(*cells, strict=True))
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) != 1:
+            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+        cells = [_cells(column) for column in columns.values()]
+        self._stream.writelines(rows_of(cells, lengths.pop(), self._separator))
 
-    def _cells(self, column: Column) -> list[str]:
-        """Return the cells of a column as texts; numbers that are not whole have six decimals."""
-        if isinstance(column, np.ndarray):
-            if column.dtype.kind == "f":
-                return [f"{value:.6f}" for value in column.tolist()]
-            return [*map(str, column.tolist())]
-        kinds = set(map(type, column))
-        if kinds <= {int}:
-            return [*map(str, column)]
-        if kinds <= {str}:
-            return self._quoted([*column])
-        return [self._cell(value) for value in column]
 
-    def _cell(self, value: Any) -> str:
-        if value is None:
-            return ""
-        if isinstance(value, str):
-            return self._quoted([value])[0]
-        return f"{value:.6f}" if isinstance(value, float) else str(int(value))
+def _cells(column: Column) -> Sequence[str] | npt.NDArray[Any]:
+    """Return the cells of a column as texts, or plain numbers as they are."""
+    from seqtool.lm.rows import is_plain
 
-    def _quoted(self, texts: list[str]) -> list[str]:
-        """Return texts with quotes where they need them; most columns need none."""
-        needs = self._special.search
-        if needs("\0".join(texts)) is None:
-            return texts
-        return [
-            '"' + text.replace('"', '""') + '"' if needs(text) is not None else text
-            for text in texts
-        ]
+    if isinstance(column, np.ndarray):
+        if is_plain(column):
+            return column
+        column = column.tolist()  # None where it is masked
+    kinds = set(map(type, column))
+    if kinds <= {str}:
+        return column
+    return [""] * len(column) if kinds == {type(None)} else [*map(_cell, column)]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:.6f}" if isinstance(value, float) else str(int(value))
 
 
 class _ParquetTable:

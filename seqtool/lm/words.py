@@ -34,9 +34,11 @@ Shapes: N tokens, W words of a block, U units: the words and the ends of lines, 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -54,13 +56,15 @@ from seqtool.lm.protocol import (
     check_log_probs,
     summarise,
 )
+from seqtool.lm.tables import Column
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
 
 _LF = ord("\n")
 _IS_BLANK = np.isin(np.arange(256), [ord(blank) for blank in BLANKS])
-_AS_SPACES = str.maketrans("\r\n", "  ")
+_AS_SPACES = bytes.maketrans(BLANKS.encode(), b" " * len(BLANKS))
+_ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
 
 class Word(NamedTuple):
@@ -89,6 +93,76 @@ class Word(NamedTuple):
     pieces: int
     entropy: float | None = None
     order: int | None = None
+
+
+@dataclass(frozen=True)
+class ScoredWords:
+    """The words of a block of lines, and the ends of lines if they were asked for, in order.
+
+    Attributes:
+        num_lines: of the block.
+        lines: the line of each, from 0, [U].
+        is_word: False for the end of a line, [U].
+        texts: of the words.
+        numbers, starts, ends, bits, oov, pieces: as in `Word`, [U].
+        entropies, orders: as in `Word`, [U], or None.
+    """
+
+    num_lines: int
+    lines: Longs
+    numbers: Longs
+    is_word: Bools
+    texts: list[str]
+    starts: Longs
+    ends: Longs
+    bits: Doubles
+    oov: Bools
+    pieces: Longs
+    entropies: Doubles | None = None
+    orders: Longs | None = None
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return those of no lines."""
+        whole, truths = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return cls(0, whole, whole, truths, [], whole, whole, np.zeros(0), truths, whole)
+
+    def without_ends(self) -> ScoredWords:
+        """Return the words alone."""
+        arrays: dict[str, Any] = {
+            name: value[self.is_word]
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
+        }
+        return dataclasses.replace(self, **arrays)
+
+    def all_texts(self) -> list[str]:
+        """Return the texts of the words, and `</s>` for the ends of lines, [U]."""
+        if len(self.texts) == len(self.is_word):
+            return self.texts
+        words = iter(self.texts)
+        return [next(words) if is_word else EOS for is_word in self.is_word.tolist()]
+
+    def unknown_texts(self) -> list[str]:
+        """Return the texts of words with pieces that are unknown to the model."""
+        return [self.texts[place] for place in np.flatnonzero(self.oov[self.is_word]).tolist()]
+
+    def by_line(self) -> list[list[Word]]:
+        """Return the words of each line."""
+        nothing = [None] * len(self.lines)
+        columns = (self.starts, self.ends, self.bits, self.oov, self.pieces)
+        words = map(
+            Word,
+            self.numbers.tolist(),
+            self.all_texts(),
+            *(column.tolist() for column in columns),
+            nothing if self.entropies is None else self.entropies.tolist(),
+            nothing if self.orders is None else self.orders.tolist(),
+        )
+        lines: list[list[Word]] = [[] for _ in range(self.num_lines)]
+        for line, word in zip(self.lines.tolist(), words, strict=True):
+            lines[line].append(word)
+        return lines
 
 
 def score_words(
@@ -123,7 +197,7 @@ def score_words(
         entropy=entropy,
         line_ends=line_ends,
     ):
-        yield from words
+        yield from words.by_line()
 
 
 class LineBlocks(Iterator[bytes]):
@@ -134,7 +208,9 @@ class LineBlocks(Iterator[bytes]):
         self._num_read = self._num_last = 0  # lines before the block given last, and its own
 
     def __next__(self) -> bytes:
-        lines = [line.translate(_AS_SPACES) + "\n" for line in islice(self._lines, BLOCK_LINES)]
+        lines = [
+            line.translate(_ENDS_AS_SPACES) + "\n" for line in islice(self._lines, BLOCK_LINES)
+        ]
         if not lines:
             raise StopIteration
         self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
@@ -153,7 +229,7 @@ def score_blocks(
     carry_state: bool = False,
     entropy: bool = False,
     line_ends: bool = False,
-) -> Iterator[list[list[Word]]]:
+) -> Iterator[ScoredWords]:
     """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`.
 
     What is wrong with a line of the block read last is told as `located` says where it is.
@@ -196,10 +272,10 @@ def score_blocks(
 
 def _words_of(
     block: bytes, ids: Ids, scores: TokenScores, tokenizer: Tokenizer, *, line_ends: bool
-) -> list[list[Word]]:
-    """Return the words of each line of a block."""
+) -> ScoredWords:
+    """Return the words of a block, and the ends of its lines if they are asked for."""
     starts_W, ends_W = _word_places(block)
-    texts = [block[start:end].decode() for start, end in zip(starts_W, ends_W, strict=True)]
+    texts = [*filter(None, block.translate(_AS_SPACES).decode().split(" "))]
     if isinstance(tokenizer, WordTokenizer):
         if tokenizer.special_tokens == "skip":
             kept = [i for i, text in enumerate(texts) if text not in (BOS, EOS)]
@@ -209,44 +285,42 @@ def _words_of(
     else:
         last_W, is_told_W = _last_tokens(block, ids, tokenizer)
     # a piece may end with two words; the end of a line comes after its words
-    last_U = np.concatenate((last_W, np.flatnonzero(ids == EOS_ID)))
-    order_U = np.argsort(last_U, kind="stable")
-    last_U = last_U[order_U]
+    last_L = np.flatnonzero(ids == EOS_ID)
+    place_L = np.arange(len(last_L)) + np.searchsorted(last_W, last_L, side="right")
+    is_word_U = np.ones(len(last_W) + len(last_L), np.bool_)
+    is_word_U[place_L] = False
+
+    def merged(of_words: Longs | Bools, of_ends: Longs | bool) -> Longs:
+        values_U = np.empty(len(is_word_U), np.int64)
+        values_U[is_word_U], values_U[place_L] = of_words, of_ends
+        return values_U
+
+    last_U = merged(last_W, last_L)
     first_U = np.concatenate(([0], last_U[:-1] + 1))
-    is_told_U = np.concatenate((is_told_W, np.zeros(len(last_U) - len(last_W), np.bool_)))[order_U]
-    nats_U = unit_log_probs(scores, first_U, last_U, is_told_U)
-    pieces_U = last_U + 1 - first_U
-    oov_U = _sums(ids == UNK_ID, first_U, last_U) > 0
-    bits_U = np.maximum(0.0, -nats_U / LN_2)
-    nothing = [None] * len(last_U)
-    entropies_U = (
-        nothing if scores.entropies is None else (scores.entropies[last_U] / LN_2).tolist()
-    )
+    nats_U = unit_log_probs(scores, first_U, last_U, merged(is_told_W, False) > 0)
     orders = scores.columns.get("order") if isinstance(tokenizer, WordTokenizer) else None
-    orders_U = nothing if orders is None else orders[last_U].tolist()
-    figures = zip(
-        *(bits_U.tolist(), oov_U.tolist(), pieces_U.tolist(), entropies_U, orders_U), strict=True
-    )
     # characters before each byte of the block: all but the bytes that go on with one
     data = np.frombuffer(block, np.uint8)
     num_before = np.concatenate(([0], np.cumsum((data & 0xC0) != 0x80)))
-    line_ends_L = np.flatnonzero(data == _LF)
-    places = zip(num_before[starts_W].tolist(), num_before[ends_W].tolist(), texts, strict=True)
-    ends_L = iter(num_before[line_ends_L].tolist())
-    lines: list[list[Word]] = [[]]
-    line_start = 0
-    for is_word, figure in zip((order_U < len(last_W)).tolist(), figures, strict=True):
-        number = len(lines[-1]) + 1
-        if is_word:
-            start, end, text = next(places)
-            lines[-1].append(Word(number, text, start - line_start, end - line_start, *figure))
-            continue
-        end = next(ends_L)
-        if line_ends:
-            lines[-1].append(Word(number, EOS, end - line_start, end - line_start, *figure))
-        lines.append([])
-        line_start = end + 1
-    return lines[:-1]
+    end_L = num_before[np.flatnonzero(data == _LF)]
+    line_U: Longs = np.cumsum(~is_word_U) - ~is_word_U
+    start_L = np.concatenate(([0], end_L[:-1] + 1))  # characters before each line
+    first_L = np.concatenate(([0], place_L[:-1] + 1))  # units before it
+    found = ScoredWords(
+        num_lines=len(last_L),
+        lines=line_U,
+        numbers=np.arange(1, len(line_U) + 1) - first_L[line_U],
+        is_word=is_word_U,
+        texts=texts,
+        starts=merged(num_before[starts_W], end_L) - start_L[line_U],
+        ends=merged(num_before[ends_W], end_L) - start_L[line_U],
+        bits=np.maximum(0.0, -nats_U / LN_2),
+        oov=_sums(ids == UNK_ID, first_U, last_U) > 0,
+        pieces=last_U + 1 - first_U,
+        entropies=None if scores.entropies is None else scores.entropies[last_U] / LN_2,
+        orders=None if orders is None else orders[last_U],
+    )
+    return found if line_ends else found.without_ends()
 
 
 class Frequencies:
@@ -292,18 +366,18 @@ class Frequencies:
 
 
 def word_columns(
-    lines: Sequence[Sequence[Word]],
+    words: ScoredWords,
     first: int,
     *,
     entropy: bool = False,
     order: bool = False,
     frequencies: Frequencies | None = None,
     previous: int = 0,
-) -> dict[str, list[Any]]:
+) -> dict[str, Column]:
     """Return words as the columns of a table, one row per word, None where there is no value.
 
     Args:
-        lines: the words of each line.
+        words: of some lines.
         first: the number of the first line.
         entropy: whether there is a column of entropies.
         order: whether there is one of the orders of n-grams.
@@ -311,34 +385,43 @@ def word_columns(
         previous: how many words before each one have their surprisal, length and frequency beside
             it, those of the word before in surprisal_1, and so on.
     """
-    words = [word for line in lines for word in line]
-    columns: dict[str, list[Any]] = {
-        "sentence": [number for number, line in enumerate(lines, first) for _ in line],
-        "word_number": [word.number for word in words],
-        "word": [word.text for word in words],
-        "start": [word.start for word in words],
-        "end": [word.end for word in words],
-        "surprisal": [word.bits for word in words],
-        "oov": [int(word.oov) for word in words],
-        "pieces": [word.pieces for word in words],
-        "length": [len(word.text) if word.end > word.start else 0 for word in words],
+    texts = words.all_texts()
+    columns: dict[str, Column] = {
+        "sentence": words.lines + first,
+        "word_number": words.numbers,
+        "word": texts,
+        "start": words.starts,
+        "end": words.ends,
+        "surprisal": words.bits,
+        "oov": words.oov.astype(np.int64),
+        "pieces": words.pieces,
+        "length": words.ends - words.starts,
     }
+    nothing = [None] * len(texts)
     if entropy:
-        columns["entropy"] = [word.entropy for word in words]
+        columns["entropy"] = nothing if words.entropies is None else words.entropies
     if order:
-        columns["order"] = [word.order for word in words]
+        columns["order"] = nothing if words.orders is None else words.orders
     if frequencies is not None:
-        is_word = [word.end > word.start for word in words]
         columns["log10_frequency"] = [
-            frequencies.log10(word.text) if is_one else None
-            for word, is_one in zip(words, is_word, strict=True)
+            frequencies.log10(text) if is_word else None
+            for text, is_word in zip(texts, words.is_word.tolist(), strict=True)
         ]
     carried = [name for name in ("surprisal", "length", "log10_frequency") if name in columns]
     for back in range(1, previous + 1):
-        rows = [i - back if word.number > back else None for i, word in enumerate(words)]
+        rows = np.arange(len(texts)) - back
+        is_missing = words.numbers <= back
+        rows[is_missing] = 0
         for name in carried:
             column = columns[name]
-            columns[f"{name}_{back}"] = [None if row is None else column[row] for row in rows]
+            columns[f"{name}_{back}"] = (
+                np.ma.masked_array(column[rows], is_missing)
+                if isinstance(column, np.ndarray)
+                else [
+                    None if missing else column[row]
+                    for row, missing in zip(rows.tolist(), is_missing.tolist(), strict=True)
+                ]
+            )
     return columns
 
 

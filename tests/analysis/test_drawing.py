@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,29 @@ def test_values_are_told_on_hover() -> None:
     assert len(told) == 7  # a missing value has none
 
 
+@pytest.mark.parametrize(
+    ("chart", "expected"),
+    [
+        (BARS, ["a, obj: 80", "a, <script>: 20.5", "b, obj: 70"]),  # a missing value has none
+        (WORDS, ["the, first 0: 1", "<script>, first 1: -1", "고양이, first 2: 0"]),
+        (
+            PLANE,
+            [
+                "unit circle: centre (0, 0), radius 1", "<script>: centre (0.2, 0), radius 0.7",
+                "w: (0.5, 0.5)", "w: (-0.5, -2.5)",
+            ],
+        ),
+        (HEAT, ["obj, <script>: 3", "obl, obj: -2", "obl, <script>: 0"]),
+    ],
+    ids=["bars", "points", "plane", "heat map"],
+)  # fmt: skip
+def test_every_mark_tells_its_value_on_hover(chart: Chart | HeatMap, expected: list[str]) -> None:
+    root = ElementTree.fromstring(chart_svg(chart))
+    told = [node.text or "" for node in root.iter() if node.tag.endswith("}title")]
+    shown = HOSTILE.replace("\x1b", "\N{REPLACEMENT CHARACTER}")
+    assert [text.replace(shown, "<script>") for text in told] == expected
+
+
 def test_a_gap_breaks_a_line() -> None:
     root = ElementTree.fromstring(chart_svg(LINES))
     lines = [node for node in root.iter() if node.tag.endswith("}polyline")]
@@ -272,6 +296,21 @@ def test_a_page_escapes_all_and_needs_nothing() -> None:
     ElementTree.fromstring(body)  # every tag is closed
 
 
+def test_under_each_chart_stand_its_own_values() -> None:
+    html = page("Page", [REPORT])
+    figures = html.split("<figure>")[1:]
+    assert len(figures) == len(CHARTS)
+    for figure, chart in zip(figures, CHARTS, strict=True):
+        picture, _, rest = figure.partition("<details>")
+        table = rest.partition("</details>")[0]
+        assert chart.title.split()[0] in picture
+        cells = ["".join(row) for row in re.findall(r"<td[^>]*>([^<]*)</td>", table)]
+        expected = [cell for row in texts_of(values_of(chart)) for cell in row]
+        assert list(map(unescape, cells)) == [
+            text.replace("\x1b", "\N{REPLACEMENT CHARACTER}") for text in expected
+        ]
+
+
 def test_the_policy_names_the_one_style_sheet() -> None:
     import base64
     import hashlib
@@ -288,6 +327,9 @@ def test_every_chart_is_a_table_too() -> None:
         "lag (tokens)", HOSTILE, f"{HOSTILE}, from", f"{HOSTILE}, to", "bound",
     ]  # fmt: skip
     assert [row[0] for row in table.rows] == [1, 2, 3, 4]
+    assert values_of(BARS).columns == ["relation", "a", "b"]
+    assert values_of(BARS).rows[0] == ["obj", 80, 70]
+    assert values_of(BARS).rows[1][:2] == [HOSTILE, 20.5]
     assert values_of(WORDS).rows[0] == ["the", 0, 1]
     assert values_of(PLANE).rows[-1] == [HOSTILE, 0.2, 0, 0.7]
     assert values_of(HEAT).rows[1] == ["obl", -2, 0]

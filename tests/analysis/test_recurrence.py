@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +115,38 @@ def test_no_product_exceeds_the_bound(name: str, scale: float, seed: int) -> Non
             product = matrix @ product if number else matrix
             bound *= float(recurrence.jacobian_bounds(*arguments))
             assert float(recurrence.spectral_norms(product)) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cell": "rnn"},
+        {"cell": "rnn", "activation": "logistic"},
+        {"cell": "lstm"},
+        {"cell": "lstm", "projection_size": 1},
+        {"cell": "gru"},
+        {"cell": "rhn", "depth": 2},
+        {"cell": "rhn", "depth": 2, "carry": "separate"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_one_unit_meets_the_bound(settings: dict[str, Any]) -> None:
+    """Of one unit a slope is the sum of the terms of the bound, each with a sign.
+
+    So a bound that lacks a term is exceeded by some network, and one with a term too many, or too
+    large, is met by none.
+    """
+    size = 1 + ("projection_size" in settings)
+    shares = []
+    for seed in range(30):
+        network = make_network(size, scale=3.0, seed=seed, **settings)
+        positions = [2, 7, 12, 20]
+        states = recurrence.states_at(network, IDS, positions)
+        ((layer,),) = recurrence.make_steps(network, recurrence.cut(IDS, positions, 1), states)
+        arguments = layer.cell, layer.inputs_BI, layer.before
+        norms = recurrence.spectral_norms(recurrence.temporal_jacobians(*arguments))
+        shares += (norms / recurrence.jacobian_bounds(*arguments)).tolist()
+    assert 0.99 < max(shares) <= 1 + 1e-9
 
 
 def test_the_bound_of_a_plain_network_is_gamma_times_the_norm() -> None:

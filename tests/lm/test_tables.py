@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,6 +149,52 @@ def test_every_text_comes_back(rows: list[tuple[str, int]]) -> None:
     )
     assert header == ["text", "number"]
     assert read == [[text, str(number)] for text, number in rows]
+
+
+REALS = (
+    st.floats(width=64)
+    | st.floats(0, 100)
+    | st.integers(0, 10**7).map(lambda number: (number + 0.5) / 1e6)  # the middle between two
+    | st.integers(0, 10**4).map(lambda number: number / 128)
+)
+
+
+@given(
+    st.lists(st.tuples(REALS, st.integers(-(2**63), 2**63 - 1), st.booleans(), st.text('a\0,"é'))),
+    st.booleans(),
+)
+def test_arrays_are_written_as_python_writes_numbers(
+    rows: list[tuple[float, int, bool, str]], one_by_one: bool
+) -> None:
+    """Alone too, as one number that is not plain has its whole column written in another way."""
+    stream = io.StringIO(newline="")
+    with open_table(stream) as table:
+        for part in [[row] for row in rows] if one_by_one else [rows]:
+            reals, numbers, missing, texts = zip(*part, strict=True) if part else ((),) * 4
+            table.write(
+                {
+                    "real": np.array(reals, float),
+                    "number": np.ma.masked_array(np.array(numbers, np.int64), missing),
+                    "other": np.ma.masked_array(np.array(reals, float), missing),
+                    "text": list(texts),
+                }
+            )
+    read = list(csv.reader(io.StringIO(stream.getvalue(), newline=""), delimiter="\t", strict=True))
+    expected = [
+        [f"{real:.6f}", "" if none else str(number), "" if none else f"{real:.6f}", text]
+        for real, number, none, text in rows
+    ]
+    assert read[1:] == expected
+
+
+def test_many_rows() -> None:
+    """More than are put together at a time."""
+    stream = io.StringIO()
+    reals = np.random.default_rng(1).exponential(5.0, 20_000)
+    with open_table(stream) as table:
+        table.write({"real": reals, "text": [str(number) for number in range(len(reals))]})
+    rows = [f"{real:.6f}\t{number}" for number, real in enumerate(reals.tolist())]
+    assert stream.getvalue().split("\n") == ["real\ttext", *rows, ""]
 
 
 def test_only_what_needs_quotes_has_them() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,15 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.protocol import LanguageModel, Summary, summarise, summarise_by_steps
-from seqtool.lm.words import Frequencies, LineBlocks, Word, score_blocks, score_words, word_columns
+from seqtool.lm.words import (
+    Frequencies,
+    LineBlocks,
+    ScoredWords,
+    Word,
+    score_blocks,
+    score_words,
+    word_columns,
+)
 from seqtool.text.subwords import SubwordTokenizer, train_subwords
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
@@ -153,7 +161,8 @@ def test_words_sum_to_one(unit: str, seed: int, monkeypatch: pytest.MonkeyPatch)
         ids = np.array([token for line in (*lines, *ends) for token in (*line, EOS_ID)], np.int32)
         block = "".join(tokenizer.decode(line) + "\n" for line in (*lines, *ends)).encode()
         monkeypatch.setattr(tokenizer, "encode_block", lambda _, ids=ids: ids)
-        found = list(*score_blocks(model, [block], lambda error, _: error, line_ends=True))
+        (scored,) = score_blocks(model, [block], lambda error, _: error, line_ends=True)
+        found = scored.by_line()
         num = len(before.split())
         probs = [2 ** -words[num].bits for words in found]
         assert len({words[num].text for words in found}) > 5
@@ -399,10 +408,19 @@ def test_frequencies() -> None:
     assert of_text.log10("THE") is None
 
 
+def plain(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return columns as lists, None where there is no value."""
+    return {
+        name: column.tolist() if isinstance(column, np.ndarray) else column
+        for name, column in columns.items()
+    }
+
+
 def test_columns() -> None:
-    lines = list(score_words(two_words(), ["a b", "", "b"], line_ends=True))
+    model = two_words()
+    (lines,) = score_blocks(model, [b"a b\n\nb\n"], lambda error, _: error, line_ends=True)
     frequencies = Frequencies({"a": 1, "b": 9})
-    columns = word_columns(lines, 5, frequencies=frequencies, previous=2)
+    columns = plain(word_columns(lines, 5, frequencies=frequencies, previous=2))
     assert columns["sentence"] == [5, 5, 5, 6, 7, 7]
     assert columns["word"] == ["a", "b", EOS, EOS, "b", EOS]
     assert columns["length"] == [1, 1, 0, 0, 1, 0]
@@ -415,4 +433,4 @@ def test_columns() -> None:
     assert columns["log10_frequency_1"][1] == -1
     assert "entropy" not in columns
     assert "order" not in columns
-    assert [*columns] == [*word_columns([], 1, frequencies=frequencies, previous=2)]
+    assert [*columns] == [*word_columns(ScoredWords.none(), 1, frequencies=frequencies, previous=2)]

@@ -10,8 +10,8 @@ words, N the order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Doubles, Ids
+from seqtool.core.arrays import Bools, Doubles, Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.model import LanguageModel
@@ -28,6 +28,7 @@ from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
+    from seqtool.lm.ngram.masses import ClassMasses
     from seqtool.lm.ngram.query import Scorer
 
 CONTEXTS_READ = 64  # whose distributions are in memory at once
@@ -46,6 +47,7 @@ class NgramModel(LanguageModel):
     def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
         self.table = table
         self.tokenizer = tokenizer
+        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
 
     @property
     def order(self) -> int:
@@ -70,29 +72,38 @@ class NgramModel(LanguageModel):
         self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
         """Yield the same with what is asked of each distribution, once for each context."""
+        class_V = summary.class_V
         for ids in blocks:
             contexts = np.empty((len(ids), self.order - 1), np.int32)
             log_probs, orders = self._scorer.score(ids, contexts)
-            is_asked = np.ones(len(ids), np.bool_)
-            if summary.class_V is not None and not summary.entropy:
-                is_asked = summary.class_V[ids]
-            places = np.flatnonzero(is_asked)
-            different, which = _unique_rows(contexts[places])
-            figures = [
-                np.zeros(len(ids)) if wanted else None
-                for wanted in (summary.class_V is not None, summary.entropy)
-            ]
-            parts: list[list[Doubles]] = [[], []]
-            for start in range(0, len(different), CONTEXTS_READ):
-                log_probs_HV = self.next_log_probs(different[start : start + CONTEXTS_READ])
-                if summary.class_V is not None:
-                    parts[0].append(class_log_probs(log_probs_HV, summary.class_V))
-                if summary.entropy:
-                    parts[1].append(entropies(log_probs_HV))
-            for figure, found in zip(figures, parts, strict=True):
-                if figure is not None and found:
-                    figure[places] = np.concatenate(found)[which]
-            yield TokenScores(log_probs, {"order": orders}, *figures)
+            of_class = entropies_T = None
+            if class_V is not None:
+                of_class = np.zeros(len(ids))
+                places = np.flatnonzero(class_V[ids])
+                of_class[places] = self._masses_of(class_V).log_probs(contexts[places])
+            if summary.entropy:
+                entropies_T = self._of_whole(contexts, entropies)
+            yield TokenScores(log_probs, {"order": orders}, of_class, entropies_T)
+
+    def _masses_of(self, class_V: Bools) -> ClassMasses:
+        """Return what sums the probabilities of a class, which keeps what it found."""
+        from seqtool.lm.ngram.masses import ClassMasses
+
+        key = class_V.tobytes()
+        if self._masses is None or self._masses[0] != key:
+            sum_whole = partial(self._of_whole, figure=partial(class_log_probs, class_V=class_V))
+            self._masses = key, ClassMasses(self.table, class_V, sum_whole)
+        return self._masses[1]
+
+    def _of_whole(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
+        """Return a figure of the distribution in each context, [T]; of each different one, once."""
+        different, which = _unique_rows(contexts)
+        parts = [
+            figure(self.next_log_probs(different[start : start + CONTEXTS_READ]))
+            for start in range(0, len(different), CONTEXTS_READ)
+        ]
+        found: Doubles = np.concatenate([np.zeros(0), *parts])[which]
+        return found
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""

@@ -17,7 +17,7 @@ halving; or, once a long text has been scored, the row itself in an index, which
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, fetch, num_zeros
 from seqtool.core.string_table import pair_hash
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
 
 LINE = 16  # words of a cache line
 CHUNK = 1024  # tokens that go through one loop: what they need fits into the first cache
@@ -307,8 +307,8 @@ class Scorer:
         self._levels = [_level_of(level) for level in table.levels]
         self._below = [
             Below(
-                _read_only(level.log_probs),
-                _read_only(level.backoffs),
+                read_only(level.log_probs),
+                read_only(level.backoffs),
                 table.vocabulary_size if n == 1 else -1,
             )
             for n, level in enumerate(table.levels, start=1)
@@ -376,12 +376,5 @@ def _level_of(level: TableLevel) -> Level:
         words = np.pad(words, (0, LINE - len(words)))
     lead = words.ctypes.data // words.itemsize % LINE
     no_slots = np.empty(0, np.int32)
-    begins, log_probs = _read_only(level.begins), _read_only(level.log_probs)
-    return Level(_read_only(words), lead, begins, no_slots, log_probs)
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view; within a named tuple, compiled code takes one type of array only."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    begins, log_probs = read_only(level.begins), read_only(level.log_probs)
+    return Level(read_only(words), lead, begins, no_slots, log_probs)

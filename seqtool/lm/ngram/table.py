@@ -149,6 +149,13 @@ def _ascends(numbers: Int32) -> bool:
     return all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
 
 
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view: compiled code takes one type of array only, and tables may be mapped files."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 ALIGNMENT = 64  # of the data: a cache line
 MAX_HEADER = 100_000_000  # as safetensors has it
 

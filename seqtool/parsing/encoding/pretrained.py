@@ -31,7 +31,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Floats, Halves, Ids
+from seqtool.core.arrays import Doubles, Floats, Halves, Ids
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted, from_os_error
 from seqtool.core.reading import read_blocks
@@ -223,6 +223,9 @@ def open_for_run(path: str | None, output: Path, *, resume: bool, device: str) -
 
 
 MAX_VECTORS = 100_000  # the files have the commonest words first
+MAX_ADDED = 500_000  # words of a file that a model is given when it works; see `grown`
+NUM_TRIMS = 10  # times that the words which fit best are chosen anew
+LEAST_FIT = 0.5  # share of the variance of a model's vectors that those of its file tell
 _SCALE = 0.1  # standard deviation of the numbers of an embedding when training begins
 _SIZES = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
 _MAX_SIZES = 64  # bytes of the first line of a binary file
@@ -232,7 +235,7 @@ _FASTTEXT = (793_712_314).to_bytes(4, "little")  # how fastText's own models beg
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words in the order of the file, and their vectors, [num_words, width]."""
+    """Words in the order of a file, and their vectors, [num_words, width]."""
 
     words: tuple[str, ...]
     rows: Floats
@@ -268,6 +271,16 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
     """
     if "form" not in fields:
         raise ConfigError("--embeddings are for forms", hint="add form to --fields")
+    raw = read_rows(path, MAX_VECTORS)
+    return WordVectors(raw.words, _fitted(raw.rows, width))
+
+
+def read_rows(path: str | Path, most: int) -> WordVectors:
+    """Read the first `most` words of a file, their numbers as they are there.
+
+    Raises:
+        DataError: as of `read_vectors`.
+    """
     words: dict[str, None] = {}
     rows: list[Floats] = []
     pairs = _binary_pairs(path) if _is_binary(path) else _text_pairs(path)
@@ -275,11 +288,70 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
         if word not in words:
             words[word] = None
             rows.append(row)
-        if len(rows) == MAX_VECTORS:
+        if len(rows) == most:
             break
     if not rows:
         raise DataError("holds no word vectors", hint="give a file of word vectors", path=path)
-    return WordVectors(tuple(words), _fitted(np.stack(rows), width))
+    return WordVectors(tuple(words), np.stack(rows))
+
+
+def grown(
+    table: SymbolTable, weight: Floats, vectors: WordVectors
+) -> tuple[SymbolTable, Floats] | None:
+    """Return symbols and their embedding with the words of a file that a model lacks.
+
+    A model that began with the vectors of a file has them turned and scaled, by the same matrix for
+    all words (`read_vectors`). Training has changed those of the words of its treebank; the others
+    are as they were, so that least squares of the words that fit best find the matrix.
+
+    Args:
+        table: the symbols of the lexical fields, forms among them.
+        weight: their vectors, [num_symbols, D].
+        vectors: words of the file, [N, W].
+
+    Returns:
+        The table with the new words as forms, and [num_symbols + new, D]; None where the vectors of
+        the words that both have are not each other's image: they are of another file.
+    """
+    ids = table.ids_of("form")
+    both = np.array([word in ids for word in vectors.words])
+    numbers = [ids[word] for word in vectors.words if word in ids]
+    from_file, learnt = vectors.rows[both].astype(np.float64), weight[numbers].astype(np.float64)
+    matrix = _image(from_file, learnt)
+    if matrix is None:
+        return None
+    added = tuple(word for word in vectors.words if word not in ids)
+    place = table.range_of("form")[1] + 1
+    rows = (vectors.rows[~both] @ matrix).astype(np.float32)
+    forms = table.groups["form"] + added
+    return (
+        SymbolTable(table.columns, {**table.groups, "form": forms}),
+        np.concatenate((weight[:place], rows, weight[place:])),
+    )
+
+
+def _image(source: Doubles, target: Doubles) -> Doubles | None:
+    """Return the matrix [W, D] that makes vectors [N, W] those of [N, D], or None.
+
+    It is the image of the half that it fits best: least trimmed squares, by concentration steps
+    (Rousseeuw & Van Driessen 1999), from the least squares of all.
+    """
+    freedom = len(source) - source.shape[1]
+    if freedom <= len(source) / 2:  # with few more vectors than numbers, anything fits
+        return None
+    matrix = _least_squares(source, target)
+    errors = ((source @ matrix - target) ** 2).sum(axis=1)
+    if errors.sum() / freedom > (1 - LEAST_FIT) * (target**2).sum() / len(source):
+        return None
+    for _ in range(NUM_TRIMS):
+        kept = errors <= np.median(errors)
+        matrix = _least_squares(source[kept], target[kept])
+        errors = ((source @ matrix - target) ** 2).sum(axis=1)
+    return matrix
+
+
+def _least_squares(source: Doubles, target: Doubles) -> Doubles:
+    return np.asarray(np.linalg.lstsq(source, target, rcond=None)[0], np.float64)
 
 
 def _is_binary(path: str | Path) -> bool:

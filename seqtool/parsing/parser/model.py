@@ -23,7 +23,7 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.encoding.pretrained import WordStates, summarise
+from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser import calibration
@@ -151,6 +151,11 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         parser = cls(config, types, labels, read_weights(shapes), word_states)
         parser.calibrations = calibration.from_json(vocabulary.extra.get(CALIBRATIONS))
         return parser
+
+    def _with_words(self, vectors: WordVectors) -> Parser:
+        symbols, weights = self._grown(self.types.lexical, vectors)
+        types = Types(symbols, self.types.tags, self.types.empty_shares)
+        return Parser(self.config, types, self.labels, weights, self.word_states)
 
     @staticmethod
     def card(header: Header) -> str:

@@ -326,6 +326,7 @@ class _Stages:
             "output": self.output,
             "seed": self.config.tagger.training.seed,
             "folds": num,
+            "embeddings": self.record.embeddings,
             "lm": self.record.lm,
             "device": self.device,
         }

@@ -16,7 +16,13 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import WEIGHT, WordStates, project, summarise
+from seqtool.parsing.encoding.pretrained import (
+    WEIGHT,
+    WordStates,
+    WordVectors,
+    project,
+    summarise,
+)
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
@@ -121,6 +127,13 @@ class Tagger(TreebankModel[TaggerConfig]):
             word_states.size if word_states else 0,
         )
         return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes), word_states)
+
+    def _with_words(self, vectors: WordVectors) -> Tagger:
+        symbols, weights = self._grown(self.forms.symbols, vectors)
+        characters = self.forms.characters
+        return Tagger(
+            self.config, symbols, characters, self.bundles, self.lemmas, weights, self.word_states
+        )
 
     @staticmethod
     def card(header: Header) -> str:

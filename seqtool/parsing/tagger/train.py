@@ -98,6 +98,7 @@ def tagged_fold(
     *,
     folds: int,
     device: str = "cpu",
+    embeddings: str | None = None,
     lm: str | Path | None = None,
     command: str = "train-parser",
     on_event: Callable[[Event], None] = lambda event: None,
@@ -121,7 +122,13 @@ def tagged_fold(
     config = config or fold_config()
     others = [item for number, item in enumerate(sentences) if number % folds != fold]
     word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
-    data = prepare_data(others, sentences[fold::folds], config.model, word_states=word_states)
+    data = prepare_data(
+        others,
+        sentences[fold::folds],
+        config.model,
+        embeddings=embeddings,
+        word_states=word_states,
+    )
     if lm is not None:
         checkpoint.copy(lm, output / FOLDER)
     events = train(

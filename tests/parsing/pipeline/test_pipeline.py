@@ -25,6 +25,7 @@ from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.config import PRESETS, PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
+from seqtool.parsing.tagger import train as tagger_train
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import train_tagger
@@ -344,8 +345,20 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
 
 
-def test_a_language_model_is_read_by_tagger_and_parser(models: Path, tmp_path: Path) -> None:
+def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Needed where it was only until the tagger has its copy; a part is trained again alone."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("dogs 1 0\nzebras 0 1\n")
+    of_folds: list[Any] = []
+    prepare = tagger_train.prepare_data
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        of_folds.append(options["embeddings"])
+        return prepare(*arguments, **options)
+
+    monkeypatch.setattr(tagger_train, "prepare_data", noted)
     text = tmp_path / "text.txt"
     text.write_text("dogs see cats .\ncats hear dogs .\n" * 40)
     lm = {
@@ -367,7 +380,12 @@ def test_a_language_model_is_read_by_tagger_and_parser(models: Path, tmp_path: P
     train_pipeline(
         models / "train.conllu", output, from_dict(PipelineConfig, settings),
         dev=models / "dev.conllu", lm=tmp_path / "lm", device="cpu", on_part=on_part,
+        embeddings=vectors, threads=1,
     )  # fmt: skip
+    assert of_folds == [str(vectors)] * 2  # whose tags the parser reads
+    pipeline = checkpoint.load(output)
+    assert "zebras" in pipeline.tagger.forms.symbols.ids_of("form")
+    assert "zebras" in pipeline.parser.types.lexical.ids_of("form")
     assert "`tagger/lm/` and `parser/lm/`" in (output / "README.md").read_text()
     assert not (output / "segmenter" / "lm").exists()
     train_tagger(

@@ -1,0 +1,296 @@
+"""The probability of a class of words in the contexts of a backoff table, compiled by Numba.
+
+What follows a word ends it (`lm.words`): of models of subwords, characters and bytes, the
+probability of such symbols is asked for once for each word. A sum over the vocabulary would do it.
+A backoff table says it in as many steps as a context has continuations: with M(c) the mass of the
+class in context c, c' the next shorter context of the table, b(c) the backoff weight, and sums over
+the words w of the class that follow c in the table,
+
+    M(c) = sum p(w | c) + b(c) (M(c') - sum p(w | c'))
+
+M is found for each context when a text comes to it first, and kept. Where the difference is lost
+to rounding, the whole distribution is summed after all.
+
+The masses are kept in 8 bytes for each row that is a context; pages that no text came to take no
+memory.
+
+Shapes: T places of a text, C contexts, P words that follow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import exp
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.arrays import Bools, Doubles, Longs
+from seqtool.core.compiled import compiled
+from seqtool.core.instructions import fetch
+from seqtool.lm.ngram.table import BackoffTable, Int32, TableLevel, read_only
+
+UNKNOWN = 0.0  # a mass that was not asked for yet: so new memory, of zeros, stays untouched
+WHOLE = -1.0  # one that only the whole distribution tells: it is lost, or nearly zero
+LEAST = 1e-4  # of what is subtracted from, what has to be left, or too many digits are lost
+AT_ONCE = 1 << 16  # followers that are looked up together, within the second cache
+AHEAD = 8  # contexts for whose rows memory is asked before they are read
+
+_TINY = float(np.finfo(np.float64).tiny)
+_ints = types.Array(types.int32, 1, readonly=True)
+_floats = types.Array(types.float32, 1, readonly=True)
+
+
+class Followers(NamedTuple):
+    """The words of the class that follow C contexts, one context after another, by their ids.
+
+    Attributes:
+        ends: [C + 1], those of context c are ends[c] to ends[c + 1] - 1.
+        words: [P].
+        nats: [P], of each after the next shorter context, as far as it was found.
+        is_open: [P], whether its probability is still to be looked up at lower orders.
+        sums: [C], of the probabilities after the contexts themselves.
+    """
+
+    ends: Longs
+    words: Int32
+    nats: Doubles
+    is_open: Bools
+    sums: Doubles
+
+
+_followers = types.NamedTuple(
+    (
+        types.int64[::1],
+        types.int32[::1],
+        types.float64[::1],
+        types.boolean[::1],
+        types.float64[::1],
+    ),
+    Followers,
+)
+
+
+@compiled(types.void(types.float64[::1], types.int32[:, ::1], types.int64, types.float64[::1]))
+def _look_up(masses, contexts, column, found):  # type: ignore[no-untyped-def]
+    """Write the mass of each context of an order that is there over that of a shorter one, [T]."""
+    for place in range(found.shape[0]):
+        row = contexts[place, column]
+        if row >= 0:
+            found[place] = masses[row]
+
+
+@compiled(types.int64(types.float64[::1], types.int32[:, ::1], types.int64, types.int64[::1]))
+def _list_unknown(masses, contexts, column, listed):  # type: ignore[no-untyped-def]
+    """List a place of each context of an order whose mass is unknown; return how many there are."""
+    num = 0
+    for place in range(contexts.shape[0]):
+        row = contexts[place, column]
+        if row >= 0 and masses[row] == UNKNOWN:
+            masses[row] = WHOLE  # until it is found; so each context is listed once
+            listed[num] = place
+            num += 1
+    return num
+
+
+@compiled(
+    types.int64(
+        _ints, _ints, _floats, types.boolean[::1], types.int32[:, ::1], types.int64,
+        types.int64[::1], _followers,
+    )
+)  # fmt: skip
+def _follow(words, begins, log_probs, class_, contexts, column, places, found):  # type: ignore[no-untyped-def]
+    """Fill in the words of the class that follow the contexts of some places; return P."""
+    num = 0
+    found.ends[0] = 0
+    for c in range(places.shape[0]):
+        if c + AHEAD < places.shape[0]:
+            fetch(begins, np.uint64(contexts[places[c + AHEAD], column]))
+        row = contexts[places[c], column]
+        total = 0.0
+        for k in range(begins[row], begins[row + 1]):
+            if class_[words[k]]:
+                found.words[num] = words[k]
+                found.nats[num] = 0.0
+                found.is_open[num] = True
+                total += exp(np.float64(log_probs[k]))
+                num += 1
+        found.ends[c + 1] = num
+        found.sums[c] = total
+    return num
+
+
+@compiled(
+    types.void(
+        _ints, _ints, _floats, _floats, types.int32[:, ::1], types.int64, types.int64[::1],
+        _followers,
+    )
+)  # fmt: skip
+def _back_off(words, begins, log_probs, backoffs, contexts, column, places, found):  # type: ignore[no-untyped-def]
+    """Look open words up after the contexts of a lower order: words, begins and so on are of it."""
+    for c in range(places.shape[0]):
+        if c + AHEAD < places.shape[0]:
+            fetch(begins, np.uint64(max(contexts[places[c + AHEAD], column], 0)))
+        row = contexts[places[c], column]
+        if row < 0:
+            continue
+        low, end = begins[row], begins[row + 1]
+        backoff = np.float64(backoffs[row])
+        for p in range(found.ends[c], found.ends[c + 1]):
+            if not found.is_open[p]:
+                continue
+            word = found.words[p]
+            high = end
+            while low < high:  # words go up, so the next search begins where this one ends
+                middle = (low + high) >> 1
+                if words[middle] < word:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < end and words[low] == word:
+                found.nats[p] += np.float64(log_probs[low])
+                found.is_open[p] = False
+            else:
+                found.nats[p] += backoff
+
+
+@compiled(
+    types.void(
+        types.float64[::1], _floats, _floats, types.int64, types.float64[::1],
+        types.int32[:, ::1], types.int64, types.int64[::1], _followers,
+    )
+)  # fmt: skip
+def _sum_up(masses, unigrams, backoffs, size, below, contexts, column, places, found):  # type: ignore[no-untyped-def]
+    """Write the masses of contexts, from those of the next shorter ones, [T]; or leave `WHOLE`.
+
+    Args:
+        masses: of the rows of an order.
+        unigrams: nats of each word.
+        backoffs: of the rows.
+        size: how many words the class has.
+        below: the mass after the next shorter context, of each place.
+        contexts: of each place.
+        column: of the order.
+        places: of C contexts.
+        found: the words of the class that follow them.
+    """
+    for c in range(places.shape[0]):
+        place = places[c]
+        row, before = contexts[place, column], below[place]
+        begin, end = found.ends[c], found.ends[c + 1]
+        total = found.sums[c]
+        if end - begin < size:
+            if before == WHOLE:
+                continue
+            rest = before
+            for p in range(begin, end):
+                nats = found.nats[p]
+                if found.is_open[p]:
+                    nats += np.float64(unigrams[found.words[p]])
+                rest -= exp(nats)
+            weight = exp(np.float64(backoffs[row]))
+            total += weight * max(rest, 0.0)
+            if total < LEAST * weight * before:
+                continue
+        if total >= _TINY:
+            masses[row] = total
+
+
+class ClassMasses:
+    """The probabilities of a class of words in the contexts of a table; they are kept.
+
+    Args:
+        table: of V words.
+        class_V: which words, [V].
+        sum_whole: what sums whole distributions: takes contexts as `log_probs` does, and returns
+            the nats of the class.
+    """
+
+    def __init__(
+        self, table: BackoffTable, class_V: Bools, sum_whole: Callable[[Int32], Doubles]
+    ) -> None:
+        self._levels = [_read_only(level) for level in table.levels]
+        self._class = np.append(class_V, False)  # `<s>` is of no class
+        self._size = int(class_V.sum())
+        self._sum_whole = sum_whole
+        of_class = table.levels[0].log_probs[:-1][class_V].astype(np.float64)
+        total = float(np.exp(of_class).sum())
+        self._of_all = total if total >= _TINY else WHOLE
+        self._masses = [np.zeros(len(level)) for level in table.levels[:-1]]
+
+    def log_probs(self, contexts_TN: Int32) -> Doubles:
+        """Return the log-probability (nats) of the class in contexts, [T].
+
+        Args:
+            contexts_TN: [T, N - 1], in column n - 1 the row of order n, -1 where there is none; in
+                C order.
+        """
+        found_T = self._look_up(contexts_TN)
+        unknown = np.flatnonzero(found_T == UNKNOWN)
+        if len(unknown):
+            chosen = contexts_TN[unknown]
+            self._find(chosen)
+            found_T[unknown] = self._look_up(chosen)
+        is_zero_T = found_T == WHOLE  # or nearly so
+        found_T[is_zero_T] = 1.0
+        nats_T: Doubles = np.log(found_T)
+        if is_zero_T.any():
+            nats_T[is_zero_T] = self._sum_whole(contexts_TN[is_zero_T])
+        return nats_T
+
+    def _look_up(self, contexts_TN: Int32) -> Doubles:
+        found_T = np.full(len(contexts_TN), self._of_all)
+        for column, masses in enumerate(self._masses):
+            _look_up(masses, contexts_TN, column, found_T)
+        return found_T
+
+    def _find(self, contexts_TN: Int32) -> None:
+        """Find the masses of all contexts of some places that are unknown, the shortest first."""
+        below_T = np.full(len(contexts_TN), self._of_all)
+        listed = np.empty(len(contexts_TN), np.int64)
+        for column, masses in enumerate(self._masses):
+            num = _list_unknown(masses, contexts_TN, column, listed)
+            if num:
+                rows = contexts_TN[listed[:num], column]
+                begins = self._levels[column + 1].begins
+                ends = np.cumsum(begins[rows + 1] - begins[rows], dtype=np.int64)
+                cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + 1, AT_ONCE)))
+                for first, last in pairwise([*cuts[cuts < num].tolist(), num]):
+                    self._find_some(column, contexts_TN, below_T, listed[first:last])
+            _look_up(masses, contexts_TN, column, below_T)
+
+    def _find_some(
+        self, column: int, contexts_TN: Int32, below_T: Doubles, places_C: Longs
+    ) -> None:
+        """Find the masses of the contexts of an order at some places."""
+        masses, after = self._masses[column], self._levels[column + 1]
+        rows_C = contexts_TN[places_C, column]
+        most = int((after.begins[rows_C + 1] - after.begins[rows_C]).sum())
+        found = Followers(
+            ends=np.empty(len(rows_C) + 1, np.int64),
+            words=np.empty(most, np.int32),
+            nats=np.empty(most),
+            is_open=np.empty(most, np.bool_),
+            sums=np.empty(len(rows_C)),
+        )
+        where = contexts_TN, column, places_C, found
+        _follow(after.words, after.begins, after.log_probs, self._class, *where)
+        for lower in reversed(range(column)):
+            level, backoffs = self._levels[lower + 1], self._levels[lower].backoffs
+            arrays = level.words, level.begins, level.log_probs, backoffs
+            _back_off(*arrays, contexts_TN, lower, places_C, found)
+        unigrams, backoffs = self._levels[0].log_probs, self._levels[column].backoffs
+        _sum_up(masses, unigrams, backoffs, self._size, below_T, *where)
+        lost_C = np.flatnonzero(masses[rows_C] == WHOLE)
+        if len(lost_C):
+            chosen = contexts_TN[places_C[lost_C]]
+            chosen[:, column + 1 :] = -1
+            sums = np.exp(self._sum_whole(chosen))
+            masses[rows_C[lost_C]] = np.where(sums >= _TINY, sums, WHOLE)
+
+
+def _read_only(level: TableLevel) -> TableLevel:
+    arrays = level.words, level.begins, level.log_probs, level.backoffs
+    return TableLevel(*map(read_only, arrays))
