@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pytest
 from faults.jobs import Job, Outcome, undisturbed
@@ -14,6 +16,31 @@ from faults.runs import Commands, shim
 
 SOAK = bool(os.environ.get("SEQTOOL_SOAK"))
 TRIED: Counter[str] = Counter()  # for the table of `make soak`
+FEWEST = 3  # tries of a test, however long they take
+T = TypeVar("T")
+
+
+class Clock:
+    """The time that a test of the long suite may take: an equal share of what its file may."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def tries(self, items: Iterable[T]) -> Iterator[T]:
+        """Give items while there is time, `FEWEST` of them at least."""
+        for number, item in enumerate(items):
+            if number >= FEWEST and time.monotonic() > self._end:
+                TRIED["cut"] += 1
+                return
+            yield item
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> Clock:
+    """A clock that starts with the test; without a limit in `make test`."""
+    seconds = float(os.environ.get("SEQTOOL_SOAK_SECONDS", "inf"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return Clock(seconds * workers / len(request.session.items))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.conftest import SOAK
+from faults.conftest import SOAK, Clock
 from faults.jobs import JOBS, final, lay_out
 from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
@@ -30,10 +30,11 @@ def test_a_failing_disk_is_told_and_loses_nothing(
     counted_commands: Commands,
     outcome_of: OutcomeOf,
     chosen: random.Random,
+    clock: Clock,
     tmp_path: Path,
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for moment in moments(job, outcome.events[outcome.has_old], chosen):
+    for moment in clock.tries(moments(job, outcome.events[outcome.has_old], chosen)):
         folder = tmp_path / f"full-{moment}"
         force = outcome.copy_to(folder)
         stopped = job.run(counted_commands, folder, *force, do=do, at=moment, value=value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.attacks import attack, copy_to, write_json
-from faults.conftest import SOAK
+from faults.conftest import SOAK, Clock
 from faults.runs import ROOT, Commands, Result
 
 from seqtool.core import storage
@@ -68,13 +68,18 @@ def lay_out(folder: Path, kept: str) -> Path:
 )
 @pytest.mark.timeout(3600)
 def test_hostile_directories(
-    kept: str, use: tuple[str, ...], commands: Commands, chosen: random.Random, tmp_path: Path
+    kept: str,
+    use: tuple[str, ...],
+    commands: Commands,
+    chosen: random.Random,
+    clock: Clock,
+    tmp_path: Path,
 ) -> None:
     lay_out(tmp_path / "honest", kept)
     honest = commands(*use, cwd=tmp_path / "honest")
     assert honest.code == 0, honest
     outside = {path.name for path in tmp_path.iterdir()}
-    for number in range(TRIES):
+    for number in clock.tries(range(TRIES)):
         folder = tmp_path / f"try-{number}"
         told = attack(lay_out(folder, kept), chosen)
         result = commands(*use, cwd=folder, seconds=2 * SECONDS)

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice, product
 from pathlib import Path
 
 import pytest
-from faults.conftest import SOAK
+from faults.conftest import SOAK, Clock
 from faults.jobs import JOBS, final, lay_out
 from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
@@ -29,24 +30,26 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
     counted_commands: Commands,
     outcome_of: OutcomeOf,
     chosen: random.Random,
+    clock: Clock,
     tmp_path: Path,
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for number in SIGNALS:
-        for moment in moments(job, outcome.events[outcome.has_old], chosen)[: None if SOAK else 1]:
-            folder = tmp_path / f"{number}-{moment}"
-            force = outcome.copy_to(folder)
-            told = job.run(counted_commands, folder, *force, do="signal", at=moment, value=number)
-            assert told.signal is None, f"{number} at change {moment}: {told}"
-            assert "Traceback" not in told.stderr, told
-            # a run that was in its last step is done
-            assert told.code in (0, 130, 128 + number), f"at change {moment}: {told}"
-            assert told.code == 0 or told.is_clean or told.code == 128 + number, told
-            assert (told.code == 0) != ("interrupted: " in told.stderr), told
-            assert final(folder) or not outcome.has_old, told
-            assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
-            check_next_runs(counted_commands, job, folder, outcome)
-            shutil.rmtree(folder)
+    # every signal at a moment before the next moment
+    tries = product(moments(job, outcome.events[outcome.has_old], chosen), SIGNALS)
+    for moment, number in clock.tries(tries if SOAK else islice(tries, len(SIGNALS))):
+        folder = tmp_path / f"{number}-{moment}"
+        force = outcome.copy_to(folder)
+        told = job.run(counted_commands, folder, *force, do="signal", at=moment, value=number)
+        assert told.signal is None, f"{number} at change {moment}: {told}"
+        assert "Traceback" not in told.stderr, told
+        # a run that was in its last step is done
+        assert told.code in (0, 130, 128 + number), f"at change {moment}: {told}"
+        assert told.code == 0 or told.is_clean or told.code == 128 + number, told
+        assert (told.code == 0) != ("interrupted: " in told.stderr), told
+        assert final(folder) or not outcome.has_old, told
+        assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
+        check_next_runs(counted_commands, job, folder, outcome)
+        shutil.rmtree(folder)
 
 
 def _interrupted(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from faults.conftest import SOAK
+from faults.conftest import SOAK, Clock
 from faults.jobs import JOBS, final
 from faults.runs import ROOT, leftovers
 from faults.test_kills import OutcomeOf
@@ -47,10 +47,10 @@ def check(ended: list[tuple[int, str]]) -> None:
     [(name, more) for name in NAMES for more in ((), ("--force",)) if name != "fetch" or not more],
 )
 def test_two_of_the_same(
-    name: str, options: tuple[str, ...], outcome_of: OutcomeOf, tmp_path: Path
+    name: str, options: tuple[str, ...], outcome_of: OutcomeOf, clock: Clock, tmp_path: Path
 ) -> None:
     job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for number in range(TRIES):
+    for number in clock.tries(range(TRIES)):
         folder = tmp_path / str(number)
         shutil.copytree(outcome.old if options else outcome.before, folder, symlinks=True)
         ended = at_once([(*job.args, *options)] * 2, folder)
@@ -62,9 +62,9 @@ def test_two_of_the_same(
         shutil.rmtree(folder)
 
 
-def test_two_exports_to_one_file(outcome_of: OutcomeOf, tmp_path: Path) -> None:
+def test_two_exports_to_one_file(outcome_of: OutcomeOf, clock: Clock, tmp_path: Path) -> None:
     outcome = outcome_of(JOBS["ngram"])
-    for number in range(TRIES):
+    for number in clock.tries(range(TRIES)):
         folder = tmp_path / str(number)
         shutil.copytree(outcome.before, folder)
         shutil.copytree(outcome.old / "out", folder / "old")
