@@ -306,11 +306,6 @@ def parse(
     _check_options(format_, given, gold or [], clear_deps=clear_deps)
     paths = model or [default_model("parser")]
     path = paths[0]
-    if embeddings is not None and len(paths) > 1:
-        raise ConfigError(
-            "--embeddings is for one model, and several are given",
-            hint="leave it out, or name one model with -m",
-        )
     parser = _with_words(open_model(paths, "parser"), embeddings, path)
     if hasattr(parser, "tag_stream"):
         options: dict[str, Any] = {"retag": retag}

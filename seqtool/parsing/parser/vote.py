@@ -32,6 +32,7 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.features import TokenArrays
+from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.parser.calibration import of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
@@ -132,6 +133,10 @@ class Vote:
     def is_calibrated(self) -> bool:
         """Whether the probabilities of arcs of all parsers say how often these are right."""
         return all(parser.is_calibrated for parser in self.parsers)
+
+    def with_words(self, vectors: WordVectors) -> Vote:
+        """Return it with the words of a file of vectors; see `TreebankModel.with_words`."""
+        return Vote([parser.with_words(vectors) for parser in self.parsers], self.weights)
 
     def __call__(
         self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
