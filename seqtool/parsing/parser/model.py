@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -29,20 +28,14 @@ from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser import calibration
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
-from seqtool.parsing.parser.config import KIND, ModelConfig, ParserConfig
+from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
-from seqtool.parsing.parser.graph.decoder import GraphDecoder
-from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
+from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
-from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
-from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
-from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
-from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
-from seqtool.parsing.parser.transition.decoder import TransitionDecoder
-from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item, sentences_of
+from seqtool.parsing.parser.stream import CHUNK_WORDS, in_stream
+from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
@@ -50,8 +43,6 @@ from seqtool.treebank.scanner import LabelTexts, TextTable
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
-CHUNK_WORDS = 1 << 13  # parsed together: enough for the lanes to be full most of the time
-HELD_BYTES = 1 << 24  # of text, about, while a chunk is gathered: few words may have long comments
 
 TUNING_WORDS = 50_000  # of the validation part, to which calibrations are fitted
 CALIBRATIONS = "calibrations"  # their name in the vocabulary's file
@@ -505,44 +496,6 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
         return in_stream(items, _StreamParser(self, beam, check, scores=scores).parse)
 
 
-class ParsesChunk(Protocol):
-    """Gives every sentence of the next items a tree."""
-
-    def __call__(self, items: Sequence[Item], /, *, is_last: bool = False) -> None:
-        """Parse the next items; no others come after the last ones."""
-
-
-def in_stream(items: Iterable[Item], parse: ParsesChunk) -> Iterator[Item]:
-    """Give items, in order, once `parse` was given them, many together.
-
-    Raises:
-        TypeError: when iterated: an item is something else.
-    """
-    chunk: list[Item] = []
-    num_words = num_bytes = 0
-    stretch = b""
-    for item in items:
-        chunk.append(item)
-        if isinstance(item, SentenceBatch):
-            num_words += len(item.words)
-            # batches of one stretch hold it once
-            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
-            stretch = item.stretch
-        elif isinstance(item, Sentence):
-            num_words += len(item)
-            num_bytes += sum(map(len, item.comments))
-        elif isinstance(item, Broken):
-            num_bytes += len(item.text)
-        else:
-            raise no_item(item)
-        if num_words >= CHUNK_WORDS or num_bytes >= HELD_BYTES:
-            parse(chunk)
-            yield from chunk
-            chunk, num_words, num_bytes, stretch = [], 0, 0, b""
-    parse(chunk, is_last=True)
-    yield from chunk
-
-
 class _StreamParser:
     """A parser, and the types of the texts that batches number."""
 
@@ -623,52 +576,6 @@ class _StreamParser:
             columns = [["", *text.split("\t")] for text in texts.texts(unknown)]
             self._types[unknown] = types.numbers(columns)
         return self._types[numbers]
-
-
-def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
-    """Return what finds the trees of a parser of such settings, labels and weights."""
-    if (config.model.decoder, config.model.classifier) == ("graph", "linear"):
-        return LinearGraphDecoder(config.model, labels, weights)
-    if config.model.decoder == "graph":
-        return GraphDecoder(config, labels, weights)
-    if config.model.classifier == "linear":
-        return LinearDecoder(config.model, labels, weights)
-    is_global = config.learning.loss == "global"
-    return TransitionDecoder(config.model, labels, weights, normalised=not is_global)
-
-
-def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
-) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array of a parser, by its name in the network of its family.
-
-    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
-    model's states, 0 without one.
-    """
-    if (config.decoder, config.classifier) == ("graph", "linear"):
-        return arc_scorer.weight_shapes(config, labels)
-    if config.classifier == "linear":
-        size = linear_classifier.num_weights(config, labels)
-        return {linear_classifier.WEIGHTS: (size,)}
-    of_family = graph_shapes if config.decoder == "graph" else transition_shapes
-    return of_family(config, num_lexical, num_tags, labels, state_size)
-
-
-def describe(header: Header) -> str:
-    """Return what finds the trees of a parser, and its size, in a few words for its card."""
-    model = header.config["model"]
-    parameters = counted(header.num_parameters, "parameter")
-    family = model.get("decoder"), model.get("classifier")  # which older models do not name
-    if family == ("graph", "linear"):
-        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
-    if family == ("graph", "neural"):
-        units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
-        return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"
-    system = f"Transition-based ({model['system']})"
-    if family == ("transition", "linear"):
-        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
-    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:

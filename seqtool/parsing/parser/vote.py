@@ -40,7 +40,8 @@ from seqtool.parsing.parser.config import KIND
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser, Tree, in_stream
+from seqtool.parsing.parser.model import Parser, Tree
+from seqtool.parsing.parser.stream import in_stream
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc

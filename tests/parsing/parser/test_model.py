@@ -15,6 +15,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
 from seqtool.parsing.parser import model
+from seqtool.parsing.parser import stream as stream_module
 from seqtool.parsing.parser.config import CHEN_MANNING
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
@@ -155,7 +156,7 @@ def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPat
     sentences = random_sentences(20, 9)
     parser.parse(sentences)
     expected = [sentence.to_conllu() for sentence in sentences]
-    monkeypatch.setattr(model, "CHUNK_WORDS", 12)
+    monkeypatch.setattr(stream_module, "CHUNK_WORDS", 12)
     broken = Broken("not CoNLL-U", DataError("nine columns"))
     taken = 0
 

@@ -17,6 +17,7 @@ from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.parser import model
+from seqtool.parsing.parser import stream as stream_module
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
 from seqtool.text.datasets import sample_treebank
@@ -132,7 +133,7 @@ def test_the_same_bytes_and_the_same_errors(
     path.write_bytes(text[: len(text) - cut].replace("\n", line_end).encode())
     parser = PARSERS[which]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "CHUNK_WORDS", chunk_words)
+        patch.setattr(stream_module, "CHUNK_WORDS", chunk_words)
         patch.setattr(conllu, "BATCH_WORDS", batch_words)
         patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
@@ -169,14 +170,14 @@ def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / f"{number}.conllu").write_text(text)
     expected = by_sentences(PARSERS[0], tmp_path)
     assert by_batches(PARSERS[0], tmp_path) == expected
-    monkeypatch.setattr(model, "HELD_BYTES", 100)
+    monkeypatch.setattr(stream_module, "HELD_BYTES", 100)
     monkeypatch.setattr(conllu, "TEXT_TABLE_BYTES", 1)
     assert by_batches(PARSERS[0], tmp_path) == expected
 
 
 def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = by_sentences(PARSERS[0], GOLDEN.parent)
-    monkeypatch.setattr(model, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(stream_module, "CHUNK_WORDS", 2)
     monkeypatch.setattr(conllu, "BATCH_WORDS", 2)
     parser = random_parser(tiny_config(), LABELS, seed=2)
     parsed = []
