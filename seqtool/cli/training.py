@@ -359,7 +359,7 @@ def train_tagger(
     "seqtool train-parser train.conllu --dev dev.conllu -o runs/parser",
     "seqtool train-parser train.conllu --dev dev.conllu --raw -o runs/mine",
     "seqtool train-parser train.conllu --preset accurate --fields form,upos",
-    "seqtool train-parser train.conllu --distil runs/a,runs/b --unlabelled text.conllu",
+    "seqtool train-parser train.conllu --distil runs/a,runs/b --unlabelled text.txt",
     "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(

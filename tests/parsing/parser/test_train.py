@@ -320,9 +320,9 @@ def test_each_block_is_rolled_out_and_divided_once(
         parts, ends = zip(*task._blocks, strict=True)
         return list(zip(parts, (0, *ends[:-1]), strict=True))
 
-    roll_out, divide = ParserTask._roll_out, np.array_split
+    roll_out, divide = ParserTask._roll_out, Examples.batches
     monkeypatch.setattr(ParserTask, "_roll_out", rolling)
-    monkeypatch.setattr(np, "array_split", dividing)
+    monkeypatch.setattr(Examples, "batches", dividing)
     trained(treebank, tmp_path / "p", config(3))
     assert begun == sorted(set(begun))
     assert len(begun) > 3
