@@ -50,22 +50,26 @@ class TreebankModel(ABC, Generic[C]):
         kind: of the model directory.
         config_class: the class of the settings.
         works: what several of them do together, as a message says it ("tag").
-        members: those of an ensemble, this one first; itself alone otherwise.
         scores: what was measured on the validation part, where it was opened from a directory.
     """
 
     kind: ClassVar[str]
     config_class: ClassVar[type[Config]]
     works: ClassVar[str] = "work"
-    members: list[Self]
+    _joined: Sequence[Self] = ()  # the members of an ensemble
 
     def __init__(
         self, config: C, weights: Mapping[str, Floats], word_states: WordStates | None = None
     ) -> None:
         self.config, self.weights, self.word_states = config, weights, word_states
         self.scores: Mapping[str, float] = {}
-        self.members = [self]  # type: ignore[list-item]  # Self, to mypy, in methods alone
         self._threads = ThreadpoolController()
+
+    @property
+    def members(self) -> Sequence[Self]:
+        """Those of an ensemble, this one first; itself alone otherwise."""
+        # not kept: a model that holds itself is not freed before the garbage is collected
+        return self._joined or [self]
 
     @property
     @abstractmethod
@@ -118,7 +122,7 @@ class TreebankModel(ABC, Generic[C]):
                     hint="train them on the same files, with settings that differ in the seed only",
                 )
         together = self.copy()
-        together.members = [member for model in (self, *others) for member in model.members]
+        together._joined = [member for model in (self, *others) for member in model.members]
         return together
 
     def tune(self, data: Any) -> None:
