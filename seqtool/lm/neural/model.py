@@ -29,6 +29,7 @@ from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.training import hardware
 
 WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
 ROWS = ("embedding.weight", "softmax.weight")  # the arrays that have a row for each symbol
@@ -275,7 +276,8 @@ def load_model(
     except (SafetensorError, RuntimeError, ValueError, OSError) as error:
         checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
-    return NeuralLanguageModel(network, tokenizer, device=device)
+    # a mixture need not say that it has a network, so that "auto" comes here
+    return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
 
 
 def _check_arrays(config: ModelConfig, vocabulary_size: int, weights: Path) -> None:

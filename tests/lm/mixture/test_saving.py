@@ -18,7 +18,12 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig
-from seqtool.lm.mixture.model import MixedModel, load_model, save_model
+from seqtool.lm.mixture.model import (
+    MixedModel,
+    load_model,
+    open_language_model,
+    save_model,
+)
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CACHE: dict[str, Any] = {"kind": "cache", "weight": 1.0, "settings": {}}
@@ -89,6 +94,14 @@ def test_the_directory_refers_to_its_parts(runs: Path) -> None:
     card = (runs / "mix" / "README.md").read_text()
     assert "| ../two | neural-lm | 0.7500 |" in card
     assert "| perplexity | 2.25 |" in card
+
+
+def test_a_header_that_names_no_versions_changes_nothing(runs: Path) -> None:
+    expected = log_probs(open_language_model(runs / "mix", device="auto"))
+    content = json.loads((runs / "mix" / "model.json").read_text())
+    del content["versions"], content[storage.SEAL]
+    (runs / "mix" / "model.json").write_text(json.dumps(content))
+    assert log_probs(open_language_model(runs / "mix", device="auto")) == expected
 
 
 def test_inspect_shows_it(runs: Path, seqtool: Callable[..., Any]) -> None:
