@@ -472,6 +472,9 @@ def train_parser(
     trained = run_training(
         train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
     )
+    # what was trained by beams is to be searched by one as wide
+    learning = chosen.learning
+    beam = f" --beam {learning.global_beam}" if learning.loss == "global" else ""
     shares = []
     if (share := trained.scores.get("feature_share")) is not None:
         shares.append(f"{share:.0f}% of the time of parsing is spent on features")
@@ -481,7 +484,7 @@ def train_parser(
         f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         *shares,
-        next=("parse FILE.conllu -m {}",),
+        next=(f"parse FILE.conllu -m {{}}{beam}",),
         system=trained.system,
     )
 

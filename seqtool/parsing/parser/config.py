@@ -163,12 +163,13 @@ class LearningConfig(Config):
     )
     linear: Literal["perceptron", "logistic"] = setting(
         "perceptron",
-        "linear: the averaged perceptron (Collins 2002), or logistic regression by AdaGrad, "
-        "averaged too",
+        "linear transitions: the averaged perceptron (Collins 2002), or logistic regression by "
+        "AdaGrad, averaged too",
     )
     feature_count: int = setting(
         2,
-        "linear: in how many configurations of the first epoch a feature has to be, to be learnt",
+        "linear transitions: in how many configurations of the first epoch a feature has to be, to "
+        "be learnt",
         minimum=1,
         maximum=100,
     )

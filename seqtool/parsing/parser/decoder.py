@@ -90,7 +90,7 @@ class Decoder(ABC):
             arrays: sentences.
             layer: of the encoder, from 1; the last one when not given.
         """
-        raise NotImplementedError
+        raise NotImplementedError("there is no encoder")
 
     @abstractmethod
     def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
@@ -105,17 +105,17 @@ class Decoder(ABC):
             a tree with exactly one arc from ROOT.
         """
 
+    @abstractmethod
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the `num` best trees of each sentence that differ, the best first; `prepare`d.
 
         There may be fewer. The first one is that of `decode`, if it is the only one or the search
         is exact; a beam that looks further for others may find a better one.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give what is thought of the arcs of each sentence; `prepare` was called."""
-        raise NotImplementedError
 
     def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
         """Give how the tree of each sentence is built, step by step; `prepare` was called.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -23,7 +22,6 @@ from seqtool.parsing.encoding.features import (
     encode,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
-from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser import calibration
 from seqtool.parsing.parser.calibration import Calibration
@@ -34,10 +32,9 @@ from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.stream import CHUNK_WORDS, in_stream
+from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
 from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
-from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
@@ -51,7 +48,7 @@ Tree = tuple[list[int], list[str]]
 Answer = TypeVar("Answer")
 
 
-class Parser(TreebankModel[ParserConfig], DetailedParser):
+class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     """A trained parser; its weights are those of the network of its family.
 
     In its settings, nothing is left to be chosen. Its types are those met so far.
@@ -434,39 +431,6 @@ class Parser(TreebankModel[ParserConfig], DetailedParser):
                 sentences, self.arc_scores(arrays, trees, beam=beam), strict=True
             ):
                 sentence.set_scores(of_arcs)
-
-    def __call__(
-        self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
-    ) -> Doc:
-        """Return sentences, or whatever else is given but plain text, with trees.
-
-        Args:
-            given: a `pathlib.Path` of CoNLL-U; a `Doc` or sentences; `conllu.TokenList`s; a
-                document of spaCy; for a parser that reads no tags, also sentences as lists of
-                words. See `seqtool.parsing.inputs`.
-            beam: hypotheses per sentence.
-            allow_missing: parse also sentences without columns that the parser reads.
-            scores: as of `parse_stream`; `Token.score` has them.
-
-        Raises:
-            TypeError: something else is given.
-            ModelError: a text, which a parser does not split.
-            DataError: a file that cannot be read, or what no sentence can be made of.
-        """
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate(given, work, None, what=self.kind)
-
-    def pipe(
-        self,
-        inputs: Iterable[Given],
-        *,
-        beam: int = 1,
-        allow_missing: bool = False,
-        scores: bool = False,
-    ) -> Iterator[Doc]:
-        """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate_each(inputs, work, None, what=self.kind)
 
     def parse_stream(
         self,

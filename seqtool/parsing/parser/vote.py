@@ -24,7 +24,6 @@ Own trees alone would do for three parsers, but of two, the better one would win
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -33,7 +32,6 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.features import TokenArrays
 from seqtool.parsing.encoding.pretrained import WordVectors
-from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.parser.calibration import of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
@@ -41,10 +39,9 @@ from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser, Tree
-from seqtool.parsing.parser.stream import in_stream
+from seqtool.parsing.parser.stream import ParsesInputs, in_stream
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.derivation import Trace
-from seqtool.treebank.document import Doc
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import Sentence
 
@@ -97,7 +94,7 @@ def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: In
     return chosen
 
 
-class Vote:
+class Vote(ParsesInputs):
     """Parsers that find a tree together; see the module.
 
     Args:
@@ -138,25 +135,6 @@ class Vote:
     def with_words(self, vectors: WordVectors) -> Vote:
         """Return it with the words of a file of vectors; see `TreebankModel.with_words`."""
         return Vote([parser.with_words(vectors) for parser in self.parsers], self.weights)
-
-    def __call__(
-        self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
-    ) -> Doc:
-        """Return sentences, or whatever else is given but plain text, with trees; see `Parser`."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate(given, work, None, what=self.kind)
-
-    def pipe(
-        self,
-        inputs: Iterable[Given],
-        *,
-        beam: int = 1,
-        allow_missing: bool = False,
-        scores: bool = False,
-    ) -> Iterator[Doc]:
-        """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate_each(inputs, work, None, what=self.kind)
 
     def parse(
         self,

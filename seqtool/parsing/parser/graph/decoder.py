@@ -222,8 +222,10 @@ class GraphDecoder(Decoder):
         num_words = len(scores)
         diagonal = np.arange(num_words), np.arange(1, 1 + num_words)
         if self._is_local:
-            logs: Floats = scores - scores.max(axis=1, keepdims=True)
+            logs: Floats = scores.copy()
+            # before the maximum: the score of a word with itself is not learnt, and may be huge
             logs[diagonal] = -np.inf
+            logs -= logs.max(axis=1, keepdims=True)
             logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
             return logs, np.exp(logs)
         # of longer sentences the projective trees are not gone through, as in `eisner`

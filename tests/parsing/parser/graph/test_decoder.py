@@ -217,6 +217,20 @@ def with_loss(parser: Parser, loss: str) -> Parser:
     return Parser(config, parser.types, LABELS, parser.weights)
 
 
+def test_the_score_of_a_word_with_itself_changes_no_probability() -> None:
+    """It is not learnt, so it can be anything."""
+    decoder = with_loss(graph_parser(), "local").decoder
+    assert isinstance(decoder, GraphDecoder)
+    scores = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    words = np.arange(4)
+    found = []
+    for own in (-5.0, 200.0):
+        scores[words, words + 1] = own
+        found.append(decoder._log_probabilities(scores))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[1][1].sum(axis=1), 1.0, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("loss", "trees"), [("local", "all"), ("crf", "projective"), ("matrix-tree", "all")]
 )

@@ -70,13 +70,14 @@ class GlobalTask(ParserTask):
         if self._is_local:
             return super().start_epoch(epoch)
         self._examples = None  # of the stage before
-        learning, lengths = self.config.learning, self._arrays.lengths[self._usable]
+        usable = self._data.of_epoch(epoch, self._usable)
+        learning, lengths = self.config.learning, self._arrays.lengths[usable]
         generator = np.random.default_rng((self.config.training.seed, epoch))
         # of like lengths, as they are searched together; chance makes the batches others each time
         order = np.argsort(lengths * generator.uniform(0.9, 1.1, len(lengths)), kind="stable")
         fewer = max(SMALLEST_BATCH, int(lengths.sum()) // learning.min_steps)
         ends = np.cumsum(lengths[order]) // min(learning.global_words, fewer)
-        batches = np.split(self._usable[order], np.flatnonzero(np.diff(ends)) + 1)
+        batches = np.split(usable[order], np.flatnonzero(np.diff(ends)) + 1)
         self._sentences = [batches[place] for place in generator.permutation(len(batches))]
         return len(batches)
 

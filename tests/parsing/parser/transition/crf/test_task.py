@@ -16,7 +16,9 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
@@ -63,6 +65,23 @@ def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
     assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
     assert epochs[-1].scores["dev_las"] == 100.0
     assert epochs[-1].loss < epochs[-2].loss
+
+
+def test_beams_learn_from_the_sentences_of_the_epoch(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what teachers have parsed, each epoch has a part; see `TrainingData.of_epoch`."""
+    searched: list[int] = []
+    derive = GlobalTask._derive
+
+    def watched(task: GlobalTask, sentences: Any) -> Any:
+        searched.extend(sentences.tolist())
+        return derive(task, sentences)
+
+    monkeypatch.setattr(GlobalTask, "_derive", watched)
+    monkeypatch.setattr(TrainingData, "of_epoch", lambda data, epoch, usable: usable[:20])
+    trained(treebank, tmp_path / "p", config())
+    assert set(searched) == set(range(20))
 
 
 def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
