@@ -80,8 +80,7 @@ STREAMED = {
 }
 
 
-# counts are kept in memory: what they need is told beforehand
-@pytest.mark.parametrize("name", ["prepare", "eval-ppl"])
+@pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.timeout(3600)
 def test_memory_does_not_grow_with_the_text(name: str, tmp_path: Path) -> None:
     few, many = 4, TEXT_MB
