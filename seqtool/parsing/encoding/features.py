@@ -35,6 +35,11 @@ CATEGORIES = (
 )
 
 MAX_FEATS = 12  # features of a word beyond these are not looked at one by one
+JOINER = "+"  # stands between the morphemes of a lemma, and between their tags: 고향+은, ncn+jxt
+MAX_MORPHEMES = 6  # those of a word beyond these are not looked at one by one
+# of the words of a treebank, how many have joined values where its morphemes are looked at; a stray
+# lemma such as `A+E` makes none
+JOINED_SHARE = 0.05
 
 
 def shape(form: str) -> str:
@@ -54,6 +59,12 @@ def _parts(feats: str) -> list[str]:
     return feats.split("|")[:MAX_FEATS] if "|" in feats else []
 
 
+def morphemes(value: str) -> list[str]:
+    """Return the parts of a joined lemma or tag: `고향+은` is 고향, 은; any other value is one."""
+    parts = value.split(JOINER)
+    return parts if all(parts) else [value]
+
+
 # field -> name of a group of symbols -> (the column, the symbols of its value, how many at most)
 Symbols = Callable[[str], Sequence[str]]
 FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
@@ -61,7 +72,11 @@ FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
         "form": (FORM, lambda form: (form,), 1),
         "lower": (FORM, lambda form: (form.lower(),), 1),
     },
-    "lemma": {"lemma": (LEMMA, lambda lemma: (lemma,), 1)},
+    "lemma": {
+        "lemma": (LEMMA, lambda lemma: (lemma,), 1),
+        "stem": (LEMMA, lambda lemma: morphemes(lemma)[:1], 1),
+        "ending": (LEMMA, lambda lemma: morphemes(lemma)[1:][-MAX_MORPHEMES:], MAX_MORPHEMES),
+    },
     "prefix": {
         f"prefix{n}": (FORM, lambda form, n=n: (form[:n].lower(),), 1)  # type: ignore[misc]
         for n in (1, 2, 3)
@@ -72,13 +87,19 @@ FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
     },
     "shape": {"shape": (FORM, lambda form: (shape(form),), 1)},
     "upos": {"upos": (UPOS, lambda upos: (upos,), 1)},
-    "xpos": {"xpos": (XPOS, lambda xpos: (xpos,), 1)},
+    "xpos": {
+        "xpos": (XPOS, lambda xpos: (xpos,), 1),
+        "morpheme": (XPOS, lambda xpos: morphemes(xpos)[-MAX_MORPHEMES:], MAX_MORPHEMES),
+        "last_morpheme": (XPOS, lambda xpos: morphemes(xpos)[-1:], 1),
+    },
     "feats": {
         "feats": (FEATS, lambda feats: (feats,), 1),
         "feature": (FEATS, _parts, MAX_FEATS),
     },
 }
 GROUPS = {name: row for groups in FIELDS.values() for name, row in groups.items()}
+# groups that a table has only where the values of their column are joined
+JOINED_GROUPS = ("stem", "ending", "morpheme", "last_morpheme")
 # column -> the group whose symbols are its values
 WHOLE = {FORM: "form", LEMMA: "lemma", UPOS: "upos", XPOS: "xpos", FEATS: "feats"}
 # fields whose rare symbols are unknown; tags are few, and known by the guidelines of a treebank
@@ -142,6 +163,8 @@ class SymbolTable:
             for name, (column, split, _) in FIELDS[field].items():
                 counts: defaultdict[str, float] = defaultdict(float)
                 place = columns.index(column)
+                if name in JOINED_GROUPS and not _are_joined(types, place):
+                    continue
                 for values, count in types:
                     for symbol in split(values[place]):
                         counts[symbol] += count
@@ -218,6 +241,15 @@ class SymbolTable:
         table = cls(columns, groups)
         table._numbered  # noqa: B018 - looks for the column of each group
         return table
+
+
+def _are_joined(types: Iterable[tuple[Sequence[str], float]], place: int) -> bool:
+    """Return whether the values at a place of types are joined of morphemes or their tags."""
+    joined = total = 0.0
+    for values, count in types:
+        joined += count * (len(morphemes(values[place])) > 1)
+        total += count
+    return joined > JOINED_SHARE * total
 
 
 class Types:

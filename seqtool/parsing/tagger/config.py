@@ -79,6 +79,12 @@ class LearningConfig(Config):
     cloze_weight: float = setting(
         0.2, "weight of the loss of telling words by their context alone", minimum=0
     )
+    share_parts: bool = setting(
+        True,
+        "tags that have parts in common, features of FEATS or morphemes of a joined XPOS such as "
+        "ncn+jxt, share weights",
+        before=False,
+    )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the tagger is made of; 0: the last weights",

@@ -16,12 +16,11 @@ from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
     FIELDS,
     Bundles,
     Characters,
-    Lemmas,
-    edit_script,
     lexical_table,
     padded,
 )
@@ -191,7 +190,8 @@ def prepare_data(
             np.int32,
         ),
         script_ids=np.asarray(
-            [scripts.ids.get(edit_script(*word[:2]), NO_SCRIPT) for word in distinct], np.int32
+            [scripts.ids.get(scripts.script_of(*word[:2]), NO_SCRIPT) for word in distinct],
+            np.int32,
         ),
         symbol_counts=symbols.counted([((form,), count) for form, count in forms.items()]),
         words=np.asarray(train.words, np.int32),

@@ -26,12 +26,12 @@ from seqtool.parsing.encoding.pretrained import (
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
+from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
     COLUMNS,
     Bundles,
     Characters,
     Forms,
-    Lemmas,
     best_bundles,
     values_there,
 )

@@ -1,4 +1,4 @@
-"""Morphology as a tagger knows it: the forms of words, the bundles of their tags, their lemmas.
+"""Morphology as a tagger knows it: the forms of words, and the bundles of their tags.
 
 The vector of a form is the sum of the embeddings of its lexical symbols (itself, its affixes, its
 shape), beside what filters find in its characters.
@@ -8,19 +8,6 @@ shape), beside what filters find in its characters.
 A bundle is a combination of UPOS, XPOS and FEATS that was met in training. A word gets one of them
 as a whole, so that its three tags agree.
 
-The lemmas of forms that were met are in a table; all others are made by an edit script (Straka
-2018, section 3.3):
-
-    form     lemma   casing
-    running  run     lower     in lower case: the last 4 characters go
-    Feet     foot    lower     the last 3 go, "oot" comes
-    McCains  McCain  keep      as it is written: the last one goes
-    OBAMA    Obama   title     nothing goes; the first letter becomes a capital
-    went     go      absolute  nothing stays: the lemma itself
-
-The longest stretch that form and lemma share stays; what stands before it and after it is removed
-and replaced. So one script serves all the words that are inflected alike.
-
 Dimensions: U forms, L characters of the longest with BEGIN and END, C width of a character's
 vector, K characters that a filter sees, F filters, D width of a form's vector, T words, B bundles.
 """
@@ -29,18 +16,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from functools import cached_property, lru_cache
-from typing import Any, Literal, Self, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.encoding.features import CATEGORIES, SymbolTable
+from seqtool.parsing.encoding.features import CATEGORIES, SymbolTable, morphemes
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 
 _ints = types.int32[::1]
@@ -243,6 +228,16 @@ COLUMNS = (UPOS, XPOS, FEATS)
 Bundle = tuple[str, str, str]
 
 
+def _parts_of(value: str, column: int) -> Iterator[tuple[str, str]]:
+    """Give the parts of a value of a column, each with where it is; one that has none is itself."""
+    if column == FEATS:
+        yield from (("in", feature) for feature in value.split("|"))
+    elif column == XPOS:
+        tags = morphemes(value)
+        yield from (("in", tag) for tag in tags)
+        yield from (("first", tags[0]), ("last", tags[-1]))
+
+
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 
@@ -316,6 +311,24 @@ class Bundles:
         """Values of all columns together."""
         return sum(len(numbers) for numbers in self.values)
 
+    @cached_property
+    def parts(self) -> Floats:
+        """Which parts each value is made of, [num_values, P]: those that several values have.
+
+        Parts are the features of FEATS, and the morphemes of a joined XPOS and, beside, its first
+        and its last one.
+        """
+        of_values = [
+            {(column, *part) for part in _parts_of(value, column)}
+            for column, numbers in zip(COLUMNS, self.values, strict=True)
+            for value in numbers
+        ]
+        counts = Counter(part for parts in of_values for part in parts)
+        shared = sorted(part for part, count in counts.items() if count > 1)
+        return np.asarray(
+            [[part in parts for part in shared] for parts in of_values], np.float32
+        ).reshape(len(of_values), len(shared))
+
     @classmethod
     def of(cls, table: Sequence[Sequence[Any]]) -> Self:
         """Return the bundles of a vocabulary's table.
@@ -344,126 +357,3 @@ def values_there(rows: Sequence[Sequence[str]], values: Sequence[Mapping[str, in
         if column == UPOS:
             there[[value == "_" for value in found], place] = -1
     return there
-
-
-Casing = Literal["lower", "keep", "title", "upper", "absolute"]
-CASINGS: tuple[Casing, ...] = ("lower", "keep", "title", "upper")
-
-
-@dataclass(frozen=True)
-class EditScript:
-    """One way of making a lemma.
-
-    Attributes:
-        casing: lower, title, upper: of the form in lower case, its result then written so; keep: of
-            the form as it is written; absolute: the lemma is `before`.
-        cut_before, before: how many characters go at the beginning, and what comes in their place.
-        cut_after, after: the same at the end.
-    """
-
-    casing: Casing
-    cut_before: int
-    before: str
-    cut_after: int
-    after: str
-
-    def apply(self, form: str) -> str | None:
-        """Return the lemma of a form; None if the form is too short, or nothing would be left."""
-        if self.casing == "absolute":
-            return self.before
-        text = form if self.casing == "keep" else form.lower()
-        end = len(text) - self.cut_after
-        # what is shared is one character at least
-        if self.cut_before >= end:
-            return None
-        lemma = self.before + text[self.cut_before : end] + self.after
-        if self.casing == "title":
-            return lemma[0].upper() + lemma[1:]
-        return lemma.upper() if self.casing == "upper" else lemma
-
-    @classmethod
-    def of(cls, entry: Sequence[Any]) -> Self:
-        """Return the script of an entry of a vocabulary's table.
-
-        Raises:
-            ValueError: it is not that.
-        """
-        casing, cut_before, before, cut_after, after = entry
-        if casing not in get_args(Casing) or min(int(cut_before), int(cut_after)) < 0:
-            raise ValueError(f"no edit script: {entry!r}")
-        return cls(casing, int(cut_before), str(before), int(cut_after), str(after))
-
-
-@lru_cache(1 << 16)
-def edit_script(form: str, lemma: str) -> EditScript:
-    """Return the script that makes a lemma of a form: `edit_script(f, l).apply(f) == l`.
-
-    Of several casings, the one by which the most stays, the first one of equals.
-    """
-    best, most = EditScript("absolute", 0, lemma, 0, ""), 0
-    for casing in CASINGS:
-        source, target = (form, lemma) if casing == "keep" else (form.lower(), lemma.lower())
-        shared = SequenceMatcher(None, source, target, autojunk=False).find_longest_match()
-        if shared.size <= most:
-            continue
-        begin, end = shared.b, shared.b + shared.size
-        cut_after = len(source) - shared.a - shared.size
-        script = EditScript(casing, shared.a, target[:begin], cut_after, target[end:])
-        if script.apply(form) == lemma:
-            best, most = script, shared.size
-    return best
-
-
-# UPOS -> form -> its lemmas with that tag, the commonest first
-LemmaTable = Mapping[str, Mapping[str, Sequence[str]]]
-
-
-class Lemmas:
-    """What was learnt: scripts that are chosen from, by number, and the lemmas of forms met."""
-
-    def __init__(self, scripts: Sequence[EditScript], table: LemmaTable) -> None:
-        self.scripts, self.table = tuple(scripts), table
-        self.ids = {script: number for number, script in enumerate(self.scripts)}
-
-    @classmethod
-    def build(cls, counts: Mapping[tuple[str, str, str], int], min_count: int) -> Self:
-        """Return the lemmas of words (form, UPOS, lemma) by their counts, without rarer scripts."""
-        scripts: Counter[EditScript] = Counter()
-        table: dict[str, dict[str, list[str]]] = {}
-        for word in sorted(counts, key=lambda word: (-counts[word], word)):
-            form, upos, lemma = word
-            scripts[edit_script(form, lemma)] += counts[word]
-            table.setdefault(upos, {}).setdefault(form, []).append(lemma)
-        common = [script for script, count in scripts.most_common() if count >= min_count]
-        return cls(common or list(scripts), table)
-
-    def met(self, form: str, upos: str) -> Sequence[str]:
-        """Return the lemmas that a form with a tag had, or else those of its lower case."""
-        forms = self.table.get(upos, {})
-        return forms.get(form) or forms.get(form.lower()) or ()
-
-    def choose(self, form: str, met: Sequence[str], scores_E: Floats) -> str:
-        """Return the lemma of a form by the scores of edit scripts: one of `met`, if there are."""
-        if met:
-            scripts = [self.ids.get(edit_script(form, lemma)) for lemma in met]
-            known = [place for place, number in enumerate(scripts) if number is not None]
-            return met[max(known, key=lambda place: scores_E[scripts[place]], default=0)]
-        ranked: list[int] = np.argsort(-scores_E, kind="stable").tolist()
-        made = (self.scripts[number].apply(form) for number in ranked)
-        return next((lemma for lemma in made if lemma is not None), form)
-
-    @classmethod
-    def of(cls, scripts: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> Self:
-        """Return the lemmas of a vocabulary's tables: edit scripts; UPOS, form and lemmas.
-
-        Raises:
-            ValueError: they are not that.
-        """
-        if not scripts:
-            raise ValueError("no edit scripts")
-        table: dict[str, dict[str, Sequence[str]]] = {}
-        for upos, form, *lemmas in rows:
-            if not lemmas or not all(isinstance(text, str) and text for text in lemmas):
-                raise ValueError(f"no lemma of {form!r}")
-            table.setdefault(upos, {})[form] = lemmas
-        return cls([EditScript.of(script) for script in scripts], table)

@@ -2,15 +2,16 @@
 
 Dimensions: U forms, L characters of the longest, C width of a character's vector, F filters, S
 lexical symbols of a form, D width of a form's vector, T words, I width of what the encoder reads, H
-units of a direction, O values of all columns together, B bundles, M hidden units of the
-lemmatizer, E edit scripts, P width of a language model's states, R width that they are projected
-to.
+units of a direction, O values of all columns together, Q parts of these, B bundles, M hidden units
+of the lemmatizer, E edit scripts, P width of a language model's states, R width that they are
+projected to.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
@@ -48,25 +49,29 @@ class TaggerNetwork(nn.Module):
     """A bidirectional LSTM over vectors of forms, with two readers of its states.
 
     The scores of a column's values are linear in the states and in the form's own vector; the
-    score of a bundle is the sum of its values' scores. The lemmatizer has one hidden layer, which
-    looks at the bundle too. The names of the weights are those of the model's file.
+    score of a bundle is the sum of its values' scores. Values that have parts in common share
+    weights: those of a value are its own and the sum of its parts'. The lemmatizer has one hidden
+    layer, which looks at the bundle too. The names of the weights are those of the model's file,
+    but that `parts` are added to `values` there.
 
     Args:
         config: its sizes.
         num_lexical, num_characters: symbols of forms.
-        num_values: of all columns together.
+        parts_OQ: which parts each value has, of all columns together, see `Bundles.parts`.
         num_bundles: how many.
         num_scripts: edit scripts.
         state_size: P; 0 without a language model.
         num_words: that `cloze` tells apart, whose weights are no part of the model; 0: none.
     """
 
+    parts_OQ: Tensor
+
     def __init__(
         self,
         config: ModelConfig,
         num_lexical: int,
         num_characters: int,
-        num_values: int,
+        parts_OQ: Tensor,
         num_bundles: int,
         num_scripts: int,
         state_size: int = 0,
@@ -84,7 +89,12 @@ class TaggerNetwork(nn.Module):
             self.lm = nn.Linear(state_size, config.lm_size, bias=False)
             num_inputs += config.lm_size
         self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+        num_values, num_parts = parts_OQ.shape
         self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
+        self.parts: nn.Linear | None = None
+        if num_parts:
+            self.parts = nn.Linear(width + 2 * config.encoder_size, num_parts, bias=False)
+            self.register_buffer("parts_OQ", parts_OQ, persistent=False)
         self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
         self.scripts = nn.Linear(config.lemma_size, num_scripts)
@@ -128,6 +138,13 @@ class TaggerNetwork(nn.Module):
         if lm_TP is not None and self.num_words:
             first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
         return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
+
+    def value_scores(self, states_TX: Tensor) -> Tensor:
+        """Return the scores of values, [T, O]."""
+        weights_OX = self.values.weight
+        if self.parts is not None:
+            weights_OX = weights_OX + self.parts_OQ @ self.parts.weight
+        return functional.linear(states_TX, weights_OX, self.values.bias)
 
     def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Dropout) -> Tensor:
         """Return the scores of edit scripts, [T, E], of words with these bundles."""

@@ -37,11 +37,13 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:
             self._words = word_numbers(data.symbols, data.lexical)
+        # of no parts, unless they are learnt
+        self._parts = bundles.parts[:, : None if config.learning.share_parts else 0]
         self.module = TaggerNetwork(
             config.model,
             data.symbols.num_symbols,
             data.characters.num_symbols,
-            bundles.num_values,
+            torch.from_numpy(self._parts),
             len(bundles),
             len(data.lemmas.scripts),
             0 if data.word_states is None else data.word_states.size,
@@ -107,7 +109,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             torch.from_numpy(ids[words][places]).long().to(self._device)
             for ids in (self._data.bundle_ids, self._data.script_ids)
         )
-        values_TO = self.module.values(states_TX).float()
+        values_TO = self.module.value_scores(states_TX).float()
         scores_TB = values_TO[:, self._members].sum(2)
         loss = functional.cross_entropy(scores_TB, bundles_T)
         if learning.lemma_weight and bool((scripts_T != NO_SCRIPT).any()):
@@ -147,7 +149,11 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         """Return the tagger of the averaged weights."""
         data = self._data
         learnt = data.symbols, data.characters, data.bundles, data.lemmas
-        return Tagger(self.config, *learnt, self._average.arrays(), data.word_states)
+        weights = self._average.arrays()
+        # the tagger itself needs to know nothing of parts
+        if (of_parts := weights.pop("parts.weight", None)) is not None:
+            weights["values.weight"] = weights["values.weight"] + self._parts @ of_parts
+        return Tagger(self.config, *learnt, weights, data.word_states)
 
     def validate(self) -> dict[str, float]:
         """Return how many words of the validation part are right, in percent."""

@@ -20,6 +20,7 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.model import VOCABULARY
 from seqtool.parsing.tagger import model as model_module
 from seqtool.parsing.tagger import morphology
+from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.morphology import (
     BEGIN,
@@ -29,9 +30,7 @@ from seqtool.parsing.tagger.morphology import (
     Bundles,
     Characters,
     Convolution,
-    Lemmas,
     best_bundles,
-    edit_script,
     padded,
 )
 from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
@@ -51,7 +50,7 @@ def network_of(tagger: Tagger) -> TaggerNetwork:
         tagger.config.model,
         tagger.forms.symbols.num_symbols,
         tagger.forms.characters.num_symbols,
-        tagger.bundles.num_values,
+        torch.zeros(tagger.bundles.num_values, 0),  # the weights have those of parts in them
         len(tagger.bundles),
         len(tagger.lemmas.scripts),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import astuple
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.parsing.tagger.morphology import EditScript, edit_script
+from seqtool.parsing.tagger.lemmas import CopyScript, EditScript, Lemmas, copy_script, edit_script
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM, LEMMA
@@ -68,6 +69,97 @@ def test_a_script_makes_something_of_any_form_or_refuses_it(script: EditScript, 
 def test_what_is_no_script(content: list[str | int]) -> None:
     with pytest.raises(ValueError, match=r"no edit script|not enough values"):
         EditScript.of(content)
+
+
+@pytest.mark.parametrize(
+    ("form", "lemma", "edits"),
+    [
+        # nouns and their particles, which stay as they are: + stands before one or two syllables
+        ("고향은", "고향+은", "*++="),
+        ("집에서", "집+에서", "=++*"),
+        ("고향에서", "고향+에서", "*++=="),
+        # of the syllable 한, letters ㅎ ㅏ ㄴ, two stay, and the last is one of the ending
+        ("한다", "하+ㄴ다", "(==-+++ㄴ)*"),
+        ("생각한다", "생각+하+ㄴ다", "*(++==-+++ㄴ)="),
+        # 했 is 하 and 었: ㅎ stays, ㅐ goes, ㅏ+ㅇㅓ comes, ㅆ stays
+        ("했다", "하+었+다", "(=-+ᅡ+++ᄋ+ᅥ=++)*"),
+        # 져 is 지 and 어
+        ("가져야", "가지+어야", "*(=-+ᅵ+++ᄋ+ᅥ)="),
+        # nothing but letters stays
+        ("쏴", "쏘+아", "(=-+ᅩ+++ᄋ+ᅡ)"),
+        ("있는", "있", "*-"),
+        ("dogs", "dog", "*-"),
+    ],
+)
+def test_copying_by_hand(form: str, lemma: str, edits: str) -> None:
+    assert copy_script(form, lemma) == CopyScript("lower", edits)
+    assert CopyScript("lower", edits).apply(form) == lemma
+
+
+def test_a_copying_script_serves_other_stems_and_particles() -> None:
+    assert copy_script("고향은", "고향+은").apply("사람을") == "사람+을"
+    contracted = copy_script("생각한다", "생각+하+ㄴ다")
+    assert contracted.apply("시작한다") == "시작+하+ㄴ다"
+    # 간 has three letters, too, and so it fits; 가 has two, and does not
+    assert contracted.apply("나간다") == "나+가+ㄴ다"
+    assert contracted.apply("나가다") is None
+    # something must stay where there is a stem
+    assert contracted.apply("한다") is None
+
+
+def test_copying_keeps_casing() -> None:
+    assert copy_script("McCains", "McCain") == CopyScript("keep", "*-")
+    assert copy_script("OBAMA", "Obama") == CopyScript("title", "*")
+    assert copy_script("usa", "USA") == CopyScript("upper", "*")
+    assert copy_script("went", "go") == EditScript("absolute", 0, "go", 0, "")
+
+
+KOREAN = st.text(st.sampled_from("가간갔고해했하한한다의은을었+ㄴㄹ()*=-"), min_size=1, max_size=8)
+
+
+@given(TEXTS | KOREAN, TEXTS | KOREAN)
+def test_the_copying_script_of_any_two_texts_makes_the_one_of_the_other(
+    form: str, lemma: str
+) -> None:
+    script = copy_script(form, lemma)
+    assert script.apply(form) == lemma
+    assert Lemmas.of([astuple(script)], []).scripts == (script,)
+
+
+@given(KOREAN, KOREAN, TEXTS | KOREAN)
+def test_a_copying_script_makes_something_of_any_form_or_refuses_it(
+    form: str, lemma: str, other: str
+) -> None:
+    assert copy_script(form, lemma).apply(other) != ""
+
+
+@pytest.mark.parametrize("edits", ["(", ")", "((=))", "x", "+", "=+", "**", "(*)", 3])
+def test_what_are_no_edits(edits: str | int) -> None:
+    with pytest.raises(ValueError, match=r"no edits|no edit script"):
+        CopyScript.of(["lower", edits])
+    with pytest.raises(ValueError, match="no edit script"):
+        CopyScript.of(["absolute", "*"])
+
+
+def test_long_words_have_plain_scripts() -> None:
+    form = "a" * 65
+    assert copy_script(form + "s", form) == EditScript("lower", 0, "", 1, "")
+
+
+def test_the_treebank_decides_for_a_kind_of_script() -> None:
+    particles = ["은", "을", "에", "의", "이"]
+    joined = {
+        (f"{stem}{p}", "NOUN", f"{stem}+{p}"): 1 for stem in ("고향", "사람") for p in particles
+    }
+    lemmas = Lemmas.build(joined, 1)
+    assert lemmas.scripts == (CopyScript("lower", "*++="),)
+    assert lemmas.script_of is copy_script
+    # plain scripts: one for each particle; the lemma of a form that was not met
+    assert lemmas.choose("바다도", (), np.zeros(1, np.float32)) == "바다+도"
+    again = Lemmas.of([astuple(script) for script in lemmas.scripts], [("NOUN", "집은", "집+은")])
+    assert again.script_of is copy_script
+    inflected = {(f"{stem}s", "NOUN", stem): 1 for stem in ("dog", "cat", "bird")}
+    assert Lemmas.build(inflected, 1).scripts == (EditScript("lower", 0, "", 1, ""),)
 
 
 def pairs_of(path: Path) -> set[tuple[str, str]]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.tagger.config import TaggerConfig, preset
+from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.model import Tagger, weight_shapes
-from seqtool.parsing.tagger.morphology import Bundles, Characters, Lemmas, lexical_table
+from seqtool.parsing.tagger.morphology import Bundles, Characters, lexical_table
 from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {
