@@ -58,7 +58,7 @@ def vector_tables(model: Any) -> list[VectorTable]:
         weight = model.network.embedding.weight.detach().cpu().numpy().astype(np.float64)
         return [VectorTable("words", list(model.tokenizer.vocabulary.symbols), weight)]
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
-        return [*vector_tables(model.parser), *vector_tables(model.tagger)]
+        return [*vector_tables(model.detailed), *vector_tables(model.tagger)]
     found = []
     if hasattr(model, "types"):  # a parser
         for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):

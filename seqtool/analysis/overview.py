@@ -254,7 +254,7 @@ def _unknown_forms(model: Any, treebank: Path) -> float:
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.sentence import FORM
 
-    groups = getattr(model, "parser", model).types.lexical.groups
+    groups = getattr(model, "detailed", model).types.lexical.groups
     known = {form for name in ("form", "lower") for form in groups.get(name, ())}
     forms = [
         form

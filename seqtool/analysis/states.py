@@ -121,7 +121,7 @@ def write_states(
         else:
             sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
         items: Iterable[Sentence | Broken] = sentences
-        if isinstance(model, Pipeline) and reader is model.parser:
+        if isinstance(model, Pipeline) and isinstance(reader, Parser):
             items = model.tag_stream(sentences)
         found = _encoder_states(reader, items, layer, allow_missing=allow_missing)
     return _write(found, path, inputs)
@@ -131,7 +131,7 @@ def _reader(model: object, part: Part | None) -> Tagger | Parser:
     """Return what has an encoder."""
     hint = "choose one of train-lm, of train-tagger, or of train-parser --encoder bilstm"
     if isinstance(model, Pipeline):
-        model = model.tagger if part == "tagger" else model.parser
+        model = model.tagger if part == "tagger" else model.detailed
         hint = "its tagger has some: --part tagger"
     elif part is not None:
         raise ConfigError("part is for models of several parts", hint="leave it out")

@@ -15,8 +15,13 @@ from seqtool.parsing.tagger import config as taggers
 from seqtool.parsing.tagger.config import TaggerConfig
 
 KIND = "pipeline"
-PARTS = ("segmenter", "multiword", "tagger", "parser")
-ENSEMBLES = ("accurate", "graph")  # presets with two taggers and two parsers
+PARTS = ("segmenter", "multiword", "tagger", "parser", "graph")
+PARSERS = ("parser", "graph")  # those of PARTS that find heads
+# preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
+_MEMBERS: dict[str, dict[str, Any]] = {
+    "accurate": {"taggers": 2, "graphs": 1},
+    "graph": {"taggers": 2, "parsers": 2},
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,9 @@ class PipelineConfig(Config):
     )
     tagger: TaggerConfig = setting(TaggerConfig, "what tags words")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
+    graph: ParserConfig = setting(
+        ParserConfig, "what finds heads in another way, and votes with the parser"
+    )
     segmenters: int = setting(
         1,
         "members of the ensemble that splits text, of seeds one apart",
@@ -48,6 +56,12 @@ class PipelineConfig(Config):
     parsers: int = setting(
         1, "members of the ensemble that parses, of seeds one apart", minimum=1, maximum=DEEPEST
     )
+    graphs: int = setting(
+        0,
+        "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes",
+        minimum=0,
+        maximum=DEEPEST,
+    )
     folds: int = setting(
         5,
         "parts of the treebank, each tagged by a tagger of the others for the parser",
@@ -58,7 +72,7 @@ class PipelineConfig(Config):
 
 def folders(part: str, num: int) -> list[str]:
     """Return the folders of the members of a part: `tagger`, `tagger-2` ..."""
-    return [part, *(f"{part}-{number}" for number in range(2, num + 1))]
+    return [part if number == 1 else f"{part}-{number}" for number in range(1, num + 1)]
 
 
 def _multiword() -> dict[str, Any]:
@@ -75,13 +89,19 @@ def _settings_of(name: str) -> dict[str, Any]:
         "multiword": _multiword(),
         "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
         "parser": parsers.PRESETS.settings(name),
-        **({"taggers": 2, "parsers": 2} if name in ENSEMBLES else {"multiwords": 0}),
+        "graph": parsers.PRESETS.settings("graph"),
+        **_MEMBERS.get(name, {"multiwords": 0}),
     }
 
 
 def _targets(option: str) -> list[str]:
-    """Return the settings of an option: the parser's, but the seed is that of all parts."""
-    parts = PARTS if option == "training.seed" else ("parser",)
+    """Return the settings of an option: the seed is that of all parts.
+
+    Others of the training loop are those of all that find heads; all others are the parser's.
+    """
+    parts: tuple[str, ...] = PARSERS if option.startswith("training.") else ("parser",)
+    if option == "training.seed":
+        parts = PARTS
     return [f"{part}.{option}" for part in parts]
 
 

@@ -6,6 +6,7 @@ segmenter/      each a model directory of its own kind, that may be trained agai
 multiword/      likewise, where there are forms that are one word or several
 tagger/         likewise
 parser/         likewise
+graph/          likewise, where parsers of another kind vote with it: see `parser.vote`
 
 A form such as French `des` can be one word or several:
 
@@ -131,6 +132,8 @@ class Pipeline:
         parser: gives sentences trees.
         multiword: tells whether forms that can be both are one word or several; without it, the
             segmenter does.
+        detailed: ranks several trees, and shows how they are built, where the parser is a vote,
+            which cannot; the parser itself if not given.
     """
 
     kind = KIND
@@ -141,9 +144,10 @@ class Pipeline:
         tagger: Tagger,
         parser: Parser | Vote,
         multiword: MultiwordChooser | None = None,
+        detailed: Parser | None = None,
     ) -> None:
         self.segmenter, self.tagger, self.parser = segmenter, tagger, parser
-        self.multiword = multiword
+        self.multiword, self.detailed = multiword, detailed or parser
 
     @property
     def longest(self) -> int | None:
@@ -195,7 +199,9 @@ class Pipeline:
         """
         chooser = None if self.multiword is None else self.multiword.with_words(vectors)
         tagger, parser = self.tagger.with_words(vectors), self.parser.with_words(vectors)
-        return Pipeline(self.segmenter, tagger, parser, chooser)
+        detailed = parser.parsers[0] if isinstance(parser, Vote) else parser
+        is_other = self.detailed is not self.parser
+        return Pipeline(self.segmenter, tagger, parser, chooser, detailed if is_other else None)
 
     def segment(
         self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any
@@ -236,9 +242,9 @@ class Pipeline:
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, retag: bool = False
     ) -> Iterator[list[Sentence] | Broken]:
-        """Give the best trees of each sentence; see `DetailedParser.nbest`."""
+        """Give the best trees of each sentence by `detailed`; see `DetailedParser.nbest`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
-        return self.parser.nbest(tagged, num, beam=beam, allow_missing=True)
+        return self.detailed.nbest(tagged, num, beam=beam, allow_missing=True)
 
     def trace(self, sentence: Sentence, *, beam: int = 1, retag: bool = False) -> Trace:
         """Return how the tree of a sentence, which is not changed, is built."""
@@ -249,9 +255,9 @@ class Pipeline:
     def traces(
         self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
     ) -> Iterator[Trace | Broken]:
-        """Give each sentence, and how its tree is built; see `DetailedParser.traces`."""
+        """Give each sentence, and how `detailed` builds its tree; see `DetailedParser.traces`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
-        return self.parser.traces(tagged, beam=beam, allow_missing=True)
+        return self.detailed.traces(tagged, beam=beam, allow_missing=True)
 
 
 def together(models: Sequence[Parser | Vote | Pipeline]) -> Parser | Vote | Pipeline:
@@ -287,13 +293,17 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
 def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
     """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
     segmenter = open_part(directory, "segmenter", config.segmenters, Segmenter, device=device)
-    parser = open_part(directory, "parser", config.parsers, Parser, device=device)
+    parsers = [open_part(directory, "parser", config.parsers, Parser, device=device)]
+    if config.graphs:
+        parsers.append(open_part(directory, "graph", config.graphs, Parser, device=device))
     tagger = open_part(directory, "tagger", config.taggers, Tagger, device=device)
     multiword = None
     if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
         chooser = open_part(directory, "multiword", config.multiwords, Tagger, device=device)
         multiword = MultiwordChooser(chooser, segmenter.splitter)
-    return Pipeline(segmenter, tagger, parser, multiword)
+    parser = vote.together(parsers)
+    detailed = parser.parsers[0] if isinstance(parser, Vote) else None
+    return Pipeline(segmenter, tagger, parser, multiword, detailed)
 
 
 def open_part(directory: Path, part: str, num: int, kind: type[M], *, device: str = "cpu") -> M:

@@ -9,6 +9,7 @@ treebank/gold.conllu    the same sentences with gold tags, which an encoder of t
 treebank/dev.conllu     the validation part with the tags of the ensemble of taggers
 treebank/surface.conllu the surface tokens that multiword/ learns from; surface-dev.conllu
 parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
+graph/                  likewise, where it votes with these; graph-2/ ...
 
 On the CPU, as many parts as there are threads are trained at once, each in a process of its own:
 first all that comes before `treebank/`, then the parsers. A process of the preset `accurate` takes
@@ -35,7 +36,7 @@ from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
-from seqtool.parsing.pipeline.config import KIND, PARTS, PRESETS, PipelineConfig, folders
+from seqtool.parsing.pipeline.config import KIND, PARSERS, PARTS, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
@@ -74,7 +75,7 @@ JACKKNIFE, TREEBANK = "jackknife", "treebank"
 Plan = Sequence[Mapping[str, float]]
 # seconds of an epoch over 1,500 sentences of the shipped sample on one core; only how they compare
 # with one another matters
-EPOCH_SECONDS = {"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0, "parser": 20.0}
+EPOCH_SECONDS = {"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0, "parser": 20.0, "graph": 20.0}
 ENCODER_SECONDS = 60.0  # of a parser with an encoder
 FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
@@ -192,7 +193,8 @@ class _Stages:
     def check_lm(self) -> None:
         """Open the language model, if there is one, for the same reason."""
         if self.record.lm is not None:
-            check_encoder(self.config.parser)
+            for part in PARSERS[: 1 + bool(self.config.graphs)]:
+                check_encoder(getattr(self.config, part))
             check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
@@ -209,7 +211,10 @@ class _Stages:
         segmenters = self.parts("segmenter", train_segmenter, record.train, record.dev)
         multiwords = self.multiwords()
         jobs = [*taggers, *segmenters, *multiwords, *folds]
-        stages = [job.name for job in jobs], folders("parser", config.parsers)
+        stages = (
+            [job.name for job in jobs],
+            [name for part in PARSERS for name in folders(part, getattr(config, f"{part}s"))],
+        )
         plan = [{name: self.cost(name) for name in names} for names in stages]
         on_plan(plan, self.num_processes(len(jobs)))
         trained = self.train(jobs)
@@ -225,7 +230,11 @@ class _Stages:
             if not dev.is_file():
                 tagger = open_part(self.output, "tagger", config.taggers, Tagger)
                 write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
-        parsers = self.parts("parser", train_parser, [str(train)], dev, gold_tags=gold)
+        parsers = [
+            job
+            for part in reversed(PARSERS)  # graphs take longer
+            for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
+        ]
         trained |= self.train(parsers)
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}
@@ -258,7 +267,7 @@ class _Stages:
         if part not in EPOCH_SECONDS:
             return FOLD_SECONDS * (1 - 1 / self.config.folds)
         seconds = EPOCH_SECONDS[part]
-        if part == "parser" and self.config.parser.model.encoder != "none":
+        if part in PARSERS and getattr(self.config, part).model.encoder != "none":
             seconds = ENCODER_SECONDS
         return seconds * float(getattr(self.config, part).training.epochs)
 
@@ -296,7 +305,7 @@ class _Stages:
             }
             if part != "segmenter" and not is_begun:
                 arguments["embeddings"] = self.record.embeddings
-            if part in ("tagger", "parser") and not is_begun:
+            if part in ("tagger", *PARSERS) and not is_begun:
                 arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
             jobs.append(Job(folder, train, arguments))
         return jobs
@@ -360,7 +369,7 @@ class _Stages:
 
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Return settings with the precision of all parts decided, so that `run.json` names it."""
-    kinds: tuple[Kind[Any], ...] = (SEGMENTER, TAGGER, TAGGER, PARSER)
+    kinds: tuple[Kind[Any], ...] = (SEGMENTER, TAGGER, TAGGER, PARSER, PARSER)
     decided: dict[str, Any] = {
         part: with_precision(getattr(config, part), device, kind)
         for part, kind in zip(PARTS, kinds, strict=True)

@@ -58,6 +58,14 @@ TINY = {
         "learning": {"batch_size": 64, "averaging": 0.9},
         "training": {"epochs": 4, "learning_rate": 0.02, "precision": "float32"},
     },
+    "graph": {
+        "model": {
+            "decoder": "graph", "encoder": "bilstm", "lexical_size": 8, "tag_size": 8,
+            "encoder_size": 8, "encoder_layers": 1, "arc_size": 8, "relation_size": 4,
+        },
+        "learning": {"batch_words": 32, "averaging": 0.9},
+        "training": {"epochs": 3, "learning_rate": 0.02, "precision": "float32"},
+    },
     "folds": 2,
     "segmenters": 2,
     "taggers": 2,
