@@ -25,7 +25,7 @@ from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fi
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.transition.transitions import Configurations
-from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, Sentence
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 WORDS = st.lists(
     st.tuples(st.text("abA1", min_size=1, max_size=4), st.sampled_from(["NOUN", "VERB"])),
@@ -85,6 +85,34 @@ def test_every_feature_is_a_symbol_beside_the_whole() -> None:
     assert row[:3] == [3, 6, 5]
     assert set(row[3:]) == {PAD}
     assert len(row) == table.width
+
+
+def test_morphemes_of_joined_values_are_symbols_beside_the_whole() -> None:
+    counts = {("고향+은", "ncn+jxt"): 2, ("서울+이+ㅂ니다", "nq+jp+ef"): 1, ("내", "mma"): 1}
+    table = SymbolTable.build(counts.items(), ["lemma", "xpos"], 1, (LEMMA, XPOS))
+    assert table.groups["lemma"] == ("고향+은", "서울+이+ㅂ니다", "내")
+    assert table.groups["stem"] == ("고향", "서울", "내")
+    assert table.groups["ending"] == ("은", "이", "ㅂ니다")
+    assert table.groups["morpheme"] == ("ncn", "jxt", "nq", "jp", "ef", "mma")
+    assert table.groups["last_morpheme"] == ("jxt", "ef", "mma")
+    # 3 unknown, 4 to 6 lemmas; 7 unknown, 8 to 10 stems; 11 unknown, 12 to 14 endings; 15 unknown,
+    # 16 to 18 tags; 19 unknown, 20 to 25 their morphemes; 26 unknown, 27 to 29 the last ones
+    row = table.row(("서울+은", "nq+jxt"))
+    assert row[:7] == [3, 9, 12, 15, 22, 21, 27]
+    assert set(row[7:]) == {PAD}
+
+
+@pytest.mark.parametrize("lemma", ["C++", "+", "a+", "plain"])
+def test_values_that_are_not_joined_have_no_morphemes(lemma: str) -> None:
+    assert tables({(lemma,): 1}, ("lemma",)).groups == {"lemma": (lemma,)}
+
+
+def test_a_few_joined_values_make_no_groups() -> None:
+    # one word of 20 is no more than 5%; one of 19 is
+    assert set(tables({("A+E",): 1, ("be",): 19}, ("lemma",)).groups) == {"lemma"}
+    assert set(tables({("A+E",): 1, ("be",): 18}, ("lemma",)).groups) == {
+        *("lemma", "stem", "ending")
+    }
 
 
 def test_counts_of_symbols_that_training_drops() -> None:

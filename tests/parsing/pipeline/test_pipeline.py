@@ -23,6 +23,7 @@ from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import PRESETS, PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.tagger import train as tagger_train
@@ -192,6 +193,45 @@ def test_members_differ_and_work_together(models: Path) -> None:
         assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
 
 
+def test_a_graph_votes_with_the_parser(models: Path, tmp_path: Path, seqtool: Run) -> None:
+    output = tmp_path / "p"
+    config = from_dict(
+        PipelineConfig, {**TINY, **dict.fromkeys(("segmenters", "taggers", "parsers", "graphs"), 1)}
+    )
+    trained = train_pipeline(
+        models / "train.conllu", output, config, dev=models / "dev.conllu", device="cpu"
+    )
+    assert trained.scores["dev_las"] == 100.0
+    pipeline = checkpoint.load(output)
+    assert isinstance(pipeline.parser, Vote)
+    apart = [checkpoint.load(output / folder) for folder in ("parser", "graph")]
+    assert [parser.config.model.decoder for parser in apart] == ["transition", "graph"]
+    assert [parser.config.model for parser in pipeline.parser.parsers] == [
+        parser.config.model for parser in apart
+    ]
+    # a vote has one tree only: several, and how they are built, are those of the parser
+    text = tmp_path / "t.txt"
+    text.write_text("dogs see cats.")
+    ranked = seqtool("parse", text, "-m", output, "--nbest", 2)
+    assert ranked.code == 0, ranked.stderr
+    assert "# parse_rank = 2" in ranked.stdout
+    assert seqtool("parse", text, "-m", output, "--trace").code == 0
+    # but where several models are named, these would be of none of them
+    refused = seqtool("parse", text, "-m", output, "-m", models / "whole", "--trace")
+    assert refused.code == 1
+    assert "parsers that vote build no tree step by step" in refused.stderr
+    shown = json.loads(seqtool("inspect", output, "--json").stdout)
+    parts = ("segmenter", "tagger", "parser", "graph")
+    assert shown["bytes"] == sum(
+        (output / part / name).stat().st_size
+        for part in parts
+        for name in ("weights.safetensors", "vocabulary.json")
+    )
+    written = seqtool("states", text, "-m", output, "-o", tmp_path / "states.npy")
+    assert written.code == 1  # the parser is without an encoder, the graph is not asked
+    assert "the parser has no encoder" in written.stderr
+
+
 def test_segmenters_differ_and_work_together(models: Path, tmp_path: Path) -> None:
     whole = models / "whole"
     first, second = (checkpoint.load(whole / folder) for folder in folders("segmenter", 2))
@@ -351,6 +391,12 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert {getattr(config, part).training.seed for part in PARTS} == {7}
     assert config.parser.model.encoder == "none"
     assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
+    assert (config.graph.model.decoder, config.graphs) == ("graph", 0)
+    # what is of the training loop is of all that find heads
+    config = resolve("accurate", None, {"training.epochs": 2, "model.hidden_size": 8}, [])
+    assert (config.parser.training.epochs, config.graph.training.epochs) == (2, 2)
+    assert config.tagger.training.epochs > 2
+    assert (config.parser.model.hidden_size, config.graph.model.hidden_size) == (8, 192)
 
 
 def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from torch.nn import functional
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
+from seqtool.core.config import from_dict, from_stored
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.tagger.config import ModelConfig, TaggerConfig, preset, resolve
@@ -202,6 +202,60 @@ def test_the_loss_by_hand() -> None:
     assert 0 < len(of_lemmas) < len(of_tags)
     expected = torch.stack(of_tags).mean() + 0.7 * torch.stack(of_lemmas).mean()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+JOINED = [
+    ("고향은", "고향+은", "NOUN", "ncn+jxt", "Case=Nom|Number=Sing"),
+    ("서울은", "서울+은", "NOUN", "nq+jxt", "Case=Acc|Number=Sing"),
+    ("내", "내", "DET", "mma", "_"),
+]
+
+
+def test_the_parts_of_tags_by_hand() -> None:
+    """Values: NOUN, DET; the three of XPOS; the three of FEATS. Parts are those of two or more."""
+    data = prepare_data([sentence_of(JOINED)], None, tiny_config().model)
+    assert [list(numbers) for numbers in data.bundles.values] == [
+        ["DET", "NOUN"],
+        ["mma", "ncn+jxt", "nq+jxt"],
+        ["_", "Case=Nom|Number=Sing", "Case=Acc|Number=Sing"],
+    ]
+    # jxt in XPOS, jxt as its last one, Number=Sing in FEATS: sorted by column, then by name
+    assert data.bundles.parts.tolist() == [
+        *([0, 0, 0], [0, 0, 0]),
+        *([0, 0, 0], [1, 1, 0], [1, 1, 0]),
+        *([0, 0, 0], [0, 0, 1], [0, 0, 1]),
+    ]
+
+
+def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
+    data = prepare_data([sentence_of(JOINED)], None, tiny_config().model)
+    task = TaggerTask(tiny_config(learning__averaging=0.0), data)
+    states = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32))
+    assert task.module.parts is not None
+    before = task.module.value_scores(states)
+    with torch.no_grad():  # of the last part, Number=Sing, which the last two values have
+        task.module.parts.weight[2] += 1.0
+        after = task.module.value_scores(states)
+    added = states.sum(1, keepdim=True) * torch.tensor([0.0] * 6 + [1.0] * 2)
+    torch.testing.assert_close(after, before + added)
+    weights = task.model().weights
+    assert "parts.weight" not in weights
+    of_model = states @ torch.from_numpy(weights["values.weight"]).T + torch.from_numpy(
+        weights["values.bias"]
+    )
+    torch.testing.assert_close(of_model, after)
+
+
+def test_runs_of_earlier_releases_share_no_parts() -> None:
+    config = from_stored(TaggerConfig, {"learning": {}})
+    assert not config.learning.share_parts
+    assert tiny_config().learning.share_parts
+    data = prepare_data([sentence_of(JOINED)], None, config.model)
+    task = TaggerTask(config, data)
+    assert not any(name.startswith("parts") for name in task.module.state_dict())
+    # nor are there any where no tags have parts in common
+    plain = prepare_data(random_treebank(20), None, tiny_config().model)
+    assert plain.bundles.parts.shape == (plain.bundles.num_values, 0)
 
 
 def test_rare_symbols_become_unknown_and_only_they() -> None:
