@@ -23,16 +23,11 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ints
 from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.characters import Characters, padded
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 PAD, NONE, ROOT = range(3)
 NONE_TYPE, ROOT_TYPE = range(2)
-
-# general categories of Unicode, by which unknown characters are told apart
-CATEGORIES = (
-    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
-    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
-)
 
 MAX_FEATS = 12  # features of a word beyond these are not looked at one by one
 JOINER = "+"  # stands between the morphemes of a lemma, and between their tags: 고향+은, ncn+jxt
@@ -259,6 +254,7 @@ class Types:
         lexical, tags: the symbols, of the same columns.
         empty_shares: of each column, the share of words of the treebank that have `_` there; None
             where it is not known.
+        characters: those that forms are made of, where they are read; FORM is a column then.
 
     Attributes:
         num_cleared: how often all were forgotten, so that the numbers began anew.
@@ -271,8 +267,11 @@ class Types:
         lexical: SymbolTable,
         tags: SymbolTable,
         empty_shares: Sequence[float] | None = None,
+        characters: Characters | None = None,
     ) -> None:
         self.lexical, self.tags, self.empty_shares = lexical, tags, empty_shares
+        self.characters = characters
+        self._form_place = 0 if characters is None else lexical.columns.index(FORM)
         self.num_cleared = -1
         columns = lexical.columns
         # of one column alone, itemgetter would not make a tuple
@@ -285,6 +284,7 @@ class Types:
         """Forget all types but NONE and ROOT."""
         self.num_cleared += 1
         self._ids: dict[tuple[str, ...], int] = {}
+        self._forms = ["", ""]  # of all types, where characters are read
         self._rows = [
             [[symbol] + [PAD] * (table.width - 1) for symbol in (NONE, ROOT)]
             for table in (self.lexical, self.tags)
@@ -296,10 +296,26 @@ class Types:
     def __len__(self) -> int:
         return len(self._rows[0])
 
-    def arrays(self, begin: int = 0) -> tuple[Ints, Ints]:
-        """Return the symbols of the types from `begin` on, each [num_types - begin, width]."""
-        lexical, tags = (np.asarray(rows[begin:], np.int32) for rows in self._rows)
-        return lexical, tags
+    def arrays(self, begin: int = 0) -> tuple[Ints, ...]:
+        """Return the symbols of the types from `begin` on, each [num_types - begin, width].
+
+        They are those of the lexical and of the tag fields and, where characters are read, those
+        of the forms, as `characters.padded` gives them; NONE and ROOT are empty forms.
+        """
+        arrays = [np.asarray(rows[begin:], np.int32) for rows in self._rows]
+        if self.characters is not None:
+            symbols, lengths = self.characters.rows(self._forms[begin:])
+            arrays.append(padded(symbols, lengths))
+        return tuple(arrays)
+
+    @property
+    def num_characters(self) -> int:
+        """The number of symbols of characters; 0 where none are read."""
+        return 0 if self.characters is None else self.characters.num_symbols
+
+    def as_new(self) -> Types:
+        """Return types of the same symbols, none of which is met yet."""
+        return Types(self.lexical, self.tags, self.empty_shares, self.characters)
 
     def add(self, key: tuple[str, ...]) -> int:
         """Number a type if it is new; `key` is its columns."""
@@ -311,6 +327,8 @@ class Types:
             self.empty.append(sum(1 << i for i, value in enumerate(key) if value == "_"))
             self._rows[0].append(self.lexical.row(key))
             self._rows[1].append(self._tag_rows[tags])
+            if self.characters is not None:
+                self._forms.append(key[self._form_place])
         return self._ids[key]
 
     def numbers(self, rows: list[list[str]]) -> list[int]:

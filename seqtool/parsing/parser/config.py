@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.config import Presets
+from seqtool.parsing.encoding.features import FIELDS
 from seqtool.training.config import Stage, TrainingConfig
+from seqtool.treebank.sentence import FORM
 
 KIND = "parser"  # of the model's directory
 
@@ -56,6 +58,15 @@ class ModelConfig(Config):
     lexical_size: int = setting(64, "width of a word's vector", minimum=1, maximum=WIDEST)
     tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1, maximum=WIDEST)
     label_size: int = setting(32, "width of a label's vector", minimum=1, maximum=WIDEST)
+    num_filters: int = setting(
+        0,
+        "filters over the characters of a form, a part of a word's vector where its form or parts "
+        "of it are read; 0: none (Ma & Hovy 2016)",
+        minimum=0,
+        maximum=WIDEST,
+    )
+    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
+    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
     encoder: Literal["none", "bilstm"] = setting(
         "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
     )
@@ -87,6 +98,10 @@ class ModelConfig(Config):
     )
     relation_size: int = setting(
         64, "graph: units of a word by which labels are scored", minimum=1, maximum=WIDEST
+    )
+    distances: bool = setting(
+        False,
+        "graph: the score of an arc depends on its direction and length too (as Qi et al. 2018 do)",
     )
     trees: Literal["auto", "projective", "all"] = setting(
         "auto", "graph: projective or all trees; auto is by the treebank and the loss"
@@ -121,6 +136,10 @@ class ModelConfig(Config):
             raise ConfigError("slots is empty", hint="name one place or more")
         if self.encoder != "none" and not self.context_slots:
             raise ConfigError("context_slots is empty", hint="name one place or more")
+        if self.filter_width % 2 == 0:
+            raise ConfigError(
+                f"filter_width is {self.filter_width}, but must be odd", hint="add or take 1"
+            )
         if (self.decoder, self.classifier, self.encoder) == ("graph", "neural", "none"):
             raise ConfigError(
                 "decoder is graph, but encoder is none: arcs are scored by what an encoder reads",
@@ -129,8 +148,14 @@ class ModelConfig(Config):
 
     @property
     def token_size(self) -> int:
-        """Width of a word's vector with that of its tags."""
-        return self.lexical_size + self.tag_size
+        """Width of a word's vector with that of its tags, and of its characters."""
+        return self.lexical_size + self.tag_size + self.character_width
+
+    @property
+    def character_width(self) -> int:
+        """Width of what filters find in the characters of a form; 0 where none are read."""
+        reads_forms = any(row[0] == FORM for name in self.fields for row in FIELDS[name].values())
+        return self.num_filters if self.classifier == "neural" and reads_forms else 0
 
     @property
     def num_sums(self) -> int:
@@ -211,6 +236,13 @@ class LearningConfig(Config):
     )
     dropout_words: float = setting(
         2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
+    )
+    dropout_fields: float = setting(
+        0.0,
+        "how often all that is read of a word's form and lemma, its tags, or its characters are "
+        "left out, each by itself (as Dozat & Manning 2017 do)",
+        minimum=0,
+        below=1,
     )
     averaging: float = setting(
         0.999,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
+from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -291,7 +292,14 @@ def prepare_data(
     )
     if vectors is not None:
         lexical = vectors.add_words(lexical)
-    types = Types(lexical, tags, empty_shares)
+    characters = None
+    if config.model.character_width:
+        place = reader.columns.index(FORM)
+        forms: Counter[str] = Counter()
+        for key, count in reader.counts.items():
+            forms[key[place]] += count
+        characters = Characters.build(forms, config.model.min_count)
+    types = Types(lexical, tags, empty_shares, characters)
     for key in reader.ids:
         types.add(key)
     _refuse_lacking(types, gold.arrays, num_gold)

@@ -33,12 +33,17 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
 
 
 def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+    config: ModelConfig,
+    num_lexical: int,
+    num_tags: int,
+    labels: Labels,
+    state_size: int = 0,
+    num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a parser, by its name in the network of its family.
 
-    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
-    model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, the last one 0 where no
+    characters are read; `state_size` is the width of a language model's states, 0 without one.
     """
     if (config.decoder, config.classifier) == ("graph", "linear"):
         return arc_scorer.weight_shapes(config, labels)
@@ -46,7 +51,7 @@ def weight_shapes(
         size = linear_classifier.num_weights(config, labels)
         return {linear_classifier.WEIGHTS: (size,)}
     of_family = graph_shapes if config.decoder == "graph" else transition_shapes
-    return of_family(config, num_lexical, num_tags, labels, state_size)
+    return of_family(config, num_lexical, num_tags, labels, state_size, num_characters)
 
 
 def describe(header: Header) -> str:

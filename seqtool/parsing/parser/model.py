@@ -13,6 +13,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -43,6 +44,7 @@ TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, 
 
 TUNING_WORDS = 50_000  # of the validation part, to which calibrations are fitted
 CALIBRATIONS = "calibrations"  # their name in the vocabulary's file
+CHARACTERS = "characters"  # and that of the known ones
 
 Tree = tuple[list[int], list[str]]
 Answer = TypeVar("Answer")
@@ -92,10 +94,13 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         empty = {} if shares is None else {"empty_shares": list(shares)}
         found = calibration.to_json(self.calibrations)
         fitted: dict[str, Any] = {CALIBRATIONS: found} if found else {}
+        characters = self.types.characters
+        known = {} if characters is None else {CHARACTERS: characters.known}
         return Vocabulary(
             tables={
                 **lexical.to_tables("lexical"),
                 **tags.to_tables("tags"),
+                **known,
                 "arc_labels": self.labels.arcs,
                 "root_labels": self.labels.roots,
             },
@@ -116,7 +121,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         # scores of one kind only can be averaged
         is_global = config.learning.loss == "global"
         builds = model.decoder, model.classifier, model.system, model.trees, is_global
-        return types.lexical, types.tags, lm, self.labels, builds
+        characters = None if types.characters is None else types.characters.known
+        return types.lexical, types.tags, characters, lm, self.labels, builds
 
     @classmethod
     def restore(
@@ -132,17 +138,26 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
         state_size = word_states.size if word_states else 0
+        characters = None
+        if config.model.character_width:
+            characters = Characters(vocabulary.texts(CHARACTERS))
+        shares = read_shares(vocabulary, len(lexical.columns))
+        types = Types(lexical, tags, shares, characters)
         shapes = weight_shapes(
-            config.model, lexical.num_symbols, tags.num_symbols, labels, state_size
+            config.model,
+            lexical.num_symbols,
+            tags.num_symbols,
+            labels,
+            state_size,
+            types.num_characters,
         )
-        types = Types(lexical, tags, read_shares(vocabulary, len(lexical.columns)))
         parser = cls(config, types, labels, read_weights(shapes), word_states)
         parser.calibrations = calibration.from_json(vocabulary.extra.get(CALIBRATIONS))
         return parser
 
     def _with_words(self, vectors: WordVectors) -> Parser:
         symbols, weights = self._grown(self.types.lexical, vectors)
-        types = Types(symbols, self.types.tags, self.types.empty_shares)
+        types = Types(symbols, self.types.tags, self.types.empty_shares, self.types.characters)
         return Parser(self.config, types, self.labels, weights, self.word_states)
 
     @staticmethod
@@ -184,8 +199,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
-        types = Types(self.types.lexical, self.types.tags, self.types.empty_shares)
-        copied = Parser(self.config, types, self.labels, self.weights, self.word_states)
+        copied = Parser(
+            self.config, self.types.as_new(), self.labels, self.weights, self.word_states
+        )
         copied.scores, copied.calibrations = self.scores, self.calibrations
         return copied
 

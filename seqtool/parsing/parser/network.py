@@ -1,7 +1,8 @@
 """How a parser reads words, for training: the vectors of types, and an encoder over them.
 
-Dimensions: U types in a batch, D width of a vector, J units that join fields, P width of a language
-model's states, R width that they are projected to, T tokens, E units of a direction of the encoder.
+Dimensions: U types in a batch, L characters of the longest form, D width of a vector, J units that
+join fields, P width of a language model's states, R width that they are projected to, T tokens, E
+units of a direction of the encoder.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, as_it_is
 from seqtool.parsing.encoding.features import PAD
+from seqtool.parsing.encoding.network import CharacterNetwork
 from seqtool.parsing.parser.config import ModelConfig
 
 
@@ -46,6 +49,7 @@ class ReadingNetwork(nn.Module):
         lexical.weight, tags.weight            [symbols, D]
         join.inside.weight, join.inside.bias   [2J, D], [2J]
         join.outside.weight                    [D, J]
+        characters...                          see `CharacterNetwork`, where characters are read
         lm.weight                              [R, P], with a language model
         encoder...                             see `encoder.ContextEncoder`
 
@@ -54,15 +58,22 @@ class ReadingNetwork(nn.Module):
     Args:
         config: sizes.
         num_lexical, num_tags: symbols of types.
+        num_characters: symbols of their characters, where these are read.
     """
 
-    def __init__(self, config: ModelConfig, num_lexical: int, num_tags: int) -> None:
+    def __init__(
+        self, config: ModelConfig, num_lexical: int, num_tags: int, num_characters: int = 0
+    ) -> None:
         super().__init__()
         self.config = config
         self.lexical = nn.EmbeddingBag(
             num_lexical, config.lexical_size, mode="sum", padding_idx=PAD
         )
         self.tags = nn.EmbeddingBag(num_tags, config.tag_size, mode="sum", padding_idx=PAD)
+        if config.character_width:
+            self.characters = CharacterNetwork(
+                num_characters, config.character_size, config.character_width, config.filter_width
+            )
 
     def _add_join(self) -> None:
         if self.config.type_units:
@@ -88,18 +99,33 @@ class ReadingNetwork(nn.Module):
         with torch.no_grad():
             self.lexical.weight[PAD] = 0.0
             self.tags.weight[PAD] = 0.0
+        if self.config.character_width:
+            nn.init.normal_(self.characters.embedding.weight, std=0.2)
+            with torch.no_grad():
+                self.characters.embedding.weight[NO_CHARACTER] = 0.0
 
     def type_vectors(
         self,
         lexical_UW: Tensor,
         tags_UW: Tensor,
+        characters_UL: Tensor | None = None,
+        *,
         drop: Dropout = as_it_is,
+        drop_part: Dropout = as_it_is,
     ) -> Tensor:
         """Return the vectors of types, [U, D], by their lexical and tag symbols, PAD at the end.
 
-        `drop` is applied to the units that join fields.
+        Args:
+            lexical_UW: symbols of words.
+            tags_UW: symbols of tags.
+            characters_UL: those of forms, where characters are read.
+            drop: is applied to the units that join fields.
+            drop_part: is applied to what is read of words, of tags and of characters, each.
         """
-        vectors_UD = torch.cat((self.lexical(lexical_UW), self.tags(tags_UW)), 1)
+        parts = [self.lexical(lexical_UW), self.tags(tags_UW)]
+        if characters_UL is not None:
+            parts.append(self.characters(characters_UL))
+        vectors_UD = torch.cat([drop_part(part_UD) for part_UD in parts], 1)
         if self.config.type_units:
             vectors_UD = self.join(vectors_UD, drop)
         return vectors_UD

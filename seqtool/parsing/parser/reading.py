@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Longs
+from seqtool.parsing.encoding.characters import BEGIN, END, Convolution, filter_shapes
+from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.features import NONE, TokenArrays, token_rows
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WEIGHT, project
@@ -44,21 +46,31 @@ class TypeReader:
         self._embeddings = (weights["lexical.weight"], weights["tags.weight"])
         self._join = part_of(weights, "join.")
         self.width = sum(table.shape[1] for table in self._embeddings)
+        self._convolution: Convolution | None = None
+        if part_of(weights, "characters."):
+            self._convolution = Convolution(weights)
+            self.width += self._convolution.num_filters
 
     def none(self) -> Floats:
         """Return the vector of NONE, [1, D]."""
         symbols = np.asarray([[NONE]], np.int32)
-        return self.vectors(symbols, symbols)
+        return self.vectors(symbols, symbols, np.asarray([[BEGIN, END]], np.int32))
 
-    def vectors(self, lexical: Ints, tags: Ints) -> Floats:
-        """Return the vectors of types by their symbols, each [num_types, width]: [num_types, D]."""
-        vectors = np.concatenate(
-            [
-                _sums(embeddings, rows)
-                for embeddings, rows in zip(self._embeddings, (lexical, tags), strict=True)
-            ],
-            axis=1,
-        )
+    def vectors(self, lexical: Ints, tags: Ints, characters: Ints | None = None) -> Floats:
+        """Return the vectors of types by their symbols, each [num_types, width]: [num_types, D].
+
+        `characters` are those of forms, which are looked at where characters are read.
+        """
+        parts = [
+            _sums(embeddings, rows)
+            for embeddings, rows in zip(self._embeddings, (lexical, tags), strict=True)
+        ]
+        if self._convolution is not None:
+            assert characters is not None
+            is_there = characters != NO_CHARACTER
+            lengths = is_there.sum(1, dtype=np.int32)
+            parts.append(self._convolution.vectors(characters[is_there], lengths))
+        vectors = np.concatenate(parts, axis=1)
         if self._join:
             sums = vectors @ self._join["inside.weight"].T + self._join["inside.bias"]
             vectors += gated(sums) @ self._join["outside.weight"].T
@@ -73,15 +85,15 @@ class TypeTable:
         self._type_vectors: Floats = np.zeros((0, reader.width), np.float32)
         self.num_types = 0
 
-    def extend(self, lexical: Ints, tags: Ints) -> None:
-        """Add types by their symbols, each [num_types, width]."""
-        needed = self.num_types + len(lexical)
+    def extend(self, *symbols: Ints) -> None:
+        """Add types by their symbols, each [num_types, width]: see `Types.arrays`."""
+        num_new = len(symbols[0])
+        needed = self.num_types + num_new
         if needed > len(self._type_vectors):
             # those that come first may be all; after that, there may be more again
             self._grow(needed + needed // 4 if len(self._type_vectors) else needed)
-        for begin in range(0, len(lexical), BLOCK):
-            block = slice(begin, begin + BLOCK)
-            vectors = self._reader.vectors(lexical[block], tags[block])
+        for begin in range(0, num_new, BLOCK):
+            vectors = self._reader.vectors(*(rows[begin : begin + BLOCK] for rows in symbols))
             at = self.num_types + begin
             self._type_vectors[at : at + len(vectors)] = vectors
             self._note(at, vectors)
@@ -205,12 +217,18 @@ def groups_of(lengths: Ints, *, by_length: bool = True) -> list[Longs]:
     return np.split(order, np.flatnonzero(np.diff(groups)) + 1)
 
 
-def type_shapes(config: ModelConfig, num_lexical: int, num_tags: int) -> dict[str, tuple[int, ...]]:
+def type_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, num_characters: int = 0
+) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays that `TypeReader` reads; the numbers are of symbols."""
     shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),
         "tags.weight": (num_tags, config.tag_size),
     }
+    if config.character_width:
+        shapes |= filter_shapes(
+            num_characters, config.character_size, config.character_width, config.filter_width
+        )
     if config.type_units:
         shapes["join.inside.weight"] = (2 * config.type_units, config.token_size)
         shapes["join.inside.bias"] = (2 * config.type_units,)

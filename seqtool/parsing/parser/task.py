@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Halves, Ints, Longs
+from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     num_words,
@@ -71,14 +72,19 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
     def _type_vectors(self, types: Longs | Ints) -> tuple[Tensor, Longs]:
         """Return vectors of the types that occur, [U, D], some of them unknown; which each is."""
         present, places = present_types(types, len(self._symbols[0]))
-        lexical_UW, tags_UW = (
+        symbols = [
             self._some_unknown(rows[present], chances, unknowns)
-            for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=True)
-        )
+            for rows, (chances, unknowns) in zip(self._symbols, self._dropped, strict=False)
+        ]
+        for rows in self._symbols[len(symbols) :]:  # characters, as far as one of the forms has any
+            rows = rows[present]
+            symbols.append(rows[:, : int((rows != NO_CHARACTER).sum(1).max())].to(self._device))
+        learning = self.config.learning
         vectors_UD = self.module.type_vectors(
-            lexical_UW,
-            tags_UW,
-            lambda units: units * self._kept(units, self.config.learning.dropout_types),
+            *symbols,
+            drop=lambda units: units * self._kept(units, learning.dropout_types),
+            # one draw for all of a part, so that it is there or not
+            drop_part=lambda part: part * self._kept(part[:, :1], learning.dropout_fields),
         )
         return vectors_UD, places
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
+from seqtool.parsing.encoding.characters import Characters, padded
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
@@ -20,9 +21,7 @@ from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
     FIELDS,
     Bundles,
-    Characters,
     lexical_table,
-    padded,
 )
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence

@@ -14,6 +14,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.characters import Characters, filter_shapes
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import (
@@ -30,7 +31,6 @@ from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
     COLUMNS,
     Bundles,
-    Characters,
     Forms,
     best_bundles,
     values_there,
@@ -327,13 +327,9 @@ def weight_shapes(
     units, width = config.encoder_size, config.lexical_size + config.num_filters
     shapes: dict[str, tuple[int, ...]] = {
         "lexical.weight": (num_lexical, config.lexical_size),
-        "characters.embedding.weight": (num_characters, config.character_size),
-        "characters.filters.weight": (
-            config.num_filters,
-            config.character_size,
-            config.filter_width,
+        **filter_shapes(
+            num_characters, config.character_size, config.num_filters, config.filter_width
         ),
-        "characters.filters.bias": (config.num_filters,),
         "values.weight": (bundles.num_values, width + 2 * units),
         "values.bias": (bundles.num_values,),
         "lemma_words.weight": (config.lemma_size, width + 2 * units),

@@ -1,10 +1,9 @@
 """The network of tags and lemmas, for training.
 
-Dimensions: U forms, L characters of the longest, C width of a character's vector, F filters, S
-lexical symbols of a form, D width of a form's vector, T words, I width of what the encoder reads, H
-units of a direction, O values of all columns together, Q parts of these, B bundles, M hidden units
-of the lemmatizer, E edit scripts, P width of a language model's states, R width that they are
-projected to.
+Dimensions: U forms, L characters of the longest, S lexical symbols of a form, D width of a form's
+vector, T words, I width of what the encoder reads, H units of a direction, O values of all columns
+together, Q parts of these, B bundles, M hidden units of the lemmatizer, E edit scripts, P width of
+a language model's states, R width that they are projected to.
 """
 
 from __future__ import annotations
@@ -13,36 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.parsing.encoding.characters import PAD
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
+from seqtool.parsing.encoding.network import CharacterNetwork
 from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.morphology import PAD
-
-
-class CharacterNetwork(nn.Module):
-    """Filters over the characters of a form, the strongest answer of each (Ma & Hovy 2016).
-
-    Args:
-        config: its sizes.
-        num_symbols: of characters.
-    """
-
-    def __init__(self, config: ModelConfig, num_symbols: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(num_symbols, config.character_size, padding_idx=PAD)
-        self.filters = nn.Conv1d(
-            config.character_size,
-            config.num_filters,
-            config.filter_width,
-            padding=config.filter_width // 2,
-        )
-
-    def forward(self, symbols_UL: Tensor) -> Tensor:
-        """Return the vectors of forms, [U, F]."""
-        answers_UFL = self.filters(self.embedding(symbols_UL).transpose(1, 2))
-        beyond_U1L = (symbols_UL == PAD).unsqueeze(1)
-        strongest_UF: Tensor = answers_UFL.masked_fill(beyond_U1L, -torch.inf).amax(2)
-        return strongest_UF.relu()
 
 
 class TaggerNetwork(nn.Module):
@@ -82,7 +56,9 @@ class TaggerNetwork(nn.Module):
         self.lexical = nn.EmbeddingBag(
             num_lexical, config.lexical_size, mode="sum", padding_idx=NO_SYMBOL
         )
-        self.characters = CharacterNetwork(config, num_characters)
+        self.characters = CharacterNetwork(
+            num_characters, config.character_size, config.num_filters, config.filter_width
+        )
         width = config.lexical_size + config.num_filters
         num_inputs = width
         if state_size:

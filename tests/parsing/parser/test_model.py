@@ -44,12 +44,17 @@ def network_of(parser: Parser) -> ParserNetwork:
         types.tags.num_symbols,
         len(parser.labels),
         parser.labels.num_transitions,
+        num_characters=types.num_characters,
     )
     network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
     return network
 
 
-@pytest.mark.parametrize("model", [{}, {"activation": "relu"}, CHEN], ids=["glu", "relu", "cube"])
+@pytest.mark.parametrize(
+    "model",
+    [{}, {"activation": "relu"}, CHEN, {"num_filters": 6}],
+    ids=["glu", "relu", "cube", "characters"],
+)
 @pytest.mark.parametrize("system", list(SYSTEMS))
 def test_the_tables_give_the_scores_of_the_plain_network(
     system: str, model: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
+from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.families import weight_shapes
@@ -65,14 +66,23 @@ def random_parser(config: ParserConfig, labels: Labels = LABELS, seed: int = 0) 
         SymbolTable.build(counts.items(), [f for f in model.fields if f in kind], 1, columns)
         for kind in (("form", "lemma", "prefix", "suffix", "shape"), ("upos", "xpos", "feats"))
     )
-    shapes = weight_shapes(model, lexical.num_symbols, tags.num_symbols, labels)
+    characters = Characters("aB") if model.character_width else None
+    types = Types(lexical, tags, None, characters)
+    shapes = weight_shapes(
+        model,
+        lexical.num_symbols,
+        tags.num_symbols,
+        labels,
+        num_characters=types.num_characters,
+    )
     generator = np.random.default_rng(seed)
     weights = {
         name: generator.normal(0.0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()
     }
-    for name in {"lexical.weight", "tags.weight"} & weights.keys():  # a linear parser has none
+    padded = {"lexical.weight", "tags.weight", "characters.embedding.weight"}
+    for name in padded & weights.keys():  # a linear parser has none
         weights[name][0] = 0.0
-    return Parser(config, Types(lexical, tags), labels, weights)
+    return Parser(config, types, labels, weights)
 
 
 def write_treebank(path: Path, num: int, seed: int = 0, non_projective: float = 0.0) -> Path:

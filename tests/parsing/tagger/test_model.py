@@ -17,23 +17,18 @@ from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
+from seqtool.parsing.encoding.characters import padded
 from seqtool.parsing.model import VOCABULARY
 from seqtool.parsing.tagger import model as model_module
 from seqtool.parsing.tagger import morphology
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.morphology import (
-    BEGIN,
     COLUMNS,
-    END,
-    MAX_CHARACTERS,
     Bundles,
-    Characters,
-    Convolution,
     best_bundles,
-    padded,
 )
-from seqtool.parsing.tagger.network import CharacterNetwork, TaggerNetwork
+from seqtool.parsing.tagger.network import TaggerNetwork
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
 FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40)
@@ -235,38 +230,6 @@ def test_company_and_chunks_change_nothing(tagger: Tagger, monkeypatch: pytest.M
 def test_nothing_to_tag(tagger: Tagger) -> None:
     tagger.tag([])
     assert list(tagger.tag_stream([])) == []
-
-
-@pytest.mark.parametrize("width", [1, 3, 5])
-@settings(max_examples=20)
-@given(forms=st.lists(FORMS, min_size=1, max_size=6))
-def test_filters_are_those_of_torch(width: int, forms: list[str]) -> None:
-    torch.manual_seed(width)
-    model = tiny_config(model__filter_width=width).model
-    characters = Characters.build({"abcdefg": 2, "ÄÖ": 2}, 2)
-    network = CharacterNetwork(model, characters.num_symbols)
-    symbols, lengths = characters.rows(forms)
-    arrays = {name: value.numpy() for name, value in network.state_dict().items()}
-    found = Convolution(
-        arrays["embedding.weight"], arrays["filters.weight"], arrays["filters.bias"]
-    ).vectors(symbols, lengths)
-    with torch.no_grad():
-        expected = network(torch.from_numpy(padded(symbols, lengths)).long()).numpy()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-
-
-def test_characters_by_hand() -> None:
-    characters = Characters.build({"ab": 3, "ac": 1}, 2)
-    assert characters.known == "ab"
-    symbols, lengths = characters.rows(["ba", "B"])
-    known = characters.num_symbols - 2
-    # a capital that is not known is one of its class, the first after END
-    assert symbols.tolist() == [BEGIN, known + 1, known, END, BEGIN, END + 1, END]
-    assert lengths.tolist() == [4, 3]
-    long = "".join(map(chr, range(0x100, 0x100 + 2 * MAX_CHARACTERS)))
-    known_all = Characters(long)
-    ends = known_all.rows([long[: MAX_CHARACTERS // 2] + long[-MAX_CHARACTERS // 2 :]])[0]
-    assert known_all.rows([long])[0].tolist() == ends.tolist()
 
 
 def test_lemmas_by_hand() -> None:

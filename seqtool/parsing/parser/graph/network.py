@@ -2,7 +2,7 @@
 
 Dimensions: B sentences, L tokens of the longest, T tokens of all sentences (ROOT is one), N arcs, E
 units of a direction of the encoder, A units by which heads are scored, R units by which labels are
-scored, K labels.
+scored, K labels, C classes of distances.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from torch.nn import functional
 
 from seqtool.parsing.encoding.encoder import Dropout, as_it_is, padded_rows
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.graph.scores import SLOPE, unit_borders
+from seqtool.parsing.parser.graph.scores import (
+    NUM_DISTANCES,
+    SLOPE,
+    distance_classes,
+    unit_borders,
+)
 from seqtool.parsing.parser.network import ReadingNetwork
 
 
@@ -26,18 +31,24 @@ class GraphNetwork(ReadingNetwork):
         score of the arc       (W d + b) . h                    their equation 7: h W d + h b
         score of its label k   (W_k d + b_k) . h + v_k . d + c_k                  their equation 3
 
+    With distances, of a head that is so far away and to one side, class c of `distance_classes`,
+    P_c d + q_c + R_c h is added to the score of the arc.
+
     The names of its weights, beside those of `ReadingNetwork`, are those of the model's file:
 
         units.weight, units.bias           [2A + 2R, 2E], [2A + 2R]   d and h, twice
         arcs.weight, arcs.bias             [A, A], [A]                W and b
         relations.weight, relations.bias   [K * R, R], [K * R]        W_k and b_k
         labels.weight, labels.bias         [K, R], [K]                v_k and c_k
+        distances.weight, distances.bias   [C, A], [C]                P and q, with distances
+        head_distances.weight              [C, A]                     R, with distances
 
     Args:
         config: sizes.
         num_lexical, num_tags: symbols of types.
         num_labels: K.
         state_size: of a language model; 0 without one.
+        num_characters: see `ReadingNetwork`.
         num_gold_tags: combinations of gold tags that `gold_tags` tells, whose weights are no part
             of the model; 0: none.
         num_words: that `cloze` tells, whose weights are no part of it either; 0: none.
@@ -51,10 +62,11 @@ class GraphNetwork(ReadingNetwork):
         num_labels: int,
         state_size: int = 0,
         *,
+        num_characters: int = 0,
         num_gold_tags: int = 0,
         num_words: int = 0,
     ) -> None:
-        super().__init__(config, num_lexical, num_tags)
+        super().__init__(config, num_lexical, num_tags, num_characters)
         self._add_join()
         self._add_encoder(state_size)
         self._borders = unit_borders(config)
@@ -64,6 +76,11 @@ class GraphNetwork(ReadingNetwork):
         self.arcs = nn.Linear(config.arc_size, config.arc_size)
         self.relations = nn.Linear(config.relation_size, num_labels * config.relation_size)
         self.labels = nn.Linear(config.relation_size, num_labels)
+        zeros = [self.arcs, self.relations, self.labels]
+        if config.distances:
+            self.distances = nn.Linear(config.arc_size, NUM_DISTANCES)
+            self.head_distances = nn.Linear(config.arc_size, NUM_DISTANCES, bias=False)
+            zeros += [self.distances, self.head_distances]
         self._add_cloze(num_words)
         if num_gold_tags:
             self.gold_tags = nn.Linear(2 * config.encoder_size, num_gold_tags)
@@ -71,10 +88,11 @@ class GraphNetwork(ReadingNetwork):
         for weight in torch.tensor_split(self.units.weight.detach(), self._borders):
             nn.init.orthogonal_(weight)
         # all arcs and labels begin with the same score
-        for layer in (self.arcs, self.relations, self.labels):
+        for layer in zeros:
             nn.init.zeros_(layer.weight)
-        for layer in (self.units, self.arcs, self.relations, self.labels):
-            nn.init.zeros_(layer.bias)
+        for layer in (self.units, *zeros):
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
     def forward(self, states_TE: Tensor, drop: Dropout = as_it_is) -> tuple[Tensor, ...]:
         """Return tokens as dependents and heads, by states [T, 2E]: [T, A] twice, [T, R] twice.
@@ -105,6 +123,20 @@ class GraphNetwork(ReadingNetwork):
         # in bfloat16 a score of 20 would be rounded to an eighth
         with torch.autocast(tokens_BL.device.type, enabled=False):
             scores_BLL = dependents_BLA @ heads_BLA.transpose(1, 2)
+        if self.config.distances:
+            longest = tokens_BL.shape[1]
+            classes_LL = torch.from_numpy(distance_classes(longest)).long().to(tokens_BL.device)
+            classes_BLL = classes_LL.expand(len(tokens_BL), longest, longest)
+            by_word_BLC, by_head_BLC = (
+                functional.embedding(tokens_BL, layer(units)).float()
+                for layer, units in (
+                    (self.distances, dependents_TA),
+                    (self.head_distances, heads_TA),
+                )
+            )
+            scores_BLL = scores_BLL + by_word_BLC.gather(2, classes_BLL)
+            by_head_BLL = by_head_BLC.gather(2, classes_BLL.transpose(1, 2))
+            scores_BLL = scores_BLL + by_head_BLL.transpose(1, 2)
         is_self_LL = torch.eye(tokens_BL.shape[1], dtype=torch.bool, device=tokens_BL.device)
         return scores_BLL.masked_fill(~inside_BL[:, None] | is_self_LL, -torch.inf), tokens_BL
 

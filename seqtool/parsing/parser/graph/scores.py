@@ -10,7 +10,7 @@ A sentence of more than `LONGEST` words is parsed in parts, as if each were a se
 the first part then is the head of the others'.
 
 Dimensions: T tokens, N words, M heads, E units of a direction of the encoder, A units by which
-heads are scored, R units by which labels are scored, K labels.
+heads are scored, R units by which labels are scored, K labels, C classes of distances.
 """
 
 from __future__ import annotations
@@ -37,10 +37,15 @@ from seqtool.parsing.parser.reading import (
 
 SLOPE = 0.1  # of units below zero (leaky ReLU, as Dozat & Manning's)
 LONGEST = 2048  # words whose arcs are all scored: 16 MB of scores
+# classes of the distance of a head: 1, 2, 3, 4, 5-6, 7-10, 11-20 and more words, to either side
+_NEAREST = (1, 2, 3, 4, 5, 7, 11, 21)  # of each class
+NUM_DISTANCES = 1 + 2 * len(_NEAREST)  # C; the first one is that of ROOT
+_CLASSES = np.searchsorted(_NEAREST, np.arange(1 + _NEAREST[-1]), "right").astype(np.int32)
 LABEL_WORDS = 64  # words whose labels are scored together: their products stay in a core's cache
 
 _floats = types.float32[:, ::1]
 _longs = types.int64[::1]
+_ints = types.int32[::1]
 
 
 @compiled(types.void(_floats, types.float32[::1], _longs, _floats))
@@ -69,6 +74,30 @@ def _add_products(through, heads, places, scores):  # type: ignore[no-untyped-de
             for unit in range(size):
                 total += through[row, begin + unit] * head[unit]
             scores[row, label] += total
+
+
+@compiled(types.void(_floats, _floats, _ints, types.int64, types.int64, _floats))
+def _add_distances(by_word, by_head, classes, root, begin, table):  # type: ignore[no-untyped-def]
+    """Add to the scores of arcs [n, 1 + n] what is scored of their distances.
+
+    Args:
+        by_word: P d + q of all tokens, [T, C].
+        by_head: R h of all tokens, [T, C].
+        classes: of distances to the left, by distance; the last one is of all that are longer.
+        root: the place of ROOT.
+        begin: the place of the first word.
+        table: is added to.
+    """
+    longest = classes.shape[0] - 1
+    num_left = classes[longest]
+    for word in range(table.shape[0]):
+        table[word, 0] += by_word[begin + word, 0] + by_head[root, 0]
+        for head in range(table.shape[0]):
+            if head != word:
+                kind = classes[min(abs(word - head), longest)]
+                if head > word:
+                    kind += num_left
+                table[word, 1 + head] += by_word[begin + word, kind] + by_head[begin + head, kind]
 
 
 class Layout(NamedTuple):
@@ -175,6 +204,13 @@ class Scorer:
         self._arcs_bias = weights["arcs.bias"]
         self._relations = np.ascontiguousarray(weights["relations.weight"].T)
         self._relations_bias = weights["relations.bias"]
+        self._distances: tuple[Floats, Floats, Floats] | None = None
+        if config.distances:
+            by_word, by_head = (
+                np.ascontiguousarray(weights[f"{name}.weight"].T)
+                for name in ("distances", "head_distances")
+            )
+            self._distances = by_word, weights["distances.bias"], by_head
         self._labels = np.ascontiguousarray(weights["labels.weight"].T)
         self._labels_bias = weights["labels.bias"]
         self._borders = unit_borders(config)
@@ -203,6 +239,7 @@ class Scorer:
         through = self._room.array("through", len(dependents), heads.shape[1])
         np.matmul(dependents, self._arcs, out=through)
         through += self._arcs_bias
+        by_distance = self._by_distance(dependents, heads)
         sizes = layout.lengths.astype(np.int64) * (1 + layout.lengths)
         scores = self._room.array("scores", int(sizes.sum()), 1)[:, 0]
         end = 0
@@ -219,8 +256,22 @@ class Scorer:
             )
             table = scores[end : end + size].reshape(length, 1 + length)
             np.matmul(through[words], candidates.T, out=table)
+            if by_distance is not None:
+                _add_distances(*by_distance, _CLASSES, root, begin, table)
             end += size
         return scores
+
+    def _by_distance(self, dependents: Floats, heads: Floats) -> tuple[Floats, Floats] | None:
+        """Return what tokens [T, A] as dependents and as heads say of distances, [T, C] each."""
+        if self._distances is None:
+            return None
+        of_words, bias, of_heads = self._distances
+        by_word = self._room.array("distances", len(dependents), NUM_DISTANCES)
+        by_head = self._room.array("head distances", len(heads), NUM_DISTANCES)
+        np.matmul(dependents, of_words, out=by_word)
+        by_word += bias
+        np.matmul(heads, of_heads, out=by_head)
+        return by_word, by_head
 
     def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
@@ -246,6 +297,19 @@ class Scorer:
         return scores
 
 
+def distance_classes(num_tokens: int) -> Ints:
+    """Return the class of the distance from each token of a sentence to each other one, [L, L].
+
+    The row is the dependent's, the column the head's; ROOT is the first token, and its class 0.
+    """
+    places = np.arange(num_tokens)
+    steps = places[:, None] - places
+    classes: Ints = _CLASSES[np.minimum(np.abs(steps), len(_CLASSES) - 1)]
+    classes += np.where(steps < 0, _CLASSES[-1], 0).astype(np.int32)
+    classes[:, 0] = 0
+    return classes
+
+
 def unit_borders(config: ModelConfig) -> list[int]:
     """Return where the units of a token as a head, and those for labels, begin among all."""
     arcs, relations = config.arc_size, config.relation_size
@@ -253,16 +317,26 @@ def unit_borders(config: ModelConfig) -> list[int]:
 
 
 def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+    config: ModelConfig,
+    num_lexical: int,
+    num_tags: int,
+    labels: Labels,
+    state_size: int = 0,
+    num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array, by its name in `network.GraphNetwork`.
 
-    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
-    model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
+    of a language model's states, 0 without one.
     """
     arcs, relations, num_labels = config.arc_size, config.relation_size, len(labels)
+    of_distances = {
+        "distances.weight": (NUM_DISTANCES, arcs),
+        "distances.bias": (NUM_DISTANCES,),
+        "head_distances.weight": (NUM_DISTANCES, arcs),
+    }
     return {
-        **type_shapes(config, num_lexical, num_tags),
+        **type_shapes(config, num_lexical, num_tags, num_characters),
         **encoder_shapes(config, state_size),
         "units.weight": (2 * arcs + 2 * relations, 2 * config.encoder_size),
         "units.bias": (2 * arcs + 2 * relations,),
@@ -272,4 +346,5 @@ def weight_shapes(
         "relations.bias": (num_labels * relations,),
         "labels.weight": (num_labels, relations),
         "labels.bias": (num_labels,),
+        **(of_distances if config.distances else {}),
     }

@@ -124,17 +124,22 @@ class TokenProducts(TokenReader):
 
 
 def weight_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, state_size: int = 0
+    config: ModelConfig,
+    num_lexical: int,
+    num_tags: int,
+    labels: Labels,
+    state_size: int = 0,
+    num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
 
-    `num_lexical` and `num_tags` are numbers of symbols, `state_size` is the width of a language
-    model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
+    of a language model's states, 0 without one.
     """
     units = config.hidden_size
     of_words = len(config.slots) * config.token_size
     shapes: dict[str, tuple[int, ...]] = {
-        **type_shapes(config, num_lexical, num_tags),
+        **type_shapes(config, num_lexical, num_tags, num_characters),
         "labels.weight": (1 + len(labels), config.label_size),
         "first.weight": (config.num_sums, of_words + len(config.label_slots) * config.label_size),
         "first.bias": (config.num_sums,),

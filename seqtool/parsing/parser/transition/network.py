@@ -47,6 +47,7 @@ class ParserNetwork(ReadingNetwork):
         num_labels: labels of arcs; number 0 means none.
         num_transitions: what is scored.
         state_size: P; 0 without a language model.
+        num_characters: see `ReadingNetwork`.
         choose_heads: with `head_choice`, whose weights are no part of the model.
         num_gold_tags: combinations of gold tags that `head_choice` predicts too.
         num_words: that `cloze` predicts, whose weights are no part of the model either; 0: none.
@@ -61,11 +62,12 @@ class ParserNetwork(ReadingNetwork):
         num_transitions: int,
         state_size: int = 0,
         *,
+        num_characters: int = 0,
         choose_heads: bool = False,
         num_gold_tags: int = 0,
         num_words: int = 0,
     ) -> None:
-        super().__init__(config, num_lexical, num_tags)
+        super().__init__(config, num_lexical, num_tags, num_characters)
         self.labels = nn.Embedding(1 + num_labels, config.label_size)
         self._add_join()
         num_inputs = (

@@ -139,6 +139,7 @@ class ParserTask(TreeTask):
             len(labels),
             labels.num_transitions,
             self._state_size,
+            num_characters=types.num_characters,
             choose_heads=self.config.learning.head_weight > 0,
             num_gold_tags=self._data.num_gold_tags,
             num_words=num_words,

@@ -40,7 +40,10 @@ def graph_parser(trees: str = "all", seed: int = 0, **model: Any) -> Parser:
 
 def network_of(parser: Parser) -> GraphNetwork:
     lexical, tags = parser.types.lexical.num_symbols, parser.types.tags.num_symbols
-    network = GraphNetwork(parser.config.model, lexical, tags, len(LABELS))
+    network = GraphNetwork(
+        *(parser.config.model, lexical, tags, len(LABELS)),
+        num_characters=parser.types.num_characters,
+    )
     network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
     return network.double()
 
@@ -71,9 +74,12 @@ def all_trees(length: int, *, projective: bool) -> list[tuple[int, ...]]:
     ]
 
 
+@pytest.mark.parametrize("model", [{}, {"num_filters": 4, "distances": True}], ids=["", "more"])
 @pytest.mark.parametrize("trees", ["all", "projective"])
-def test_trees_are_the_best_of_all_by_the_scores_of_the_plain_network(trees: str) -> None:
-    parser = graph_parser(trees)
+def test_trees_are_the_best_of_all_by_the_scores_of_the_plain_network(
+    trees: str, model: dict[str, Any]
+) -> None:
+    parser = graph_parser(trees, **model)
     sentences = random_sentences(25, 5)
     found = list(parser.trees(parser.encode(sentences)))
     differ = 0
