@@ -61,12 +61,14 @@ def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
 def with_teachers(data: TrainingData, teachers: Sequence[str]) -> TrainingData:
     """Return training data with the teachers that tell the probabilities of transitions.
 
+    They are asked in every epoch, so that a run that is resumed opens them again.
+
     Raises:
         ModelError: a teacher cannot be opened, or is no parser.
         ConfigError: there is no text that they have parsed, and none tells probabilities either.
     """
     parsers: list[Parser] = []
-    for path in teachers:
+    for path in teachers if data.config.learning.teacher_weight else ():
         model = checkpoint.load(path)
         parser = getattr(model, "parser", model)  # of a pipeline
         found = parser.parsers if isinstance(parser, Vote) else [parser]
