@@ -516,8 +516,13 @@ def _note_parser_data(data: Any) -> None:
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; {builds}",
     )
-    if "teachers" in summary:
+    if "unlabelled" in summary:
         note(
             f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
             f"{summary['taught_words']:,} words that {summary['teachers']} parsed"
+        )
+    if data.teachers:
+        note(
+            f"{counted(len(data.teachers), 'parser')} among the teachers tells how probable it "
+            "takes each transition to be"
         )
