@@ -96,12 +96,12 @@ class Teacher(NamedTuple):
         config: what the classifier is.
         weights: of the classifier, by their names in `network.ParserNetwork`; labels and
             transitions have the student's numbers.
-        symbols: of the student's types, the teacher's symbols: lexical ones, then tags.
+        symbols: of the student's types, the teacher's symbols, as `Types.arrays` gives them.
     """
 
     config: ModelConfig
     weights: Mapping[str, Floats]
-    symbols: tuple[Ints, Ints]
+    symbols: tuple[Ints, ...]
 
 
 @dataclass(frozen=True)

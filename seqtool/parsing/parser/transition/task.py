@@ -251,7 +251,7 @@ class ParserTask(TreeTask):
         return self._scorer_of(classifier, self._own_symbols, sentences)
 
     def _scorer_of(
-        self, classifier: Classifier, symbols: tuple[Ints, Ints], sentences: Ints | Longs
+        self, classifier: Classifier, symbols: tuple[Ints, ...], sentences: Ints | Longs
     ) -> Scorer:
         """Return what scores the configurations of some sentences by a classifier.
 
@@ -264,8 +264,7 @@ class ParserTask(TreeTask):
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
         present, places = present_types(self._arrays.types[inside], len(symbols[0]))
-        lexical, tags = symbols
-        classifier.products.extend(lexical[present], tags[present])
+        classifier.products.extend(*(table[present] for table in symbols))
         local = np.zeros(len(self._arrays.types), np.int32)
         local[inside] = places
         rows = np.zeros(len(self._arrays.types), np.int32)

@@ -57,15 +57,14 @@ def teachers_of(
     )
 
 
-def _symbols(own: Types, wanted: Types) -> tuple[Ints, Ints]:
+def _symbols(own: Types, wanted: Types) -> tuple[Ints, ...]:
     """Return the symbols that a parser has for another one's types."""
     places = [wanted.lexical.columns.index(column) for column in own.lexical.columns]
     # of its own, so that the parser keeps none of them
-    met = Types(own.lexical, own.tags)
+    met = own.as_new()
     numbers = [NONE_TYPE, ROOT_TYPE]
     numbers += [met.add(tuple([key[place] for place in places])) for key in wanted.texts()]
-    lexical, tags = met.arrays()
-    return lexical[numbers], tags[numbers]
+    return tuple(table[numbers] for table in met.arrays())
 
 
 def _renumbered(weights: Mapping[str, Floats], own: Labels, wanted: Labels) -> Mapping[str, Floats]:
