@@ -45,8 +45,9 @@ SHORTER = (
     ("--resume", ""),
     (
         "train-parser .*--raw",
-        f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 --set parsers=1 "
-        "--set segmenter.training.epochs=1 --set segmenter.learning.min_steps=2 --set folds=2 "
+        f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 "
+        "--set parsers=1 --set graphs=0 --set segmenter.training.epochs=1 "
+        "--set segmenter.learning.min_steps=2 --set folds=2 "
         "--threads 1",
     ),
     ("train-parser", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
