@@ -403,7 +403,7 @@ def _kind_for(words: Sequence[tuple[str, str, str]]) -> Callable[[str, str], Scr
     Args:
         words: forms, UPOS and lemmas, of which as many as `SAMPLE` are looked at.
     """
-    sample = words[:: -(-len(words) // SAMPLE)]
+    sample = words[:: max(1, -(-len(words) // SAMPLE))]
     plain, copying = (
         len({script_of(form, lemma) for form, _, lemma in sample})
         for script_of in (edit_script, copy_script)
