@@ -35,8 +35,9 @@ def graph_settings(epochs: int = 8, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("graph")
     base["model"] |= {**SIZES, "arc_size": 16, "relation_size": 8}
+    base["model"] |= {"num_filters": 0, "distances": False}
     base["learning"] |= {"batch_words": 64, "averaging": 0.9, "dropout_words": 0.0}
-    base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1}
+    base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1, "dropout_fields": 0.0}
     base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
     for name, value in rest.items():
         section, _, key = name.partition("__")
