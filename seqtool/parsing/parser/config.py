@@ -405,12 +405,15 @@ _TABLE["graph"] = {
     "model": {
         "decoder": "graph",
         "encoder": "bilstm",
-        "encoder_size": 208,
+        "encoder_size": 240,
+        "encoder_layers": 3,
         "lexical_size": 128,
+        "num_filters": 96,
+        "distances": True,
     },
-    "learning": {"min_steps": 200},
+    "learning": {"min_steps": 200, "dropout_encoder": 0.45, "dropout_fields": 0.15},
     "training": {
-        "epochs": 25,
+        "epochs": 32,
         "optimiser": "adamw",
         "learning_rate": 0.002,
         "beta2": 0.95,

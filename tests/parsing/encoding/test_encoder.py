@@ -156,9 +156,10 @@ def test_rows_of_tokens() -> None:
     assert rows.tolist() == [7, 8, 9, 1, 2]
 
 
+@pytest.mark.parametrize("num_filters", [0, 6])
 @pytest.mark.parametrize("system", list(SYSTEMS))
-def test_the_tables_give_the_scores_of_the_plain_network(system: str) -> None:
-    parser = random_parser(tiny_config(system, **BILSTM))
+def test_the_tables_give_the_scores_of_the_plain_network(system: str, num_filters: int) -> None:
+    parser = random_parser(tiny_config(system, **BILSTM, num_filters=num_filters))
     model = parser.config.model
     network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))

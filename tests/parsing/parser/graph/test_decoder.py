@@ -65,6 +65,30 @@ def scores_of(parser: Parser, sentence: Sentence) -> tuple[Any, Any]:
     return arcs[0, 1:].numpy(), torch.stack(labels).numpy()
 
 
+def test_the_distance_of_a_head_is_scored_by_hand() -> None:
+    """Where all else is zero, an arc has what its ends say of its class: 1, 2, 3, 4, 5-6, ..."""
+    parser = random_parser(graph_config(distances=True))
+    names = {"distances.weight", "distances.bias", "head_distances.weight", "units.weight"}
+    kept = {name: parser.weights[name] for name in names}
+    weights = {name: np.zeros_like(array) for name, array in parser.weights.items()} | kept
+    weights["units.bias"][:] = np.linspace(-1, 1, len(weights["units.bias"]))
+    parser = Parser(parser.config, parser.types, LABELS, weights)
+    arrays = parser.encode([make_sentence([("a", "X")] * 24)])
+    parser.prepare()
+    ((_, units, scores),) = parser.decoder._scored(arrays, [np.asarray([0])])
+    # all states are zeros, so that all tokens have the same units
+    dependent, head = units[0][0][0], units[0][1][0]
+    of_class = weights["distances.weight"] @ dependent + weights["distances.bias"]
+    of_class += weights["head_distances.weight"] @ head
+    classes = [0, 1, 2, 3, 4, 5, 5, *[6] * 4, *[7] * 10, *[8] * 4]
+    for word in range(1, 25):
+        for place in {*range(25)} - {word}:
+            number = 0 if place == 0 else classes[abs(word - place)] + 8 * (place > word)
+            found = scores.reshape(24, 25)[word - 1, place]
+            assert found == pytest.approx(of_class[number], abs=1e-5)
+    assert len({round(float(x), 3) for x in of_class}) > 10
+
+
 def all_trees(length: int, *, projective: bool) -> list[tuple[int, ...]]:
     return [
         heads

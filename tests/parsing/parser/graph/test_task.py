@@ -27,7 +27,7 @@ from seqtool.treebank.projectivity import LIFTED
 
 SIZES = {"lexical_size": 8, "tag_size": 8, "type_units": 8, "encoder_size": 16, "encoder_layers": 1}
 NO_NOISE = {
-    f"dropout_{name}": 0.0 for name in ("words", "types", "encoder", "arcs", "embeddings")
+    f"dropout_{name}": 0.0 for name in ("words", "fields", "types", "encoder", "arcs", "embeddings")
 } | {"cloze_weight": 0.0, "averaging": 0.0}
 
 
@@ -35,8 +35,9 @@ def graph_settings(epochs: int = 8, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("graph")
     base["model"] |= {**SIZES, "arc_size": 16, "relation_size": 8}
+    base["model"] |= {"num_filters": 0, "distances": False}
     base["learning"] |= {"batch_words": 64, "averaging": 0.9, "dropout_words": 0.0}
-    base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1}
+    base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1, "dropout_fields": 0.0}
     base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
     for name, value in rest.items():
         section, _, key = name.partition("__")
@@ -55,19 +56,25 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("loss", "trees", "lifted"),
+    ("loss", "trees", "lifted", "more"),
     [
-        ("local", "all", False),
-        ("local", "projective", True),
-        ("matrix-tree", "all", False),
-        ("crf", "projective", True),
+        ("local", "all", False, True),
+        ("local", "projective", True, False),
+        ("matrix-tree", "all", False, False),
+        ("crf", "projective", True, True),
     ],
 )
 def test_a_rule_is_learnt(
-    loss: str, trees: str, lifted: bool, treebank: Path, tmp_path: Path
+    loss: str, trees: str, lifted: bool, more: bool, treebank: Path, tmp_path: Path
 ) -> None:
-    """Arcs that cross are built, or lifted and put back."""
-    settings = graph_settings(14, learning__loss=loss, model__trees=trees)
+    """Arcs that cross are built, or lifted and put back; characters and distances may be read."""
+    settings = graph_settings(
+        14,
+        learning__loss=loss,
+        model__trees=trees,
+        model__num_filters=6 if more else 0,
+        model__distances=more,
+    )
     result = trained(treebank, tmp_path / "p", settings, name="non-projective")
     assert result.scores["dev_las"] == 100.0
     assert result.system == trees
@@ -145,7 +152,7 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(loss: str, tmp_path: Path)
 def test_a_resumed_run_ends_with_the_same_weights(
     stop_at: int, treebank: Path, tmp_path: Path
 ) -> None:
-    settings = graph_settings(2)
+    settings = graph_settings(2, model__num_filters=6, learning__dropout_fields=0.2)
     trained(treebank, tmp_path / "whole", settings)
     with pytest.raises(Interrupted, match=f"step {stop_at}"):
         trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
@@ -154,6 +161,29 @@ def test_a_resumed_run_ends_with_the_same_weights(
     assert whole.keys() == parts.keys()
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     assert not any(name.startswith(("cloze", "gold_tags")) for name in whole)
+
+
+def test_parts_of_a_word_are_left_out_as_a_whole(treebank: Path) -> None:
+    path = str(treebank / "train.conllu")
+    rest = {f"learning__{name}": value for name, value in NO_NOISE.items()}
+    rest |= {"model__num_filters": 6, "model__type_units": 0, "learning__dropout_fields": 0.25}
+    data = prepare_data([path], path, graph_settings(**rest))
+    task = GraphTask(data.config, data)
+    types = np.arange(len(data.types))
+    whole = task.module.type_vectors(*task._symbols)
+    left_out = 0
+    for index in range(40):
+        task._begin_step(index)
+        vectors, places = task._type_vectors(types)
+        for part, all_of_it in zip(
+            vectors[places].split([8, 8, 6], 1), whole.split([8, 8, 6], 1), strict=True
+        ):
+            is_there = (part != 0).any(1)
+            # what is there makes up for what is not
+            torch.testing.assert_close(part[is_there], all_of_it[is_there] / 0.75)
+            left_out += int((~is_there & (all_of_it != 0).any(1)).sum())
+    num = 40 * int(sum((part != 0).any(1).sum() for part in whole.split([8, 8, 6], 1)))
+    assert left_out == pytest.approx(0.25 * num, abs=4 * (0.25 * 0.75 * num) ** 0.5)
 
 
 def test_gold_tags_teach_the_encoder(treebank: Path) -> None:
