@@ -405,8 +405,9 @@ def train_parser(
     distil: Annotated[
         list[str] | None,
         _setting(
-            "Learn from parsers over the same treebank as well, A,B: they parse the text of "
-            "--unlabelled together.",
+            "Learn from parsers over the same treebank as well, A,B: the probabilities of "
+            "transitions, from those with the same system, and what all parse together of the text "
+            "of --unlabelled.",
             "MODEL,MODEL",
         ),
     ] = None,
@@ -523,6 +524,6 @@ def _note_parser_data(data: Any) -> None:
         )
     if data.teachers:
         note(
-            f"{counted(len(data.teachers), 'parser')} among the teachers tells how probable it "
-            "takes each transition to be"
+            f"{counted(len(data.teachers), 'parser')} among the teachers with probabilities of "
+            "transitions"
         )
