@@ -81,8 +81,7 @@ class LearningConfig(Config):
     )
     share_parts: bool = setting(
         True,
-        "tags that have parts in common, features of FEATS or morphemes of a joined XPOS such as "
-        "ncn+jxt, share weights",
+        "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
         before=False,
     )
     averaging: float = setting(

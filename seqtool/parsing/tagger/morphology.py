@@ -99,14 +99,11 @@ COLUMNS = (UPOS, XPOS, FEATS)
 Bundle = tuple[str, str, str]
 
 
-def _parts_of(value: str, column: int) -> Iterator[tuple[str, str]]:
-    """Give the parts of a value of a column, each with where it is; one that has none is itself."""
-    if column == FEATS:
-        yield from (("in", feature) for feature in value.split("|"))
-    elif column == XPOS:
-        tags = morphemes(value)
-        yield from (("in", tag) for tag in tags)
-        yield from (("first", tags[0]), ("last", tags[-1]))
+def _parts_of(xpos: str) -> Iterator[tuple[str, str]]:
+    """Give the parts of an XPOS, each with where it is; one that is not joined is its own part."""
+    tags = morphemes(xpos)
+    yield from (("in", tag) for tag in tags)
+    yield from (("first", tags[0]), ("last", tags[-1]))
 
 
 _ints = types.int32[::1]
@@ -186,11 +183,10 @@ class Bundles:
     def parts(self) -> Floats:
         """Which parts each value is made of, [num_values, P]: those that several values have.
 
-        Parts are the features of FEATS, and the morphemes of a joined XPOS and, beside, its first
-        and its last one.
+        Parts are the morphemes of a joined XPOS and, beside, its first and its last one.
         """
         of_values = [
-            {(column, *part) for part in _parts_of(value, column)}
+            set(_parts_of(value) if column == XPOS else ())
             for column, numbers in zip(COLUMNS, self.values, strict=True)
             for value in numbers
         ]

@@ -219,11 +219,11 @@ def test_the_parts_of_tags_by_hand() -> None:
         ["mma", "ncn+jxt", "nq+jxt"],
         ["_", "Case=Nom|Number=Sing", "Case=Acc|Number=Sing"],
     ]
-    # jxt in XPOS, jxt as its last one, Number=Sing in FEATS: sorted by column, then by name
+    # jxt in XPOS, jxt as its last one
     assert data.bundles.parts.tolist() == [
-        *([0, 0, 0], [0, 0, 0]),
-        *([0, 0, 0], [1, 1, 0], [1, 1, 0]),
-        *([0, 0, 0], [0, 0, 1], [0, 0, 1]),
+        *([0, 0], [0, 0]),
+        *([0, 0], [1, 1], [1, 1]),
+        *([0, 0], [0, 0], [0, 0]),
     ]
 
 
@@ -233,10 +233,10 @@ def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
     states = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32))
     assert task.module.parts is not None
     before = task.module.value_scores(states)
-    with torch.no_grad():  # of the last part, Number=Sing, which the last two values have
-        task.module.parts.weight[2] += 1.0
+    with torch.no_grad():  # of the last part, a last jxt, which values 3 and 4 have
+        task.module.parts.weight[1] += 1.0
         after = task.module.value_scores(states)
-    added = states.sum(1, keepdim=True) * torch.tensor([0.0] * 6 + [1.0] * 2)
+    added = states.sum(1, keepdim=True) * torch.tensor([0.0] * 3 + [1.0] * 2 + [0.0] * 3)
     torch.testing.assert_close(after, before + added)
     weights = task.model().weights
     assert "parts.weight" not in weights
