@@ -396,7 +396,7 @@ class ParserTask(TreeTask):
         carried = super().carried()
         if self._examples is not None:
             for name, array in vars(self._examples).items():
-                if array.size:  # without teachers there are no shares
+                if name != "shares" or self._data.teachers:
                     carried[f"examples.{name}"] = torch.from_numpy(array)
         return carried
 
