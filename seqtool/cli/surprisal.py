@@ -185,8 +185,8 @@ def surprisal(
                 ):
                     own = make_columns(words, total.lines + 1, frequencies=counts)
                     name = {"model": [model_name] * len(words.lines)} if len(parts) > 1 else {}
-                    numbers = words.lines + (total.lines + 1)
-                    given = {} if stimuli is None else stimuli.columns(numbers.tolist())
+                    lines = words.lines + total.lines
+                    given = {} if stimuli is None else stimuli.columns(lines)
                     table.write(name | given | own)
                     total.add(words)
                     unknown.add_written(words.unknown_texts())
@@ -234,7 +234,7 @@ def _frequencies(
         return [Frequencies.of_text(read_blocks([*texts]))] * len(parts)
     found = [Frequencies.of_model(part) for part in parts]
     if any(found):  # the cells of a model without counts are empty
-        return [each or Frequencies({}) for each in found]
+        return [each or Frequencies.of_nothing() for each in found]
     return found
 
 
@@ -313,7 +313,7 @@ class _Totals:
     def add(self, words: ScoredWords) -> None:
         """Count lines and words, but no ends of lines."""
         self.lines += words.num_lines
-        self.words += len(words.texts)
+        self.words += int(words.is_word.sum())
         self.oov += len(words.unknown_texts())
 
     def told(self) -> str:

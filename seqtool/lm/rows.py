@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Bools, Bytes, Doubles, Longs
+from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.instructions import load, store
 

@@ -208,9 +208,7 @@ class _TextTable:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
         self._write_rows([_cells(column) for column in columns.values()], lengths.pop())
 
-    def _write_rows(
-        self, cells: Sequence[Sequence[str] | npt.NDArray[Any]], num_rows: int
-    ) -> None:
+    def _write_rows(self, cells: Sequence[Sequence[str] | npt.NDArray[Any]], num_rows: int) -> None:
         from seqtool.lm.rows import rows_of
 
         for rows in rows_of(cells, num_rows, self._separator):

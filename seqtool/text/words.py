@@ -17,7 +17,16 @@ from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
 from seqtool.core.instructions import fetch, load, num_zeros
-from seqtool.core.string_table import SEED, StringTable, bytes_in, enter, find, mix, strings
+from seqtool.core.string_table import (
+    SEED,
+    StringTable,
+    bytes_in,
+    enter,
+    find,
+    mix,
+    string_hash,
+    strings,
+)
 from seqtool.core.vocabulary import (
     BOS,
     EOS,
@@ -178,6 +187,21 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
     return result
 
 
+@compiled(
+    types.void(
+        *(bytes_in, types.Array(types.int64, 1, readonly=True)),
+        *(types.Array(types.int64, 1, readonly=True), strings, types.int32[::1]),
+    )
+)
+def _look_up(data, begins, ends, table, found):  # type: ignore[no-untyped-def]
+    """Write the numbers of strings of a text, -1 for those that are not there."""
+    for i in range(begins.shape[0]):
+        begin, end = begins[i], ends[i]
+        hash_, first = string_hash(data, begin, end)
+        _, number = find(table.slots, table.starts, table.text, hash_, first, data, begin, end)
+        found[i] = number
+
+
 class WordTable:
     """Words and their ids, by order of insertion, read from and written to by compiled code.
 
@@ -211,6 +235,23 @@ class WordTable:
     def word(self, index: int) -> str:
         """Return the word with this id."""
         return self._table.text(index)
+
+    def look_up(
+        self,
+        data: npt.NDArray[np.uint8],
+        begins: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> Ids:
+        """Return the ids of words that stand in a text, -1 for those not here.
+
+        Args:
+            data: the text.
+            begins: of each word in it, [N].
+            ends: [N].
+        """
+        found = np.empty(len(begins), np.int32)
+        _look_up(data, begins, ends, self._table.arrays, found)
+        return found
 
     def add(self, block: bytes) -> Ids:
         """Return the ids of a block's words, new words given the next ids; see `encode`."""
