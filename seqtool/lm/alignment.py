@@ -17,12 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Bools, Doubles, Ids, Longs
+from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
 from seqtool.core.compiled import compiled
+from seqtool.core.eight_bytes import blanks, num_continuing
+from seqtool.core.instructions import load, num_zeros
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 
 _SPACE, _TAB, _LF, _CR = (ord(sign) for sign in " \t\n\r")
+SPARE = 8  # bytes behind a text that are read, and are of no account
+_THREE, _EIGHT = np.uint64(3), np.uint64(8)
 _EOS, _BOS = (np.frombuffer(mark.encode(), np.uint8) for mark in (EOS, BOS))
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
@@ -57,23 +61,6 @@ class Places(NamedTuple):
 _places = types.NamedTuple((*[types.int64[::1]] * 6, types.boolean[::1]), Places)
 
 
-@compiled(types.boolean(types.uint8), forceinline=True)
-def _is_blank(byte):  # type: ignore[no-untyped-def]
-    # one comparison for nearly every byte of a word
-    return byte <= _SPACE and byte in (_SPACE, _LF, _TAB, _CR)
-
-
-@compiled(types.int64(_bytes))
-def _num_words(text):  # type: ignore[no-untyped-def]
-    """Return how many words a text has."""
-    num, is_before = np.int64(0), True  # whether a word may begin
-    for byte in text:
-        is_blank = _is_blank(byte)
-        num += np.int64(is_before and not is_blank)
-        is_before = is_blank
-    return num
-
-
 @compiled(types.boolean(_bytes, types.int64, types.int64, _bytes))
 def _is(text, begin, end, mark):  # type: ignore[no-untyped-def]
     """Return whether text[begin:end] is a mark."""
@@ -83,67 +70,72 @@ def _is(text, begin, end, mark):  # type: ignore[no-untyped-def]
     return is_same
 
 
-@compiled(types.int64(_bytes, types.boolean, types.boolean, _bytes, _bytes, _places))
-def _find_units(text, line_ends, skip, bos, eos, places):  # type: ignore[no-untyped-def]
+@compiled(types.int64(_bytes, types.int64, types.boolean, types.boolean, _bytes, _bytes, _places))
+def _find_units(text, size, line_ends, skip, bos, eos, places):  # type: ignore[no-untyped-def]
     """Fill in the units of a text of whole lines; return how many there are.
 
     Args:
-        text: UTF-8, each line ended by LF.
+        text: UTF-8, each line ended by LF, and `SPARE` bytes more.
+        size: bytes of the text.
         line_ends: whether there is a unit for the end of each line.
         skip: whether a word that is one of the marks is left out.
         bos: one of the marks.
         eos: the other one.
         places: is filled.
     """
-    unit, line, number = 0, 0, 1
-    characters = 0  # of the line before this byte
-    begin = -1  # of the word that the byte before this one is of, -1 for none
-    start = 0
-    for at in range(text.shape[0]):
+    at, unit, line, number = np.int64(0), 0, 0, 1
+    characters = np.int64(0)  # of the line before this byte
+    while at < size:
         byte = text[at]
-        if not _is_blank(byte):
-            if begin < 0:
-                begin, start = at, characters
-            characters += (byte & 0xC0) != 0x80  # not one that goes on with a character
-            continue
-        if begin >= 0:
-            if not (skip and (_is(text, begin, at, bos) or _is(text, begin, at, eos))):
-                places.begins[unit], places.ends[unit] = begin, at
-                places.starts[unit], places.stops[unit] = start, characters
+        if byte == _LF:
+            if line_ends:
+                places.begins[unit], places.ends[unit] = at, at
+                places.starts[unit], places.stops[unit] = characters, characters
                 places.lines[unit], places.numbers[unit] = line, number
-                places.is_word[unit] = True
+                places.is_word[unit] = False
                 unit += 1
-                number += 1
-            begin = -1
-        if byte != _LF:
+            line += 1
+            at += 1
+            number, characters = 1, np.int64(0)
+            continue
+        if byte <= _SPACE and byte in (_SPACE, _TAB, _CR):
+            at += 1
             characters += 1
             continue
-        if line_ends:
-            places.begins[unit], places.ends[unit] = at, at
-            places.starts[unit], places.stops[unit] = characters, characters
+        begin, start = at, characters
+        length = _EIGHT
+        while length == _EIGHT:  # most words end within eight bytes
+            chunk = load(text, np.uint64(at))
+            marks = blanks(chunk)
+            length = num_zeros(marks) >> _THREE
+            characters += np.int64(length - num_continuing(chunk, marks))
+            at += np.int64(length)
+        if not (skip and (_is(text, begin, at, bos) or _is(text, begin, at, eos))):
+            places.begins[unit], places.ends[unit] = begin, at
+            places.starts[unit], places.stops[unit] = start, characters
             places.lines[unit], places.numbers[unit] = line, number
-            places.is_word[unit] = False
+            places.is_word[unit] = True
             unit += 1
-        line += 1
-        number, characters = 1, 0
+            number += 1
     return unit
 
 
-def find_units(block: bytes, *, line_ends: bool, skip_marks: bool = False) -> Places:
+def find_units(text: Bytes, size: int, *, line_ends: bool, skip_marks: bool = False) -> Places:
     """Return where the units of whole lines stand.
 
     Args:
-        block: UTF-8, each line ended by LF.
+        text: UTF-8, each line ended by LF, and `SPARE` bytes more.
+        size: bytes of the text.
         line_ends: whether the end of each line is a unit.
         skip_marks: leave out words that are `<s>` or `</s>`.
     """
-    text = np.frombuffer(block, np.uint8)
-    num = _num_words(text) + line_ends * block.count(b"\n")
-    numbers = np.empty((6, num), np.int64)
-    begins, ends, lines, in_line, starts, stops = numbers
-    places = Places(begins, ends, lines, in_line, starts, stops, np.empty(num, np.bool_))
-    found = _find_units(text, line_ends, skip_marks, _BOS, _EOS, places)
-    return places if found == num else Places._make(array[:found] for array in places)
+    # after each word comes a blank; LF may end one, and be the end of a line
+    num = int(np.count_nonzero(text[:size] <= _SPACE))
+    num += line_ends * int(np.count_nonzero(text[:size] == _LF))
+    begins, ends, lines, numbers, starts, stops = np.empty((6, num), np.int64)
+    places = Places(begins, ends, lines, numbers, starts, stops, np.empty(num, np.bool_))
+    found = _find_units(text, size, line_ends, skip_marks, _BOS, _EOS, places)
+    return Places._make(array[:found] for array in places)
 
 
 class Pieces(NamedTuple):

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from seqtool.core import types
 from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.compiled import compiled
+from seqtool.core.eight_bytes import equal_to
 from seqtool.core.instructions import load, store
 
 DECIMALS = 1_000_000
@@ -45,8 +46,6 @@ _POINT = np.uint64(ord("."))
 _SHORT = 10_000  # numbers below it have their digits in a list
 _SEPARATOR_AFTER = np.uint64(48)  # bits: six digits
 _ONE, _BITS = np.uint64(1), np.uint64(8)  # of a byte
-_ONES = np.uint64(0x0101010101010101)  # times a byte: eight of it
-_HIGHEST = np.uint64(0x8080808080808080)
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
 _digits = types.Array(types.uint64, 1, readonly=True)
@@ -154,10 +153,10 @@ def _write_real(out, at, real, digits, separator):  # type: ignore[no-untyped-de
 
 
 @compiled(types.uint64(types.uint64, types.uint64), forceinline=True)
-def _has(chunk, byte):  # type: ignore[no-untyped-def]
-    """Return whether a byte is one of eight: 0, or another number."""
-    different = chunk ^ (_ONES * byte)
-    return (different - _ONES) & ~different & _HIGHEST
+def _special(chunk, separator):  # type: ignore[no-untyped-def]
+    """Return 0 for eight bytes of which none has a cell quoted."""
+    of_line = equal_to(chunk, np.uint64(_CR)) | equal_to(chunk, np.uint64(_LF))
+    return of_line | equal_to(chunk, np.uint64(_QUOTE)) | equal_to(chunk, separator)
 
 
 @compiled(
@@ -189,15 +188,13 @@ def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyp
     place, written = begin, at
     while place + 8 <= end:
         chunk = load(texts, np.uint64(place))
-        found = _has(chunk, np.uint64(_QUOTE)) | _has(chunk, separator)
-        if found | _has(chunk, np.uint64(_CR)) | _has(chunk, np.uint64(_LF)):
+        if _special(chunk, separator):
             return _write_quoted(out, at, texts, begin, end, separator)
         store(out, np.uint64(written), chunk)
         place, written = place + 8, written + 8
     used = np.uint64(end - place) * _BITS
     chunk = load(texts, np.uint64(place)) & ((_ONE << used) - _ONE)  # none of the signs is 0
-    found = _has(chunk, np.uint64(_QUOTE)) | _has(chunk, separator)
-    if found | _has(chunk, np.uint64(_CR)) | _has(chunk, np.uint64(_LF)):
+    if _special(chunk, separator):
         return _write_quoted(out, at, texts, begin, end, separator)
     store(out, np.uint64(written), chunk | (separator << used))
     return written + end - place + 1

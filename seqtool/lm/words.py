@@ -43,11 +43,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Doubles, Ids, Longs
+from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
-from seqtool.lm.alignment import Pieces, Places, add_up, find_units
+from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
@@ -259,12 +259,12 @@ def _words_of(
 ) -> ScoredWords:
     """Return the words of a block, and the ends of its lines if they are asked for."""
     skips = isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip"
-    places = find_units(block, line_ends=line_ends, skip_marks=skips)
-    data = np.frombuffer(block + EOS.encode(), np.uint8)
+    data = _with_room(block)
+    places = find_units(data, len(block), line_ends=line_ends, skip_marks=skips)
     begins_U, ends_U = places.begins, places.ends
     if line_ends:  # they are written as one that stands behind the text
         begins_U = np.where(places.is_word, begins_U, len(block))
-        ends_U = np.where(places.is_word, ends_U, len(data))
+        ends_U = np.where(places.is_word, ends_U, len(block) + len(EOS))
     entropies_U = orders_U = ids_U = None
     if isinstance(tokenizer, WordTokenizer):
         # a token is a word or the end of a line
@@ -297,6 +297,11 @@ def _words_of(
     )
 
 
+def _with_room(block: bytes) -> Bytes:
+    """Return the bytes of a block, the mark of the end of a line, and what may be read after it."""
+    return np.frombuffer(block + EOS.encode() + bytes(SPARE), np.uint8)
+
+
 def _pieces_of(
     block: bytes,
     ids: Ids,
@@ -310,7 +315,7 @@ def _pieces_of(
     text = tokenizer.as_read(block)
     ends_U = places.ends
     if text is not block:  # the same units, of other lengths
-        ends_U = find_units(text, line_ends=line_ends).ends
+        ends_U = find_units(_with_room(text), len(text), line_ends=line_ends).ends
     class_log_probs = scores.class_log_probs
     if class_log_probs is None:
         raise ValueError("the class of what may follow a word was not asked for")
@@ -426,20 +431,18 @@ def word_columns(
         "pieces": words.pieces,
         "length": words.ends - words.starts,
     }
-    nothing = [None] * num
+    nothing = np.ma.masked_array(np.zeros(num), mask=True)
     if entropy:
         columns["entropy"] = nothing if words.entropies is None else words.entropies
     if order:
         columns["order"] = nothing if words.orders is None else words.orders
-    if frequencies is not None:
-        columns["log10_frequency"] = frequencies.log10s(words)
     carried = {"surprisal": words.bits, "length": words.ends - words.starts}
     if frequencies is not None:
-        carried["log10_frequency"] = frequencies.log10s(words)
+        columns["log10_frequency"] = carried["log10_frequency"] = frequencies.log10s(words)
     for back in range(1, previous + 1):
         rows = np.arange(num) - back
         is_missing = words.numbers <= back
         rows[is_missing] = 0
-        for name in carried:
-            columns[f"{name}_{back}"] = np.ma.masked_array(carried[name][rows], is_missing)
+        for name, column in carried.items():
+            columns[f"{name}_{back}"] = np.ma.masked_array(column[rows], is_missing)
     return columns

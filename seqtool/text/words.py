@@ -15,6 +15,7 @@ import numpy.typing as npt
 from seqtool.core import types
 from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled
+from seqtool.core.eight_bytes import ONES, blanks
 from seqtool.core.errors import ModelError
 from seqtool.core.instructions import fetch, load, num_zeros
 from seqtool.core.string_table import (
@@ -43,26 +44,7 @@ _DONE, _FULL, _SPECIAL = 0, 1, 2
 _SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
 _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
 _END = np.uint64(_LF)  # what ends every string in a table
-_ONES = np.uint64(0x0101010101010101)  # times a byte: eight of it
-_HIGHEST = np.uint64(0x8080808080808080)
 _BATCH = 256  # words; their slots fit into the first cache
-
-
-@compiled(types.uint64(types.uint64))
-def _zero_bytes(chunk):  # type: ignore[no-untyped-def]
-    """Set the highest bit of the first byte that is 0, and perhaps of some after it."""
-    return (chunk - _ONES) & ~chunk & _HIGHEST
-
-
-@compiled(types.uint64(types.uint64))
-def _blanks(chunk):  # type: ignore[no-untyped-def]
-    """Set the highest bit of the first byte that is a blank, and perhaps of some after it."""
-    return (
-        _zero_bytes(chunk ^ (_ONES * np.uint64(_SPACE)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_LF)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_TAB)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_CR)))
-    )
 
 
 _end_hash_first = types.Tuple((types.int64, types.uint64, types.uint64))
@@ -78,10 +60,10 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
         if position + 8 <= size:
             chunk = load(block, np.uint64(position))
         else:  # as if line ends came after the block
-            chunk = _ONES * _END
+            chunk = ONES * _END
             for i in range(size - 1, position - 1, -1):
                 chunk = (chunk << _EIGHT) | np.uint64(block[i])
-        length = num_zeros(_blanks(chunk)) >> np.uint64(3)
+        length = num_zeros(blanks(chunk)) >> np.uint64(3)
         if length < _EIGHT:
             bits = length << np.uint64(3)
             chunk = (chunk & ((_ONE << bits) - _ONE)) | (_END << bits)
