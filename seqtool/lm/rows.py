@@ -41,14 +41,14 @@ _WIDEST = 21  # characters of an int64, and of a plain real number, with what fo
 _SPARE = 8  # bytes behind an array that may be read or written, and are of no account
 _ROWS = 1 << 13  # written at a time
 _LOWEST = np.iinfo(np.int64).min  # whose opposite is no int64
-_ZERO, _MINUS, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-\n\r"')
-_POINT = np.uint64(ord("."))
+_ZERO, _MINUS, _POINT, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-.\n\r"')
 _SHORT = 10_000  # numbers below it have their digits in a list
-_SEPARATOR_AFTER = np.uint64(48)  # bits: six digits
+_SEPARATOR_AT = np.uint64(48)  # bits: after six digits
+_SIZE_AT = np.uint64(56)  # where a short number has how many bytes it is written in
 _ONE, _BITS = np.uint64(1), np.uint64(8)  # of a byte
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
-_digits = types.Array(types.uint64, 1, readonly=True)
+_shorts = types.Array(types.uint64, 1, readonly=True)
 
 
 class Cells(Sequence[str]):
@@ -111,44 +111,43 @@ def _write_long(out, at, number):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    types.int64(types.uint8[::1], types.int64, types.int64, _digits, types.uint64),
+    types.int64(types.uint8[::1], types.int64, types.int64, _shorts, types.uint64),
     forceinline=True,
 )
-def _write_number(out, at, number, digits, separator):  # type: ignore[no-untyped-def]
+def _write_number(out, at, number, shorts, separator):  # type: ignore[no-untyped-def]
     """Write a number and a separator, and return the place after them."""
+    if np.uint64(number) < np.uint64(_SHORT):  # not below 0 either
+        shown = shorts[np.uint64(number)]
+        store(out, np.uint64(at), shown)
+        return at + np.int64(shown >> _SIZE_AT)
     if number < 0:
         out[at] = _MINUS
         at, number = at + 1, -number
-    if number >= _SHORT:
-        at = _write_long(out, at, number)
-        out[at] = separator
-        return at + 1
-    num = 1 + np.int64(number > 9) + np.int64(number > 99) + np.int64(number > 999)
-    used = np.uint64(num) * _BITS
-    # of the four digits, those before the number are zeros
-    shown = digits[np.uint64(number)] >> (np.uint64(32) - used)
-    store(out, np.uint64(at), shown | (separator << used))
-    return at + num + 1
+    at = _write_long(out, at, number)
+    out[at] = separator
+    return at + 1
 
 
 @compiled(
-    types.int64(types.uint8[::1], types.int64, types.float64, _digits, types.uint64),
+    types.int64(types.uint8[::1], types.int64, types.float64, _shorts, _shorts, types.uint64),
     forceinline=True,
 )
-def _write_real(out, at, real, digits, separator):  # type: ignore[no-untyped-def]
+def _write_real(out, at, real, shorts, digits, separator):  # type: ignore[no-untyped-def]
     """Write a number with six decimals and a separator, and return the place after them."""
     if copysign(1.0, real) < 0:
         out[at] = _MINUS
         at, real = at + 1, -real
-    whole = floor(real)
+    whole = np.int64(floor(real))
     # exact but for the product, and that is not near the middle
     part = np.int64(floor((real - whole) * DECIMALS + 0.5))
-    at = _write_number(out, at, np.int64(whole) + part // DECIMALS, digits, _POINT)
-    part %= DECIMALS
-    # four of them, and the last two of the other four
+    if part == DECIMALS:
+        whole, part = whole + 1, np.int64(0)
+    at = _write_number(out, at, whole, shorts, separator)
+    out[at - 1] = _POINT
+    # four digits, and the last two of the other four
     first = digits[np.uint64(part // 100)]
     last = digits[np.uint64(part % 100)] >> np.uint64(16) << np.uint64(32)
-    store(out, np.uint64(at), first | last | (separator << _SEPARATOR_AFTER))
+    store(out, np.uint64(at), first | last | (separator << _SEPARATOR_AT))
     return at + 7
 
 
@@ -204,11 +203,11 @@ def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyp
     types.int64(
         *(types.uint8[::1], types.int64[:, ::1], types.int64[:, ::1], types.float64[:, ::1]),
         *(types.boolean[:, ::1], _bytes, types.int64[:, ::1], types.int64[:, ::1]),
-        *(_digits, types.uint64, types.int64),
+        *(_shorts, _shorts, types.uint64, types.int64),
     )
 )
 def _write_rows(  # type: ignore[no-untyped-def]
-    out, layout, numbers, reals, missing, texts, begins, ends, digits, separator, num_rows
+    out, layout, numbers, reals, missing, texts, begins, ends, shorts, digits, separator, num_rows
 ):
     """Write rows, and return how many bytes they are.
 
@@ -221,24 +220,27 @@ def _write_rows(  # type: ignore[no-untyped-def]
         texts: of all cells, and `_SPARE` bytes more.
         begins: [-, R or more], where the cells begin.
         ends: [-, R or more].
-        digits: of the numbers below `_SHORT`, four each, the first one lowest.
+        shorts: the numbers below `_SHORT` with the separator, as `_short_numbers` makes them.
+        digits: four of each of these numbers, the first one lowest.
         separator: a byte.
         num_rows: R.
     """
     at = np.int64(0)
-    for row in range(num_rows):
-        for column in range(layout.shape[0]):
-            kind, which = layout[column, 0], layout[column, 1]
+    for r in range(num_rows):
+        row = np.uint64(r)
+        for c in range(layout.shape[0]):
+            column = np.uint64(c)
+            kind, which = layout[column, np.uint64(0)], np.uint64(layout[column, np.uint64(1)])
             if missing[column, row]:
-                out[at] = separator
+                out[np.uint64(at)] = separator
                 at += 1
+            elif kind == _NUMBER:
+                at = _write_number(out, at, numbers[which, row], shorts, separator)
             elif kind == _TEXT:
                 begin, end = begins[which, row], ends[which, row]
                 at = _write_text(out, at, texts, begin, end, separator)
-            elif kind == _NUMBER:
-                at = _write_number(out, at, numbers[which, row], digits, separator)
             else:
-                at = _write_real(out, at, reals[which, row], digits, separator)
+                at = _write_real(out, at, reals[which, row], shorts, digits, separator)
         out[at - 1] = _LF
     return at
 
@@ -281,7 +283,7 @@ def rows_of(
         for column in columns
         if not isinstance(column, np.ndarray)
     )
-    digits = _digits_of_numbers()
+    shorts = _short_numbers(separator)
     room = min(_ROWS, num_rows)
     numbers = np.zeros((kinds.count(_NUMBER), room), np.int64)
     reals = np.zeros((kinds.count(_REAL), room))
@@ -307,8 +309,8 @@ def rows_of(
         if len(out) < size:
             out = np.empty(size, np.uint8)
         size = _write_rows(
-            *(out, layout, numbers, reals, missing, texts, begins, ends, digits),
-            *(ord(separator), num),
+            *(out, layout, numbers, reals, missing, texts, begins, ends),
+            *(*shorts, ord(separator), num),
         )
         yield out[:size].data
 
@@ -336,12 +338,18 @@ def _in_one_array(columns: Iterable[Cells]) -> tuple[list[Cells], Bytes]:
 
 
 @cache
-def _digits_of_numbers() -> npt.NDArray[np.uint64]:
-    """Return the digits of the numbers below `_SHORT`, as `_write_rows` takes them."""
+def _short_numbers(separator: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return the numbers below `_SHORT` as text in eight bytes, the first one lowest.
+
+    Returns:
+        Each with a separator behind it, and in the last byte how many bytes these are; and its four
+        digits, among them the zeros before it.
+    """
     numbers = np.arange(_SHORT, dtype=np.uint64)
     digits = np.zeros(_SHORT, np.uint64)
     for place, power in enumerate((1000, 100, 10, 1)):
-        digits |= (numbers // np.uint64(power) % np.uint64(10) + np.uint64(_ZERO)) << np.uint64(
-            8 * place
-        )
-    return digits
+        digit = numbers // np.uint64(power) % np.uint64(10) + np.uint64(_ZERO)
+        digits |= digit << np.uint64(8 * place)
+    nums = 1 + sum((numbers >= power).astype(np.uint64) for power in (10, 100, 1000))
+    shown = digits >> (np.uint64(32) - nums * _BITS) | np.uint64(ord(separator)) << (nums * _BITS)
+    return shown | (nums + _ONE) << _SIZE_AT, digits

@@ -129,6 +129,9 @@ def _list_unknown(masses, starts, contexts, listed, nums):  # type: ignore[no-un
         nums: [N - 1], zeros, is filled with how many there are.
     """
     for place in range(contexts.shape[0]):
+        for column in range(contexts.shape[1] if place + AHEAD < contexts.shape[0] else 0):
+            row = max(contexts[place + AHEAD, column], 0)
+            fetch(masses, np.uint64(starts[column] + row))
         for column in range(contexts.shape[1] - 1, -1, -1):
             row = contexts[place, column]
             if row < 0:
