@@ -114,7 +114,7 @@ def _look_up(masses, starts, contexts, found):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.void(
-        types.float64[::1], types.int64[::1], types.int32[:, ::1], types.int64[:, ::1],
+        types.float64[::1], types.int64[::1], types.int32[:, ::1], types.int32[:, ::1],
         types.int64[::1],
     )
 )  # fmt: skip
@@ -146,7 +146,7 @@ def _list_unknown(masses, starts, contexts, listed, nums):  # type: ignore[no-un
 @compiled(
     types.int64(
         _ints, _ints, _floats, types.boolean[::1], types.int32[:, ::1], types.int64,
-        types.int64[::1], _followers,
+        types.int32[::1], _followers,
     )
 )  # fmt: skip
 def _follow(words, begins, log_probs, class_, contexts, column, places, found):  # type: ignore[no-untyped-def]
@@ -172,7 +172,7 @@ def _follow(words, begins, log_probs, class_, contexts, column, places, found): 
 
 @compiled(
     types.int64(
-        _ints, _ints, _floats, _floats, types.int32[:, ::1], types.int64, types.int64[::1],
+        _ints, _ints, _floats, _floats, types.int32[:, ::1], types.int64, types.int32[::1],
         _followers, types.int64, _laid_out,
     )
 )  # fmt: skip
@@ -237,7 +237,7 @@ def _back_off(  # type: ignore[no-untyped-def]
 @compiled(
     types.void(
         types.float64[::1], types.int64[::1], types.float64, _floats, _floats, types.int64,
-        types.int32[:, ::1], types.int64, types.int64[::1], _followers,
+        types.int32[:, ::1], types.int64, types.int32[::1], _followers,
     )
 )  # fmt: skip
 def _sum_up(  # type: ignore[no-untyped-def]
@@ -316,12 +316,9 @@ class ClassMasses:
             contexts_TN: [T, N - 1], in column n - 1 the row of order n, -1 where there is none; in
                 C order.
         """
-        found_T = self._look_up(contexts_TN)
-        unknown = np.flatnonzero(found_T == UNKNOWN)
-        if len(unknown):
-            chosen = contexts_TN[unknown]
-            self._find(chosen)
-            found_T[unknown] = self._look_up(chosen)
+        self._find(contexts_TN)
+        found_T = np.full(len(contexts_TN), self._of_all)
+        _look_up(self._masses, self._starts, contexts_TN, found_T)
         is_zero_T = found_T == WHOLE  # or nearly so
         found_T[is_zero_T] = 1.0
         nats_T: Doubles = np.log(found_T)
@@ -329,14 +326,9 @@ class ClassMasses:
             nats_T[is_zero_T] = self._sum_whole(contexts_TN[is_zero_T])
         return nats_T
 
-    def _look_up(self, contexts_TN: Int32) -> Doubles:
-        found_T = np.full(len(contexts_TN), self._of_all)
-        _look_up(self._masses, self._starts, contexts_TN, found_T)
-        return found_T
-
     def _find(self, contexts_TN: Int32) -> None:
         """Find the masses of all contexts of some places that are unknown, the shortest first."""
-        listed = np.empty(contexts_TN.T.shape, np.int64)
+        listed = np.empty(contexts_TN.T.shape, np.int32)
         nums = np.zeros(len(listed), np.int64)
         _list_unknown(self._masses, self._starts, contexts_TN, listed, nums)
         for column, (places, num) in enumerate(zip(listed, nums.tolist(), strict=True)):
@@ -344,19 +336,20 @@ class ClassMasses:
                 continue
             places_C = places[:num]
             if column:  # so that those with one shorter context stand together
-                places_C = places_C[np.argsort(contexts_TN[places_C, column - 1], kind="stable")]
-            rows = contexts_TN[places_C, column]
+                places_C = places_C[np.argsort(contexts_TN[places_C, column - 1])]
+            rows_C = contexts_TN[places_C, column]
             begins = self._levels[column + 1].begins
-            ends = np.cumsum(begins[rows + 1] - begins[rows], dtype=np.int64)
-            cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + 1, AT_ONCE)))
-            for first, last in pairwise([*cuts[cuts < num].tolist(), num]):
-                self._find_some(column, contexts_TN, places_C[first:last])
+            ends_C = np.cumsum(begins[rows_C + 1] - begins[rows_C], dtype=np.int64)
+            cuts = np.searchsorted(ends_C, np.arange(AT_ONCE, ends_C[-1], AT_ONCE)).tolist()
+            for first, last in pairwise(sorted({0, *cuts, num})):
+                most = int(ends_C[last - 1]) - (int(ends_C[first - 1]) if first else 0)
+                self._find_some(column, contexts_TN, places_C[first:last], rows_C[first:last], most)
 
-    def _find_some(self, column: int, contexts_TN: Int32, places_C: Longs) -> None:
-        """Find the masses of the contexts of an order at some places."""
+    def _find_some(
+        self, column: int, contexts_TN: Int32, places_C: Int32, rows_C: Int32, most: int
+    ) -> None:
+        """Find the masses of contexts of an order, with `most` words after all of them."""
         after = self._levels[column + 1]
-        rows_C = contexts_TN[places_C, column]
-        most = int((after.begins[rows_C + 1] - after.begins[rows_C]).sum())
         found = Followers(
             ends=np.empty(len(rows_C) + 1, np.int64),
             words=np.empty(most, np.int32),
