@@ -326,8 +326,8 @@ def _pieces_of(
         tokenizer.symbol_sizes,
         tokenizer.unknown_sizes(block, ids),
         tokenizer.opens_word,
-        scores.log_probs,
-        class_log_probs,
+        np.ascontiguousarray(scores.log_probs, np.float64),
+        np.ascontiguousarray(class_log_probs, np.float64),
     )
     if size != len(text):
         raise ValueError(f"tokens of {size} bytes, but a text of {len(text)}")
