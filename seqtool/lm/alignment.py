@@ -132,7 +132,7 @@ def find_units(text: Bytes, size: int, *, line_ends: bool, skip_marks: bool = Fa
     # after each word comes a blank; LF may end one, and be the end of a line
     num = int(np.count_nonzero(text[:size] <= _SPACE))
     num += line_ends * int(np.count_nonzero(text[:size] == _LF))
-    begins, ends, lines, numbers, starts, stops = np.empty((6, num), np.int64)
+    begins, ends, lines, numbers, starts, stops = (np.empty(num, np.int64) for _ in range(6))
     places = Places(begins, ends, lines, numbers, starts, stops, np.empty(num, np.bool_))
     found = _find_units(text, size, line_ends, skip_marks, _BOS, _EOS, places)
     return Places._make(array[:found] for array in places)
