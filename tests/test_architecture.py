@@ -31,7 +31,7 @@ INNER_FLOORS = {
         ("compiler", "storage", "strict_yaml"),
         ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
-        ("instructions",),
+        ("instructions", "eight_bytes"),
         ("string_table",),
     ),
     "training": (

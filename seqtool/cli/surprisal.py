@@ -145,7 +145,7 @@ def surprisal(
 
     check_target(output)
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
-    stimuli = _stimuli(paths, text_column, item_column)
+    stimuli = _stimuli(paths, text_column, item_column, field)
     models = chosen_models(model)
     names = names_of(models)
     parts = open_parts(models, device=device, threads=threads)
@@ -185,8 +185,8 @@ def surprisal(
                 ):
                     own = make_columns(words, total.lines + 1, frequencies=counts)
                     name = {"model": [model_name] * len(words.lines)} if len(parts) > 1 else {}
-                    numbers = words.lines + (total.lines + 1)
-                    given = {} if stimuli is None else stimuli.columns(numbers.tolist())
+                    lines = words.lines + total.lines
+                    given = {} if stimuli is None else stimuli.columns(lines)
                     table.write(name | given | own)
                     total.add(words)
                     unknown.add_written(words.unknown_texts())
@@ -194,6 +194,8 @@ def surprisal(
             shown = f"{model_name}: " if len(parts) > 1 else ""
             if not as_json:
                 state = f"; {STATES[total.state]}" if carries_state(part) else ""
+                if carry_state and not carries_state(part):
+                    state = "; each line begins anew: the model carries no state on"
                 note(f"{shown}{total.told()}{state}")
             if warning := warning_of(total.oov, total.words, unknown.counts, part.tokenizer):
                 note(f"warning: {shown}{warning}")
@@ -209,7 +211,7 @@ def surprisal(
 
 
 def _stimuli(
-    paths: Sequence[str], text_column: str | None, item_column: str | None
+    paths: Sequence[str], text_column: str | None, item_column: str | None, field: str | None
 ) -> Stimuli | None:
     """Read a table of stimuli; None where the text is no table."""
     from seqtool.lm.stimuli import is_stimuli, read_stimuli
@@ -220,6 +222,11 @@ def _stimuli(
         return None
     if len(paths) > 1:
         raise ConfigError("a table of stimuli cannot be read with others", hint="name it alone")
+    if field is not None:
+        raise ConfigError(
+            f"--field {field} is of JSON Lines, but {paths[0]} is a table",
+            hint="name the column of its texts with --text-column, and drop --field",
+        )
     return read_stimuli(paths[0], text_column, item_column)
 
 
@@ -228,13 +235,20 @@ def _frequencies(
 ) -> list[Frequencies | None]:
     """Return what each model's log10_frequency is taken from, None where no model has counts."""
     from seqtool.core.reading import read_blocks
+    from seqtool.lm.stimuli import is_stimuli
     from seqtool.lm.words import Frequencies
 
     if texts is not None:
+        for path in filter(is_stimuli, texts):
+            raise DataError(
+                "is a table, but --frequencies counts the words of running text",
+                hint="give a text, one sentence per line",
+                path=path,
+            )
         return [Frequencies.of_text(read_blocks([*texts]))] * len(parts)
     found = [Frequencies.of_model(part) for part in parts]
     if any(found):  # the cells of a model without counts are empty
-        return [each or Frequencies({}) for each in found]
+        return [each or Frequencies.of_nothing() for each in found]
     return found
 
 
@@ -313,7 +327,7 @@ class _Totals:
     def add(self, words: ScoredWords) -> None:
         """Count lines and words, but no ends of lines."""
         self.lines += words.num_lines
-        self.words += len(words.texts)
+        self.words += int(words.is_word.sum())
         self.oov += len(words.unknown_texts())
 
     def told(self) -> str:

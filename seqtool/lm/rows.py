@@ -1,7 +1,7 @@
 """The rows of a table as text, compiled by Numba: digits of numbers, quotes where they are needed.
 
     numbers    int64    1  3                    reals  float64   4.321928  inf
-    texts      bytes    theold..., a cell is texts[ends[k]] to texts[ends[k + 1] - 1]
+    texts      bytes    the old..., a cell is texts[begins[k]] to texts[ends[k] - 1]
 
     row        1 <tab> the <tab> 4.321928 <lf>
 
@@ -9,22 +9,28 @@ Numbers that are not whole have six decimals, as Python rounds them: to the near
 value. What is multiplied to find them is rounded, which matters only near the middle between two;
 `is_plain` tells columns with such numbers apart, and others that are no plain ones.
 
-Shapes: R rows.
+Nearly all cells are short: eight bytes are written at once, with the separator among them, and what
+follows is written over those that are too many.
+
+Shapes: R rows, C columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import starmap
 from math import copysign, floor
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Doubles, Longs
+from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.compiled import compiled
-from seqtool.core.instructions import copy_bytes
+from seqtool.core.eight_bytes import equal_to
+from seqtool.core.instructions import load, store
 
 DECIMALS = 1_000_000
 LARGEST = 1e9  # of numbers that are not whole: more digits than that are Python's to write
@@ -32,16 +38,67 @@ MARGIN = 1e-9  # 1e6 times a number below 1 is rounded by 6e-11 at most
 
 _TEXT, _NUMBER, _REAL = range(3)
 _WIDEST = 21  # characters of an int64, and of a plain real number, with what follows
+_SPARE = 8  # bytes behind an array that may be read or written, and are of no account
 _ROWS = 1 << 13  # written at a time
 _LOWEST = np.iinfo(np.int64).min  # whose opposite is no int64
 _ZERO, _MINUS, _POINT, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-.\n\r"')
-
+_SHORT = 10_000  # numbers below it have their digits in a list
+_SEPARATOR_AT = np.uint64(48)  # bits: after six digits
+_SIZE_AT = np.uint64(56)  # where a short number has how many bytes it is written in
+_ONE, _BITS = np.uint64(1), np.uint64(8)  # of a byte
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
+_shorts = types.Array(types.uint64, 1, readonly=True)
 
 
-@compiled(types.int64(types.uint8[::1], types.int64, types.int64))
-def _write_digits(out, at, number):  # type: ignore[no-untyped-def]
+class Cells(Sequence[str]):
+    """Texts that stand in one array of bytes, as Python's own strings would take long to make.
+
+    Args:
+        data: UTF-8.
+        begins: of each text in it, [R].
+        ends: [R].
+    """
+
+    def __init__(self, data: Bytes, begins: Longs, ends: Longs) -> None:
+        self.data, self.begins, self.ends = data, begins, ends
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Cells:
+        """Return the cells of strings; what is no character of UTF-8 is written as an escape."""
+        data = ("\0".join(texts) + "\0").encode("utf-8", "backslashreplace")
+        array = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(array == 0)
+        if len(ends) != len(texts):  # a text holds such a byte itself, or there is none
+            sizes = [len(text.encode("utf-8", "backslashreplace")) + 1 for text in texts]
+            ends = np.cumsum(sizes, dtype=np.int64) - 1
+        return cls(array, np.concatenate(([0], ends[:-1] + 1))[: len(ends)], ends)
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Cells: ...
+    def __getitem__(self, place: int | slice) -> str | Cells:
+        if isinstance(place, slice):
+            return self.take(place)
+        return self._text(self.begins[place], self.ends[place])
+
+    def __iter__(self) -> Iterator[str]:
+        return starmap(self._text, zip(self.begins.tolist(), self.ends.tolist(), strict=True))
+
+    def _text(self, begin: int, end: int) -> str:
+        return self.data[begin:end].tobytes().decode()
+
+    def take(self, rows: Longs | Bools | slice) -> Cells:
+        """Return the texts of some rows."""
+        return Cells(self.data, self.begins[rows], self.ends[rows])
+
+
+@compiled(types.int64(types.uint8[::1], types.int64, types.int64), forceinline=True)
+def _write_long(out, at, number):  # type: ignore[no-untyped-def]
     """Write a number, from 0, and return the place after it."""
     num, rest = 1, number // 10
     while rest:
@@ -53,17 +110,59 @@ def _write_digits(out, at, number):  # type: ignore[no-untyped-def]
     return at + num
 
 
-@compiled(types.int64(types.uint8[::1], types.int64, _bytes, types.int64, types.int64, types.int64))
-def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyped-def]
-    """Write a cell, in quotation marks if it needs them, and return the place after it."""
-    is_special = False
-    for place in range(begin, end):
-        byte = texts[place]
-        is_special |= (byte == _QUOTE) | (byte == separator) | (byte == _CR) | (byte == _LF)
-    if not is_special:
-        size = end - begin
-        copy_bytes(out, np.uint64(at), texts, np.uint64(begin), np.uint64(size))
-        return at + size
+@compiled(
+    types.int64(types.uint8[::1], types.int64, types.int64, _shorts, types.uint64),
+    forceinline=True,
+)
+def _write_number(out, at, number, shorts, separator):  # type: ignore[no-untyped-def]
+    """Write a number and a separator, and return the place after them."""
+    if np.uint64(number) < np.uint64(_SHORT):  # not below 0 either
+        shown = shorts[np.uint64(number)]
+        store(out, np.uint64(at), shown)
+        return at + np.int64(shown >> _SIZE_AT)
+    if number < 0:
+        out[at] = _MINUS
+        at, number = at + 1, -number
+    at = _write_long(out, at, number)
+    out[at] = separator
+    return at + 1
+
+
+@compiled(
+    types.int64(types.uint8[::1], types.int64, types.float64, _shorts, _shorts, types.uint64),
+    forceinline=True,
+)
+def _write_real(out, at, real, shorts, digits, separator):  # type: ignore[no-untyped-def]
+    """Write a number with six decimals and a separator, and return the place after them."""
+    if copysign(1.0, real) < 0:
+        out[at] = _MINUS
+        at, real = at + 1, -real
+    whole = np.int64(floor(real))
+    # exact but for the product, and that is not near the middle
+    part = np.int64(floor((real - whole) * DECIMALS + 0.5))
+    if part == DECIMALS:
+        whole, part = whole + 1, np.int64(0)
+    at = _write_number(out, at, whole, shorts, separator)
+    out[at - 1] = _POINT
+    # four digits, and the last two of the other four
+    first = digits[np.uint64(part // 100)]
+    last = digits[np.uint64(part % 100)] >> np.uint64(16) << np.uint64(32)
+    store(out, np.uint64(at), first | last | (separator << _SEPARATOR_AT))
+    return at + 7
+
+
+@compiled(types.uint64(types.uint64, types.uint64), forceinline=True)
+def _special(chunk, separator):  # type: ignore[no-untyped-def]
+    """Return 0 for eight bytes of which none has a cell quoted."""
+    of_line = equal_to(chunk, np.uint64(_CR)) | equal_to(chunk, np.uint64(_LF))
+    return of_line | equal_to(chunk, np.uint64(_QUOTE)) | equal_to(chunk, separator)
+
+
+@compiled(
+    types.int64(types.uint8[::1], types.int64, _bytes, types.int64, types.int64, types.uint64)
+)
+def _write_quoted(out, at, texts, begin, end, separator):  # type: ignore[no-untyped-def]
+    """Write a cell in quotation marks and a separator, and return the place after them."""
     out[at] = _QUOTE
     at += 1
     for place in range(begin, end):
@@ -72,64 +171,91 @@ def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyp
             at += 1
         out[at] = texts[place]
         at += 1
-    out[at] = _QUOTE
-    return at + 1
+    out[at], out[at + 1] = _QUOTE, separator
+    return at + 2
+
+
+@compiled(
+    types.int64(types.uint8[::1], types.int64, _bytes, types.int64, types.int64, types.uint64),
+    forceinline=True,
+)
+def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyped-def]
+    """Write a cell, in quotation marks if it needs them, and a separator; return the place after.
+
+    `_SPARE` bytes behind the end of the texts are read.
+    """
+    place, written = begin, at
+    while place + 8 <= end:
+        chunk = load(texts, np.uint64(place))
+        if _special(chunk, separator):
+            return _write_quoted(out, at, texts, begin, end, separator)
+        store(out, np.uint64(written), chunk)
+        place, written = place + 8, written + 8
+    used = np.uint64(end - place) * _BITS
+    chunk = load(texts, np.uint64(place)) & ((_ONE << used) - _ONE)  # none of the signs is 0
+    if _special(chunk, separator):
+        return _write_quoted(out, at, texts, begin, end, separator)
+    store(out, np.uint64(written), chunk | (separator << used))
+    return written + end - place + 1
 
 
 @compiled(
     types.int64(
-        types.uint8[::1], types.int64[:, ::1], types.int64[:, ::1], types.float64[:, ::1],
-        types.boolean[:, ::1], _bytes, types.int64[:, ::1], types.int64, types.int64, types.int64,
+        *(types.uint8[::1], types.int64[:, ::1], types.int64[:, ::1], types.float64[:, ::1]),
+        *(types.boolean[:, ::1], _bytes, types.int64[:, ::1], types.int64[:, ::1]),
+        *(_shorts, _shorts, types.uint64, types.int64),
     )
-)  # fmt: skip
-def _write_rows(out, layout, numbers, reals, missing, texts, ends, separator, first, last):  # type: ignore[no-untyped-def]
-    """Write some rows, first to last - 1, and return their length.
+)
+def _write_rows(  # type: ignore[no-untyped-def]
+    out, layout, numbers, reals, missing, texts, begins, ends, shorts, digits, separator, num_rows
+):
+    """Write rows, and return how many bytes they are.
 
     Args:
-        out: room for them.
-        layout: [C, 2] of each column the kind, and which of its kind it is.
-        numbers: of each column of whole numbers, [_, R].
-        reals: of each column of others, [_, R].
-        missing: whether a cell is empty, [C, R].
-        texts: of all columns of texts, a byte after each.
-        ends: [_, R + 1], of each such column: where the next cell begins.
-        separator: between cells.
-        first: row.
-        last: row.
+        out: uint8, large enough, with `_SPARE` bytes more.
+        layout: [C, 2], of each column what it is, and which of its kind.
+        numbers: int64 [-, R or more].
+        reals: float64 [-, R or more].
+        missing: bool [C, R or more], cells without a value.
+        texts: of all cells, and `_SPARE` bytes more.
+        begins: [-, R or more], where the cells begin.
+        ends: [-, R or more].
+        shorts: the numbers below `_SHORT` with the separator, as `_short_numbers` makes them.
+        digits: four of each of these numbers, the first one lowest.
+        separator: a byte.
+        num_rows: R.
     """
-    at = 0
-    for row in range(first, last):
-        for column in range(layout.shape[0]):
-            kind, which = layout[column, 0], layout[column, 1]
+    at = np.int64(0)
+    for r in range(num_rows):
+        row = np.uint64(r)
+        for c in range(layout.shape[0]):
+            column = np.uint64(c)
+            kind, which = layout[column, np.uint64(0)], np.uint64(layout[column, np.uint64(1)])
             if missing[column, row]:
-                pass
-            elif kind == _TEXT:
-                begin = ends[which, row]
-                at = _write_text(out, at, texts, begin, ends[which, row + 1] - 1, separator)
+                out[np.uint64(at)] = separator
+                at += 1
             elif kind == _NUMBER:
-                number = numbers[which, row]
-                if number < 0:
-                    out[at] = _MINUS
-                    at, number = at + 1, -number
-                at = _write_digits(out, at, number)
+                at = _write_number(out, at, numbers[which, row], shorts, separator)
+            elif kind == _TEXT:
+                begin, end = begins[which, row], ends[which, row]
+                at = _write_text(out, at, texts, begin, end, separator)
             else:
-                real = reals[which, row]
-                if copysign(1.0, real) < 0:
-                    out[at] = _MINUS
-                    at, real = at + 1, -real
-                whole = floor(real)
-                # exact but for the product, and that is not near the middle
-                part = np.int64(floor((real - whole) * DECIMALS + 0.5))
-                at = _write_digits(out, at, np.int64(whole) + part // DECIMALS)
-                out[at] = _POINT
-                for place in range(at + 6, at, -1):
-                    out[place] = _ZERO + part % 10
-                    part //= 10
-                at += 7
-            out[at] = separator
-            at += 1
+                at = _write_real(out, at, reals[which, row], shorts, digits, separator)
         out[at - 1] = _LF
     return at
+
+
+@compiled(types.boolean(types.Array(types.float64, 1, readonly=True)))
+def _are_plain(values):  # type: ignore[no-untyped-def]
+    """Return whether no number is large, infinite, none, or near the middle between two."""
+    for value in values:
+        size = abs(value)
+        if not size < LARGEST:
+            return False
+        scaled = (size - floor(size)) * DECIMALS
+        if abs(scaled - floor(scaled) - 0.5) <= MARGIN:
+            return False
+    return True
 
 
 def is_plain(column: npt.NDArray[Any]) -> bool:
@@ -137,67 +263,93 @@ def is_plain(column: npt.NDArray[Any]) -> bool:
     values = np.ma.compressed(column) if isinstance(column, np.ma.MaskedArray) else column
     if values.dtype.kind in "biu":
         return np.can_cast(values.dtype, np.int64) and not (values == _LOWEST).any()
-    if (
-        values.dtype.kind != "f" or not (np.abs(values) < LARGEST).all()
-    ):  # infinite, no numbers, large
-        return False
-    scaled = (np.abs(values) % 1.0) * DECIMALS
-    return bool((np.abs(scaled % 1.0 - 0.5) > MARGIN).all())
+    return values.dtype.kind == "f" and _are_plain(np.ascontiguousarray(values, np.float64))
 
 
 def rows_of(
     columns: Sequence[Sequence[str] | npt.NDArray[Any]], num_rows: int, separator: str
-) -> Iterator[str]:
-    """Return rows, many at a time.
+) -> Iterator[memoryview]:
+    """Return rows as UTF-8, many at a time; what is given is overwritten by what follows.
 
     Args:
         columns: texts; or plain numbers, masked where there is none.
         num_rows: R.
         separator: one character.
     """
-    layout = np.empty((len(columns), 2), np.int64)
-    numbers: list[Longs] = []
-    reals: list[Doubles] = []
-    ends: list[Longs] = []
-    texts: list[bytes] = []
-    missing = np.zeros((len(columns), num_rows), np.bool_)
-    for place, column in enumerate(columns):
-        if not isinstance(column, np.ndarray):
-            layout[place] = _TEXT, len(ends)
-            ends.append(sum(map(len, texts)) + _cells(column, texts))
-            continue
-        missing[place] = np.ma.getmaskarray(column)
-        values = np.where(missing[place], 0, np.ma.getdata(column))
-        if values.dtype.kind == "f":
-            layout[place] = _REAL, len(reals)
-            reals.append(values)
-        else:
-            layout[place] = _NUMBER, len(numbers)
-            numbers.append(values)
-    ends_KR = np.array(ends, np.int64).reshape(len(ends), num_rows + 1)
-    arrays = (
-        layout,
-        np.array(numbers, np.int64).reshape(len(numbers), num_rows),
-        np.array(reals, np.float64).reshape(len(reals), num_rows),
-        missing,
-        np.frombuffer(b"".join([*texts, b"\0"]), np.uint8),
-        ends_KR,
+    kinds = [_kind_of(column) for column in columns]
+    layout = np.array([(kind, kinds[:at].count(kind)) for at, kind in enumerate(kinds)], np.int64)
+    cells, texts = _in_one_array(
+        column if isinstance(column, Cells) else Cells.of(column)
+        for column in columns
+        if not isinstance(column, np.ndarray)
     )
+    shorts = _short_numbers(separator)
+    room = min(_ROWS, num_rows)
+    numbers = np.zeros((kinds.count(_NUMBER), room), np.int64)
+    reals = np.zeros((kinds.count(_REAL), room))
+    begins, ends = np.empty((2, len(cells), room), np.int64)
+    missing = np.zeros((len(columns), room), np.bool_)
+    arrays = {_NUMBER: numbers, _REAL: reals}
+    out = np.empty(0, np.uint8)
     for first in range(0, num_rows, _ROWS):
-        last = min(first + _ROWS, num_rows)
-        length = int((ends_KR[:, last] - ends_KR[:, first]).sum())
+        part = slice(first, first + _ROWS)
+        num = min(_ROWS, num_rows - first)
+        for place, ((kind, which), column) in enumerate(zip(layout, columns, strict=True)):
+            if isinstance(column, np.ndarray):
+                values = np.ma.getdata(column[part])
+                if isinstance(column, np.ma.MaskedArray):
+                    missing[place, :num] = np.ma.getmaskarray(column[part])
+                    values = np.where(missing[place, :num], 0, values)
+                arrays[kind][which, :num] = values
+        for which, column in enumerate(cells):
+            begins[which, :num], ends[which, :num] = column.begins[part], column.ends[part]
+        length = int((ends[:, :num] - begins[:, :num]).sum())
         # twice, as each character may be a quotation mark
-        out = np.empty(2 * length + (last - first) * len(columns) * _WIDEST, np.uint8)
-        size = _write_rows(out, *arrays, ord(separator), first, last)
-        yield out[:size].tobytes().decode("utf-8", "surrogatepass")
+        size = 2 * length + num * len(columns) * _WIDEST + _SPARE
+        if len(out) < size:
+            out = np.empty(size, np.uint8)
+        size = _write_rows(
+            *(out, layout, numbers, reals, missing, texts, begins, ends),
+            *(*shorts, ord(separator), num),
+        )
+        yield out[:size].data
 
 
-def _cells(column: Sequence[str], texts: list[bytes]) -> Longs:
-    """Append the cells of a column to the texts, and return where each begins, and the end."""
-    data = ("\0".join(column) + "\0").encode("utf-8", "surrogatepass")
-    texts.append(data)
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0) + 1
-    if len(ends) != len(column):  # a cell holds such a byte itself
-        sizes = [len(cell.encode("utf-8", "surrogatepass")) + 1 for cell in column]
-        ends = np.cumsum(sizes)
-    return np.concatenate(([0], ends))
+def _kind_of(column: Sequence[str] | npt.NDArray[Any]) -> int:
+    if not isinstance(column, np.ndarray):
+        return _TEXT
+    return _REAL if column.dtype.kind == "f" else _NUMBER
+
+
+def _in_one_array(columns: Iterable[Cells]) -> tuple[list[Cells], Bytes]:
+    """Return cells in one array, and the array, with `_SPARE` bytes behind them."""
+    arrays: dict[int, tuple[int, Bytes]] = {}  # what several columns share stands there once
+    size = 0
+    found = []
+    for column in columns:
+        if id(column.data) not in arrays:
+            arrays[id(column.data)] = size, column.data
+            size += len(column.data)
+        start, _ = arrays[id(column.data)]
+        found.append((column, start))
+    spare = np.zeros(_SPARE, np.uint8)
+    data = np.concatenate([*(array for _, array in arrays.values()), spare])
+    return [Cells(data, cells.begins + start, cells.ends + start) for cells, start in found], data
+
+
+@cache
+def _short_numbers(separator: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return the numbers below `_SHORT` as text in eight bytes, the first one lowest.
+
+    Returns:
+        Each with a separator behind it, and in the last byte how many bytes these are; and its four
+        digits, among them the zeros before it.
+    """
+    numbers = np.arange(_SHORT, dtype=np.uint64)
+    digits = np.zeros(_SHORT, np.uint64)
+    for place, power in enumerate((1000, 100, 10, 1)):
+        digit = numbers // np.uint64(power) % np.uint64(10) + np.uint64(_ZERO)
+        digits |= digit << np.uint64(8 * place)
+    nums = 1 + sum((numbers >= power).astype(np.uint64) for power in (10, 100, 1000))
+    shown = digits >> (np.uint64(32) - nums * _BITS) | np.uint64(ord(separator)) << (nums * _BITS)
+    return shown | (nums + _ONE) << _SIZE_AT, digits

@@ -7,13 +7,19 @@ item,condition,text
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqtool.core.errors import DataError, did_you_mean
 from seqtool.core.reading import read_blocks, unpacked_name
 from seqtool.lm.tables import SEPARATORS, parse_table
+
+if TYPE_CHECKING:
+    from seqtool.core.arrays import Longs
+    from seqtool.lm.rows import Cells
 
 ITEM = "item"
 
@@ -36,12 +42,16 @@ class Stimuli:
     names: list[str]
     values: list[list[str]]
 
-    def columns(self, numbers: Sequence[int]) -> dict[str, list[str]]:
-        """Return what the other columns have in the rows of these numbers, from 1."""
-        return {
-            name: [self.values[number - 1][place] for number in numbers]
-            for place, name in enumerate(self.names)
-        }
+    def columns(self, rows: Longs) -> dict[str, Cells]:
+        """Return what the other columns have in some rows, from 0."""
+        return {name: cells.take(rows) for name, cells in self._cells.items()}
+
+    @cached_property
+    def _cells(self) -> dict[str, Cells]:
+        from seqtool.lm.rows import Cells
+
+        columns = zip(*self.values, strict=True)
+        return dict(zip(self.names, map(Cells.of, columns), strict=True))
 
     def empty_rows(self) -> list[int]:
         """Return the lines of the rows whose text has no words, which get no rows of surprisal."""

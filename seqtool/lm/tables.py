@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,20 +85,17 @@ def open_table(target: Target) -> Iterator[Table]:
     """
     check_target(target)
     if not isinstance(target, str | Path):
-        yield _TextTable(target, "\t")
+        yield _TextTable(_encoded(target), "\t")
     elif str(target) == STDOUT:
         shown = terminal.stream()
-        yield _TextTable(shown, "\t")
+        yield _TextTable(_encoded(shown), "\t")
         shown.flush()
     elif _suffix(target) == PARQUET:
         with atomic_file(target) as raw, _ParquetTable(raw) as table:
             yield table
     else:
-        with (
-            atomic_file(target) as raw,
-            io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as stream,
-        ):
-            yield _TextTable(stream, SEPARATORS[_suffix(target)])
+        with atomic_file(target) as raw:
+            yield _TextTable(raw.write, SEPARATORS[_suffix(target)])
 
 
 def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -190,31 +187,40 @@ def _suffix(target: str | Path) -> str:
     return ".tsv" if path.exists() and not path.is_file() else path.suffix.lower()
 
 
-class _TextTable:
-    """CSV or TSV."""
+def _encoded(stream: TextIO) -> Callable[[memoryview], object]:
+    """Return what writes UTF-8 to a stream of text."""
+    return lambda data: stream.write(str(data, "utf-8"))
 
-    def __init__(self, stream: TextIO, separator: str) -> None:
-        self._stream, self._separator = stream, separator
+
+class _TextTable:
+    """CSV or TSV, whose bytes are given to `write_bytes`; they are overwritten then."""
+
+    def __init__(self, write_bytes: Callable[[memoryview], object], separator: str) -> None:
+        self._write_bytes, self._separator = write_bytes, separator
         self._is_empty = True
 
     def write(self, columns: Mapping[str, Column]) -> None:
-        from seqtool.lm.rows import rows_of
-
         if self._is_empty:
-            header = [[name] for name in columns]
-            self._stream.writelines(rows_of(header, 1, self._separator))
+            self._write_rows([[name] for name in columns], 1)
             self._is_empty = False
         lengths = {len(column) for column in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-        cells = [_cells(column) for column in columns.values()]
-        self._stream.writelines(rows_of(cells, lengths.pop(), self._separator))
+        self._write_rows([_cells(column) for column in columns.values()], lengths.pop())
+
+    def _write_rows(self, cells: Sequence[Sequence[str] | npt.NDArray[Any]], num_rows: int) -> None:
+        from seqtool.lm.rows import rows_of
+
+        for rows in rows_of(cells, num_rows, self._separator):
+            self._write_bytes(rows)
 
 
 def _cells(column: Column) -> Sequence[str] | npt.NDArray[Any]:
     """Return the cells of a column as texts, or plain numbers as they are."""
-    from seqtool.lm.rows import is_plain
+    from seqtool.lm.rows import Cells, is_plain
 
+    if isinstance(column, Cells):
+        return column
     if isinstance(column, np.ndarray):
         if is_plain(column):
             return column

@@ -34,20 +34,20 @@ Shapes: N tokens, W words of a block, U units: the words and the ends of lines, 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Doubles, Ids, Longs
+from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
+from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
@@ -56,14 +56,12 @@ from seqtool.lm.protocol import (
     check_log_probs,
     summarise,
 )
+from seqtool.lm.rows import Cells
 from seqtool.lm.tables import Column
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
 
-_LF = ord("\n")
-_IS_BLANK = np.isin(np.arange(256), [ord(blank) for blank in BLANKS])
-_AS_SPACES = bytes.maketrans(BLANKS.encode(), b" " * len(BLANKS))
 _ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
 
@@ -103,16 +101,17 @@ class ScoredWords:
         num_lines: of the block.
         lines: the line of each, from 0, [U].
         is_word: False for the end of a line, [U].
-        texts: of the words.
+        texts: as in `Word`, [U].
         numbers, starts, ends, bits, oov, pieces: as in `Word`, [U].
         entropies, orders: as in `Word`, [U], or None.
+        ids: what a model of words reads them as, [U]; None for other units.
     """
 
     num_lines: int
     lines: Longs
     numbers: Longs
     is_word: Bools
-    texts: list[str]
+    texts: Cells
     starts: Longs
     ends: Longs
     bits: Doubles
@@ -120,32 +119,17 @@ class ScoredWords:
     pieces: Longs
     entropies: Doubles | None = None
     orders: Longs | None = None
+    ids: Ids | None = None
 
     @classmethod
     def none(cls) -> Self:
         """Return those of no lines."""
         whole, truths = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return cls(0, whole, whole, truths, [], whole, whole, np.zeros(0), truths, whole)
+        return cls(0, whole, whole, truths, Cells.of([]), whole, whole, np.zeros(0), truths, whole)
 
-    def without_ends(self) -> ScoredWords:
-        """Return the words alone."""
-        arrays: dict[str, Any] = {
-            name: value[self.is_word]
-            for name, value in vars(self).items()
-            if isinstance(value, np.ndarray)
-        }
-        return dataclasses.replace(self, **arrays)
-
-    def all_texts(self) -> list[str]:
-        """Return the texts of the words, and `</s>` for the ends of lines, [U]."""
-        if len(self.texts) == len(self.is_word):
-            return self.texts
-        words = iter(self.texts)
-        return [next(words) if is_word else EOS for is_word in self.is_word.tolist()]
-
-    def unknown_texts(self) -> list[str]:
+    def unknown_texts(self) -> Cells:
         """Return the texts of words with pieces that are unknown to the model."""
-        return [self.texts[place] for place in np.flatnonzero(self.oov[self.is_word]).tolist()]
+        return self.texts.take(np.flatnonzero(self.oov & self.is_word))
 
     def by_line(self) -> list[list[Word]]:
         """Return the words of each line."""
@@ -154,7 +138,7 @@ class ScoredWords:
         words = map(
             Word,
             self.numbers.tolist(),
-            self.all_texts(),
+            self.texts,
             *(column.tolist() for column in columns),
             nothing if self.entropies is None else self.entropies.tolist(),
             nothing if self.orders is None else self.orders.tolist(),
@@ -274,79 +258,124 @@ def _words_of(
     block: bytes, ids: Ids, scores: TokenScores, tokenizer: Tokenizer, *, line_ends: bool
 ) -> ScoredWords:
     """Return the words of a block, and the ends of its lines if they are asked for."""
-    starts_W, ends_W = _word_places(block)
-    texts = [*filter(None, block.translate(_AS_SPACES).decode().split(" "))]
+    skips = isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip"
+    data = _with_room(block)
+    places = find_units(data, len(block), line_ends=line_ends, skip_marks=skips)
+    begins_U, ends_U = places.begins, places.ends
+    if line_ends:  # they are written as one that stands behind the text
+        begins_U = np.where(places.is_word, begins_U, len(block))
+        ends_U = np.where(places.is_word, ends_U, len(block) + len(EOS))
+    entropies_U = orders_U = ids_U = None
     if isinstance(tokenizer, WordTokenizer):
-        if tokenizer.special_tokens == "skip":
-            kept = [i for i, text in enumerate(texts) if text not in (BOS, EOS)]
-            starts_W, ends_W, texts = starts_W[kept], ends_W[kept], [texts[i] for i in kept]
-        last_W = np.flatnonzero(ids != EOS_ID)
-        is_told_W = np.zeros(len(last_W), np.bool_)
+        # a token is a word or the end of a line
+        tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
+        ids_U = ids[tokens_U]
+        if len(ids_U) != len(ends_U):
+            raise ValueError(f"{len(ids_U)} tokens, but {len(ends_U)} words")
+        bits_U = _bits(scores.log_probs[tokens_U])
+        found = Pieces(bits_U, ids_U == UNK_ID, np.ones(len(ids_U), np.int64))
+        if scores.entropies is not None:
+            entropies_U = scores.entropies[tokens_U] / LN_2
+        orders_U = scores.columns.get("order")
+        orders_U = None if orders_U is None else orders_U[tokens_U]
     else:
-        last_W, is_told_W = _last_tokens(block, ids, tokenizer)
-    # a piece may end with two words; the end of a line comes after its words
-    last_L = np.flatnonzero(ids == EOS_ID)
-    place_L = np.arange(len(last_L)) + np.searchsorted(last_W, last_L, side="right")
-    is_word_U = np.ones(len(last_W) + len(last_L), np.bool_)
-    is_word_U[place_L] = False
-
-    def merged(of_words: Longs | Bools, of_ends: Longs | bool) -> Longs:
-        values_U = np.empty(len(is_word_U), np.int64)
-        values_U[is_word_U], values_U[place_L] = of_words, of_ends
-        return values_U
-
-    last_U = merged(last_W, last_L)
-    first_U = np.concatenate(([0], last_U[:-1] + 1))
-    nats_U = unit_log_probs(scores, first_U, last_U, merged(is_told_W, False) > 0)
-    orders = scores.columns.get("order") if isinstance(tokenizer, WordTokenizer) else None
-    # characters before each byte of the block: all but the bytes that go on with one
-    data = np.frombuffer(block, np.uint8)
-    num_before = np.concatenate(([0], np.cumsum((data & 0xC0) != 0x80)))
-    end_L = num_before[np.flatnonzero(data == _LF)]
-    line_U: Longs = np.cumsum(~is_word_U) - ~is_word_U
-    start_L = np.concatenate(([0], end_L[:-1] + 1))  # characters before each line
-    first_L = np.concatenate(([0], place_L[:-1] + 1))  # units before it
-    found = ScoredWords(
-        num_lines=len(last_L),
-        lines=line_U,
-        numbers=np.arange(1, len(line_U) + 1) - first_L[line_U],
-        is_word=is_word_U,
-        texts=texts,
-        starts=merged(num_before[starts_W], end_L) - start_L[line_U],
-        ends=merged(num_before[ends_W], end_L) - start_L[line_U],
-        bits=np.maximum(0.0, -nats_U / LN_2),
-        oov=_sums(ids == UNK_ID, first_U, last_U) > 0,
-        pieces=last_U + 1 - first_U,
-        entropies=None if scores.entropies is None else scores.entropies[last_U] / LN_2,
-        orders=None if orders is None else orders[last_U],
+        found = _pieces_of(block, ids, scores, tokenizer, places, line_ends=line_ends)
+    return ScoredWords(
+        num_lines=block.count(b"\n"),
+        lines=places.lines,
+        numbers=places.numbers,
+        is_word=places.is_word,
+        texts=Cells(data, begins_U, ends_U),
+        starts=places.starts,
+        ends=places.stops,
+        bits=found.bits,
+        oov=found.oov,
+        pieces=found.nums,
+        entropies=entropies_U,
+        orders=orders_U,
+        ids=ids_U,
     )
-    return found if line_ends else found.without_ends()
+
+
+def _with_room(block: bytes) -> Bytes:
+    """Return the bytes of a block, the mark of the end of a line, and what may be read after it."""
+    return np.frombuffer(block + EOS.encode() + bytes(SPARE), np.uint8)
+
+
+def _pieces_of(
+    block: bytes,
+    ids: Ids,
+    scores: TokenScores,
+    tokenizer: Tokenizer,
+    places: Places,
+    *,
+    line_ends: bool,
+) -> Pieces:
+    """Return what the tokens of the units of a block say, of a model that is not of words."""
+    text = tokenizer.as_read(block)
+    ends_U = places.ends
+    if text is not block:  # the same units, of other lengths
+        ends_U = find_units(_with_room(text), len(text), line_ends=line_ends).ends
+    class_log_probs = scores.class_log_probs
+    if class_log_probs is None:
+        raise ValueError("the class of what may follow a word was not asked for")
+    found, size = add_up(
+        ends_U,
+        places.is_word,
+        ids,
+        tokenizer.symbol_sizes,
+        tokenizer.unknown_sizes(block, ids),
+        tokenizer.opens_word,
+        np.ascontiguousarray(scores.log_probs, np.float64),
+        np.ascontiguousarray(class_log_probs, np.float64),
+    )
+    if size != len(text):
+        raise ValueError(f"tokens of {size} bytes, but a text of {len(text)}")
+    return found
+
+
+def _bits(nats_U: Doubles) -> Doubles:
+    """Return surprisals; what a softmax in single precision has above one is certain."""
+    return np.maximum(0.0, -nats_U / LN_2)
 
 
 class Frequencies:
     """How often words occur in a text, to be looked up.
 
     Args:
-        counts: of each word.
-        lowercase: look words up in lower case.
+        counts: of each word of the text by its number; 0 for what is no word.
+        total: words of the text, those without a number too.
+        numbers_of: returns the numbers of words, [U], -1 for one that has none.
     """
 
-    def __init__(self, counts: Mapping[str, int], *, lowercase: bool = False) -> None:
-        self._counts, self._lowercase = counts, lowercase
-        self._log_total = math.log10(max(1, sum(counts.values())))
+    def __init__(self, counts: Longs, total: int, numbers_of: Callable[[ScoredWords], Ids]) -> None:
+        log10s = np.full(len(counts) + 1, -np.inf)  # the last one is that of -1
+        occurs = np.flatnonzero(counts)
+        log10s[occurs] = np.log10(counts[occurs]) - math.log10(max(1, total))
+        self._log10s, self._numbers_of = log10s, numbers_of
+
+    @classmethod
+    def of_nothing(cls) -> Self:
+        """Return those of a text without words."""
+        return cls(np.zeros(0, np.int64), 0, lambda words: np.full(len(words.lines), -1, np.int32))
 
     @classmethod
     def of_model(cls, model: LanguageModel) -> Self | None:
-        """Return those in the training text of a model of words that has kept them, else None."""
-        tokenizer = model.tokenizer
-        vocabulary = tokenizer.vocabulary
-        counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True))
-        counts.pop(EOS)
-        if tokenizer.unit != "word" or not any(counts.values()):
+        """Return those in the training text of a model of words that has kept them, else None.
+
+        They are known of words that this model has scored.
+        """
+        counts = np.array(model.tokenizer.vocabulary.counts, np.int64)
+        counts[EOS_ID] = 0
+        if model.tokenizer.unit != "word" or not counts.any():
             return None
-        found = cls(counts, lowercase=tokenizer.lowercase)
-        counts.pop(UNK)  # many words, not one; they count in the total alone
-        return found
+        total = int(counts.sum())
+        counts[UNK_ID] = 0  # many words, not one; they count in the total alone
+
+        def numbers_of(words: ScoredWords) -> Ids:
+            return np.zeros(0, np.int32) if words.ids is None else words.ids
+
+        return cls(counts, total, numbers_of)
 
     @classmethod
     def of_text(cls, blocks: Iterable[bytes]) -> Self:
@@ -356,13 +385,18 @@ class Frequencies:
         table = WordTable(special_tokens="unknown")
         for block in blocks:
             table.add(block)
-        words = ((table.word(i), count) for i, count in enumerate(table.counts.tolist()))
-        return cls({word: count for word, count in words if count and word not in (UNK, EOS, BOS)})
+        counts = table.counts.copy()
+        counts[[UNK_ID, EOS_ID, table.bos_id]] = 0
+        return cls(
+            counts,
+            int(counts.sum()),
+            lambda words: table.look_up(words.texts.data, words.texts.begins, words.texts.ends),
+        )
 
-    def log10(self, word: str) -> float | None:
-        """Return log10 of the word's share of the text, None if it is not there."""
-        count = self._counts.get(word.lower() if self._lowercase else word, 0)
-        return math.log10(count) - self._log_total if count else None
+    def log10s(self, words: ScoredWords) -> Doubles:
+        """Return log10 of each word's share of the text, [U], masked where it is not there."""
+        found_U = self._log10s[self._numbers_of(words)]
+        return np.ma.masked_array(found_U, np.isneginf(found_U))
 
 
 def word_columns(
@@ -385,11 +419,11 @@ def word_columns(
         previous: how many words before each one have their surprisal, length and frequency beside
             it, those of the word before in surprisal_1, and so on.
     """
-    texts = words.all_texts()
+    num = len(words.lines)
     columns: dict[str, Column] = {
         "sentence": words.lines + first,
         "word_number": words.numbers,
-        "word": texts,
+        "word": words.texts,
         "start": words.starts,
         "end": words.ends,
         "surprisal": words.bits,
@@ -397,84 +431,18 @@ def word_columns(
         "pieces": words.pieces,
         "length": words.ends - words.starts,
     }
-    nothing = [None] * len(texts)
+    nothing = np.ma.masked_array(np.zeros(num), mask=True)
     if entropy:
         columns["entropy"] = nothing if words.entropies is None else words.entropies
     if order:
         columns["order"] = nothing if words.orders is None else words.orders
+    carried = {"surprisal": words.bits, "length": words.ends - words.starts}
     if frequencies is not None:
-        columns["log10_frequency"] = [
-            frequencies.log10(text) if is_word else None
-            for text, is_word in zip(texts, words.is_word.tolist(), strict=True)
-        ]
-    carried = [name for name in ("surprisal", "length", "log10_frequency") if name in columns]
+        columns["log10_frequency"] = carried["log10_frequency"] = frequencies.log10s(words)
     for back in range(1, previous + 1):
-        rows = np.arange(len(texts)) - back
+        rows = np.arange(num) - back
         is_missing = words.numbers <= back
         rows[is_missing] = 0
-        for name in carried:
-            column = columns[name]
-            columns[f"{name}_{back}"] = (
-                np.ma.masked_array(column[rows], is_missing)
-                if isinstance(column, np.ndarray)
-                else [
-                    None if missing else column[row]
-                    for row, missing in zip(rows.tolist(), is_missing.tolist(), strict=True)
-                ]
-            )
+        for name, column in carried.items():
+            columns[f"{name}_{back}"] = np.ma.masked_array(column[rows], is_missing)
     return columns
-
-
-def unit_log_probs(scores: TokenScores, first_U: Longs, last_U: Longs, is_told_U: Bools) -> Doubles:
-    """Return the log-probabilities (nats) of words and ends of lines, [U].
-
-    Args:
-        scores: of N tokens, with the class of those that may follow a word where one is told.
-        first_U: the first token of each unit; what follows the one before.
-        last_U: its last token, the one before its first for a unit without any.
-        is_told_U: whether the token after it tells that it has ended; False for ends of lines.
-    """
-    nats_U = _sums(scores.log_probs, first_U, last_U)
-    if scores.class_log_probs is None:
-        return nats_U
-    ended_U = np.zeros(len(last_U))
-    # what is read off a distribution in single precision may be less than the token's own
-    after = last_U[is_told_U] + 1
-    ended_U[is_told_U] = np.minimum(
-        0.0, np.maximum(scores.class_log_probs[after], scores.log_probs[after])
-    )
-    before_U = np.concatenate(([0.0], ended_U[:-1]))
-    before_U[np.isneginf(before_U)] = 0.0  # the word before is impossible; say it once
-    return nats_U + ended_U - before_U
-
-
-def _sums(values: Doubles | Bools, first_U: Longs, last_U: Longs) -> Doubles:
-    """Return the sums of ranges of values, which follow each other; an empty one has 0."""
-    sums_U = np.zeros(len(first_U))
-    has_some = np.flatnonzero(last_U >= first_U)
-    if len(has_some):
-        sums_U[has_some] = np.add.reduceat(values.astype(np.float64), first_U[has_some])
-    return sums_U
-
-
-def _word_places(block: bytes) -> tuple[Longs, Longs]:
-    """Return the bytes of a block at which words begin and end, [W] each."""
-    is_blank = _IS_BLANK[np.frombuffer(block, np.uint8)]
-    before = np.concatenate(([True], is_blank[:-1]))
-    starts = np.flatnonzero(before & ~is_blank)
-    ends = np.flatnonzero(is_blank & ~before)
-    return starts, ends
-
-
-def _last_tokens(block: bytes, ids: Ids, tokenizer: Tokenizer) -> tuple[Longs, Bools]:
-    """Return the token in which each word ends, and whether the next one tells so, [W] each."""
-    text = tokenizer.as_read(block)
-    token_ends = np.cumsum(tokenizer.token_sizes(block, ids))
-    if token_ends[-1] != len(text):
-        raise ValueError(f"tokens of {token_ends[-1]} bytes, but a text of {len(text)}")
-    _, ends_W = _word_places(text)
-    last_W = np.searchsorted(token_ends, ends_W)
-    is_whole_W = token_ends[last_W] == ends_W
-    # inside a piece, the next token is of no account, and after the last one there is none
-    after_W = np.minimum(last_W + 1, len(ids) - 1)
-    return last_W, is_whole_W & tokenizer.opens_word[ids[after_W]]

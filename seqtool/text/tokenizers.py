@@ -78,32 +78,36 @@ class Tokenizer(ABC):
         firsts[EOS_ID] = "\n"
         return np.array([first != "" and first in BLANKS for first in firsts])
 
-    def token_sizes(self, block: bytes, ids: Ids) -> Longs:
-        """Return how many bytes of `as_read` each token stands for, [N], 1 for a line's end.
+    @cached_property
+    def symbol_sizes(self) -> Longs:
+        """How many bytes of `as_read` each symbol stands for, [V], 1 for a line's end.
 
-        Blanks between words belong to no word. All other units leave no byte out.
+        That of the unknown symbol has no meaning: see `unknown_sizes`. Blanks between words belong
+        to no word. All other units leave no byte out.
+        """
+        decoder = self.decoder()
+        sizes = np.array([len(text.encode()) for text in decoder.texts], np.int64)
+        sizes[[EOS_ID, *decoder.byte_values]] = 1
+        return sizes
+
+    def unknown_sizes(self, block: bytes, ids: Ids) -> Longs:
+        """Return how many bytes of `as_read` each unknown token stands for, in order.
 
         Args:
             block: whole lines.
             ids: what `encode_block` gives for them, [N].
         """
-        sizes = self._symbol_sizes[ids]
-        ends = np.flatnonzero(ids == EOS_ID)
         unknown = np.flatnonzero(ids == UNK_ID)
-        if len(unknown):  # only the text tells what they stand for
-            lines, numbers = block.split(b"\n"), np.searchsorted(ends, unknown)
-            for number in np.unique(numbers).tolist():
-                begin = int(ends[number - 1]) + 1 if number else 0
-                tokens = self.tokens(lines[number].decode())
-                for place in unknown[numbers == number].tolist():
-                    sizes[place] = len(self._plain(tokens[place - begin]).encode())
-        return sizes
-
-    @cached_property
-    def _symbol_sizes(self) -> Longs:
-        decoder = self.decoder()
-        sizes = np.array([len(text.encode()) for text in decoder.texts], np.int64)
-        sizes[[EOS_ID, *decoder.byte_values]] = 1
+        sizes = np.empty(len(unknown), np.int64)
+        if not len(unknown):
+            return sizes
+        ends = np.flatnonzero(ids == EOS_ID)
+        lines, numbers = block.split(b"\n"), np.searchsorted(ends, unknown)
+        for number in np.unique(numbers).tolist():  # only the text tells what they stand for
+            begin = int(ends[number - 1]) + 1 if number else 0
+            tokens = self.tokens(lines[number].decode())
+            for place in np.flatnonzero(numbers == number).tolist():
+                sizes[place] = len(self._plain(tokens[unknown[place] - begin]).encode())
         return sizes
 
     def _plain(self, token: str) -> str:

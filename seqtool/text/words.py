@@ -15,9 +15,19 @@ import numpy.typing as npt
 from seqtool.core import types
 from seqtool.core.arrays import Ids
 from seqtool.core.compiled import compiled
+from seqtool.core.eight_bytes import ONES, blanks
 from seqtool.core.errors import ModelError
 from seqtool.core.instructions import fetch, load, num_zeros
-from seqtool.core.string_table import SEED, StringTable, bytes_in, enter, find, mix, strings
+from seqtool.core.string_table import (
+    SEED,
+    StringTable,
+    bytes_in,
+    enter,
+    find,
+    mix,
+    string_hash,
+    strings,
+)
 from seqtool.core.vocabulary import (
     BOS,
     EOS,
@@ -34,26 +44,7 @@ _DONE, _FULL, _SPECIAL = 0, 1, 2
 _SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
 _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
 _END = np.uint64(_LF)  # what ends every string in a table
-_ONES = np.uint64(0x0101010101010101)  # times a byte: eight of it
-_HIGHEST = np.uint64(0x8080808080808080)
 _BATCH = 256  # words; their slots fit into the first cache
-
-
-@compiled(types.uint64(types.uint64))
-def _zero_bytes(chunk):  # type: ignore[no-untyped-def]
-    """Set the highest bit of the first byte that is 0, and perhaps of some after it."""
-    return (chunk - _ONES) & ~chunk & _HIGHEST
-
-
-@compiled(types.uint64(types.uint64))
-def _blanks(chunk):  # type: ignore[no-untyped-def]
-    """Set the highest bit of the first byte that is a blank, and perhaps of some after it."""
-    return (
-        _zero_bytes(chunk ^ (_ONES * np.uint64(_SPACE)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_LF)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_TAB)))
-        | _zero_bytes(chunk ^ (_ONES * np.uint64(_CR)))
-    )
 
 
 _end_hash_first = types.Tuple((types.int64, types.uint64, types.uint64))
@@ -69,10 +60,10 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
         if position + 8 <= size:
             chunk = load(block, np.uint64(position))
         else:  # as if line ends came after the block
-            chunk = _ONES * _END
+            chunk = ONES * _END
             for i in range(size - 1, position - 1, -1):
                 chunk = (chunk << _EIGHT) | np.uint64(block[i])
-        length = num_zeros(_blanks(chunk)) >> np.uint64(3)
+        length = num_zeros(blanks(chunk)) >> np.uint64(3)
         if length < _EIGHT:
             bits = length << np.uint64(3)
             chunk = (chunk & ((_ONE << bits) - _ONE)) | (_END << bits)
@@ -178,6 +169,21 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
     return result
 
 
+@compiled(
+    types.void(
+        *(bytes_in, types.Array(types.int64, 1, readonly=True)),
+        *(types.Array(types.int64, 1, readonly=True), strings, types.int32[::1]),
+    )
+)
+def _look_up(data, begins, ends, table, found):  # type: ignore[no-untyped-def]
+    """Write the numbers of strings of a text, -1 for those that are not there."""
+    for i in range(begins.shape[0]):
+        begin, end = begins[i], ends[i]
+        hash_, first = string_hash(data, begin, end)
+        _, number = find(table.slots, table.starts, table.text, hash_, first, data, begin, end)
+        found[i] = number
+
+
 class WordTable:
     """Words and their ids, by order of insertion, read from and written to by compiled code.
 
@@ -211,6 +217,23 @@ class WordTable:
     def word(self, index: int) -> str:
         """Return the word with this id."""
         return self._table.text(index)
+
+    def look_up(
+        self,
+        data: npt.NDArray[np.uint8],
+        begins: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> Ids:
+        """Return the ids of words that stand in a text, -1 for those not here.
+
+        Args:
+            data: the text.
+            begins: of each word in it, [N].
+            ends: [N].
+        """
+        found = np.empty(len(begins), np.int32)
+        _look_up(data, begins, ends, self._table.arrays, found)
+        return found
 
     def add(self, block: bytes) -> Ids:
         """Return the ids of a block's words, new words given the next ids; see `encode`."""

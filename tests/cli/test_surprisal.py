@@ -121,7 +121,10 @@ def test_orders_of_ngrams(seqtool: Run, tmp_path: Path, monkeypatch: pytest.Monk
     bits = -sum(p * np.log2(p) for p in probs)
     assert [float(row["entropy"]) for row in rows] == pytest.approx([bits] * 3, abs=1e-5)
     assert "log10_frequency" not in rows[0]  # an ARPA file has no counts
-    assert result.stderr == "3 words in 3 lines, 1 unknown (33.33%)\n"  # it carries no state
+    told = "3 words in 3 lines, 1 unknown (33.33%)"
+    assert result.stderr == f"{told}\n"  # it carries no state
+    carried = seqtool("surprisal", "text.txt", "-m", "x.arpa", "--carry-state").stderr
+    assert carried == f"{told}; each line begins anew: the model carries no state on\n"
 
 
 def test_json(seqtool: Run) -> None:
@@ -170,6 +173,14 @@ def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch)
         (["head.csv", "--text-column", "a"], "error: head.csv: has no rows"),
         (["marks.tsv", "--text-column", "a"], "error: marks.tsv:4: the text contains the special"),
         (["marks.txt"], "error: marks.txt:2: the text contains the special"),
+        (
+            ["stimuli.csv", "--text-column", "note", "--field", "note"],
+            "error: --field note is of JSON Lines, but stimuli.csv is a table",
+        ),
+        (
+            ["text.txt", "--frequencies", "stimuli.csv"],
+            "error: stimuli.csv: is a table, but --frequencies counts the words of running text",
+        ),
         (["text.txt", "-o", "x.txt"], "error: x.txt has no suffix of a table"),
         (["text.txt", "-o", "none/x.tsv"], "error: none/x.tsv: the directory"),
     ],

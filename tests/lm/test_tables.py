@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, OutputError
+from seqtool.lm.rows import Cells
 from seqtool.lm.tables import check_target, open_table, write_table
 
 TOKENS = [
@@ -185,6 +186,27 @@ def test_arrays_are_written_as_python_writes_numbers(
         for real, number, none, text in rows
     ]
     assert read[1:] == expected
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))), st.data())
+def test_cells_are_the_texts_that_they_stand_for(texts: list[str], data: st.DataObject) -> None:
+    cells = Cells.of(texts)
+    assert [*cells] == texts
+    assert [cells[place] for place in range(len(cells))] == texts
+    assert [*cells[1:]] == texts[1:]
+    rows = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
+    chosen = cells.take(np.array(rows, np.int64))
+    assert [*chosen] == [texts[row] for row in rows]
+    stream = io.StringIO(newline="")
+    with open_table(stream) as table:
+        # two columns of one array, and one of another
+        table.write({"a": chosen, "b": [*chosen], "c": chosen, "d": np.arange(len(rows))})
+    _, *read = csv.reader(io.StringIO(stream.getvalue(), newline=""), delimiter="\t", strict=True)
+    assert read == [[texts[row]] * 3 + [str(place)] for place, row in enumerate(rows)]
+
+
+def test_what_is_no_character_is_escaped() -> None:
+    assert [*Cells.of(["a\udc80", "b"])] == ["a\\udc80", "b"]
 
 
 def test_many_rows() -> None:

@@ -331,7 +331,10 @@ def test_a_class_whose_probability_rounds_to_zero() -> None:
     model = network(ALL["char"]).network.float()
     with torch.no_grad():
         model.softmax.bias[torch.from_numpy(ALL["char"].opens_word)] = -200.0
-    check_summaries(NeuralLanguageModel(model, ALL["char"]), exactly=1e-5)
+    in_single_precision = NeuralLanguageModel(model, ALL["char"])
+    check_summaries(in_single_precision, exactly=1e-5)
+    ((first, _),) = score_words(in_single_precision, ["ab c"])
+    assert first.bits > 200 / math.log(2)  # that it ends is what is improbable
 
 
 @settings(max_examples=30)
@@ -393,25 +396,33 @@ def test_line_ends_inside_a_text_are_spaces() -> None:
     assert list(LineBlocks([])) == []
 
 
+def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
+    (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
+    logs: list[float | None] = found.log10s(words).tolist()
+    assert logs.pop() is None  # the end of the line
+    return logs
+
+
 def test_frequencies() -> None:
     vocabulary = Vocabulary(["<unk>", EOS, "a", "b"], [2, 5, 6, 2])
     model = BigramModel(WordTokenizer(vocabulary, lowercase=True), two_words().table)
     found = Frequencies.of_model(model)
     assert found is not None
-    assert found.log10("A") == pytest.approx(math.log10(6 / 10))  # </s> is no word, <unk> counts
-    assert found.log10("z") is found.log10("<unk>") is None
+    # </s> is no word, <unk> counts
+    assert logs_of(found, model, "A z <unk>") == [pytest.approx(math.log10(6 / 10)), None, None]
     assert Frequencies.of_model(two_words()) is None  # no counts
-    assert Frequencies.of_model(random_bigrams(ALL["char"], 1)) is None
-    of_text = Frequencies.of_text([b"The the\n", b"the\tend </s>\n\n"])
-    assert of_text.log10("the") == pytest.approx(math.log10(2 / 4))
-    assert of_text.log10("The") == pytest.approx(math.log10(1 / 4))
-    assert of_text.log10("THE") is None
+    letters = random_bigrams(ALL["char"], 1)
+    assert Frequencies.of_model(letters) is None
+    assert logs_of(Frequencies.of_nothing(), letters, "ab c") == [None, None]
+    of_text = Frequencies.of_text([b"The the\n", b"the\tend </s> <unk>\n\n"])
+    expected = [math.log10(2 / 4), math.log10(1 / 4), None, None, None]
+    assert logs_of(of_text, letters, "the The THE <unk> </s>") == pytest.approx(expected)
 
 
 def plain(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return columns as lists, None where there is no value."""
     return {
-        name: column.tolist() if isinstance(column, np.ndarray) else column
+        name: column.tolist() if isinstance(column, np.ndarray) else [*column]
         for name, column in columns.items()
     }
 
@@ -419,7 +430,7 @@ def plain(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
 def test_columns() -> None:
     model = two_words()
     (lines,) = score_blocks(model, [b"a b\n\nb\n"], lambda error, _: error, line_ends=True)
-    frequencies = Frequencies({"a": 1, "b": 9})
+    frequencies = Frequencies.of_text([b"a " + b"b " * 9 + b"\n"])
     columns = plain(word_columns(lines, 5, frequencies=frequencies, previous=2))
     assert columns["sentence"] == [5, 5, 5, 6, 7, 7]
     assert columns["word"] == ["a", "b", EOS, EOS, "b", EOS]

@@ -49,6 +49,18 @@ def test_word_table_equals_a_dictionary(first: bytes, second: bytes, other: byte
     assert len(table) == len(numbers)
 
 
+@given(some_bytes, some_bytes)
+def test_words_that_stand_in_a_text_are_looked_up(known: bytes, text: bytes) -> None:
+    table = WordTable()
+    table.add(known + b"\n")
+    spans = [found.span() for found in re.finditer(rb"[^ \t\r\n]+", text)]
+    begins, ends = np.array(spans, np.int64).reshape(-1, 2).T.copy()
+    ids = table.look_up(np.frombuffer(text, np.uint8), begins, ends).tolist()
+    numbers = new_numbers()
+    reference(known + b"\n", numbers, insert=True)
+    assert ids == [numbers.get(text[begin:end], -1) for begin, end in spans]
+
+
 def test_word_table_grows() -> None:
     rng = np.random.default_rng(0)
     # 100,000 words of up to 30 bytes, many of them met again, and three very long ones

@@ -8,8 +8,10 @@ the words w of the class that follow c in the table,
 
     M(c) = sum p(w | c) + b(c) (M(c') - sum p(w | c'))
 
-M is found for each context when a text comes to it first, and kept. Where the difference is lost
-to rounding, the whole distribution is summed after all.
+M is found for each context when a text comes to it first, and kept. Contexts with the same c' are
+found one after another: what follows c' is laid out by its words once, where that is less work
+than to search among it for each word. Where the difference is lost to rounding, the whole
+distribution is summed after all.
 
 The masses are kept in 8 bytes for each row that is a context; pages that no text came to take no
 memory.
@@ -37,6 +39,8 @@ WHOLE = -1.0  # one that only the whole distribution tells: it is lost, or nearl
 LEAST = 1e-4  # of what is subtracted from, what has to be left, or too many digits are lost
 AT_ONCE = 1 << 16  # followers that are looked up together, within the second cache
 AHEAD = 8  # contexts for whose rows memory is asked before they are read
+CHUNK = 1024  # places whose masses are asked for before one is read
+SEARCH = 16  # words are laid out in the time of this many times less searches
 
 _TINY = float(np.finfo(np.float64).tiny)
 _ints = types.Array(types.int32, 1, readonly=True)
@@ -61,6 +65,19 @@ class Followers(NamedTuple):
     sums: Doubles
 
 
+class LaidOut(NamedTuple):
+    """What follows a context, by its words.
+
+    Attributes:
+        contexts: [V + 1], the context that a word was laid out for last.
+        nats: [V + 1], of the word after this context.
+    """
+
+    contexts: Longs
+    nats: Doubles
+
+
+_laid_out = types.NamedTuple((types.int64[::1], types.float64[::1]), LaidOut)
 _followers = types.NamedTuple(
     (
         types.int64[::1],
@@ -73,32 +90,63 @@ _followers = types.NamedTuple(
 )
 
 
-@compiled(types.void(types.float64[::1], types.int32[:, ::1], types.int64, types.float64[::1]))
-def _look_up(masses, contexts, column, found):  # type: ignore[no-untyped-def]
-    """Write the mass of each context of an order that is there over that of a shorter one, [T]."""
-    for place in range(found.shape[0]):
-        row = contexts[place, column]
-        if row >= 0:
-            found[place] = masses[row]
+@compiled(types.void(types.float64[::1], types.int64[::1], types.int32[:, ::1], types.float64[::1]))
+def _look_up(masses, starts, contexts, found):  # type: ignore[no-untyped-def]
+    """Write the mass of the longest context of each place, if there is one, [T].
+
+    `starts` is where the masses of each order begin.
+    """
+    places = np.empty(CHUNK, np.int64)
+    for first in range(0, found.shape[0], CHUNK):
+        last = min(first + CHUNK, found.shape[0])
+        for t in range(first, last):
+            place = np.int64(-1)
+            for column in range(contexts.shape[1] - 1, -1, -1):
+                if contexts[t, column] >= 0:
+                    place = starts[column] + contexts[t, column]
+                    fetch(masses, np.uint64(place))
+                    break
+            places[t - first] = place
+        for t in range(first, last):
+            if places[t - first] >= 0:
+                found[t] = masses[places[t - first]]
 
 
-@compiled(types.int64(types.float64[::1], types.int32[:, ::1], types.int64, types.int64[::1]))
-def _list_unknown(masses, contexts, column, listed):  # type: ignore[no-untyped-def]
-    """List a place of each context of an order whose mass is unknown; return how many there are."""
-    num = 0
+@compiled(
+    types.void(
+        types.float64[::1], types.int64[::1], types.int32[:, ::1], types.int32[:, ::1],
+        types.int64[::1],
+    )
+)  # fmt: skip
+def _list_unknown(masses, starts, contexts, listed, nums):  # type: ignore[no-untyped-def]
+    """List a place of each context whose mass is unknown, by orders.
+
+    Args:
+        masses: of all contexts.
+        starts: [N - 1], where the masses of each order begin.
+        contexts: [T, N - 1].
+        listed: [N - 1, T] is filled with places.
+        nums: [N - 1], zeros, is filled with how many there are.
+    """
     for place in range(contexts.shape[0]):
-        row = contexts[place, column]
-        if row >= 0 and masses[row] == UNKNOWN:
-            masses[row] = WHOLE  # until it is found; so each context is listed once
-            listed[num] = place
-            num += 1
-    return num
+        for column in range(contexts.shape[1] if place + AHEAD < contexts.shape[0] else 0):
+            row = max(contexts[place + AHEAD, column], 0)
+            fetch(masses, np.uint64(starts[column] + row))
+        for column in range(contexts.shape[1] - 1, -1, -1):
+            row = contexts[place, column]
+            if row < 0:
+                continue
+            if masses[starts[column] + row] != UNKNOWN:
+                break  # and those of all shorter contexts are known, too
+            masses[starts[column] + row] = WHOLE  # until it is found; so each is listed once
+            listed[column, nums[column]] = place
+            nums[column] += 1
 
 
 @compiled(
     types.int64(
         _ints, _ints, _floats, types.boolean[::1], types.int32[:, ::1], types.int64,
-        types.int64[::1], _followers,
+        types.int32[::1], _followers,
     )
 )  # fmt: skip
 def _follow(words, begins, log_probs, class_, contexts, column, places, found):  # type: ignore[no-untyped-def]
@@ -123,54 +171,87 @@ def _follow(words, begins, log_probs, class_, contexts, column, places, found): 
 
 
 @compiled(
-    types.void(
-        _ints, _ints, _floats, _floats, types.int32[:, ::1], types.int64, types.int64[::1],
-        _followers,
+    types.int64(
+        _ints, _ints, _floats, _floats, types.int32[:, ::1], types.int64, types.int32[::1],
+        _followers, types.int64, _laid_out,
     )
 )  # fmt: skip
-def _back_off(words, begins, log_probs, backoffs, contexts, column, places, found):  # type: ignore[no-untyped-def]
-    """Look open words up after the contexts of a lower order: words, begins and so on are of it."""
+def _back_off(  # type: ignore[no-untyped-def]
+    words, begins, log_probs, backoffs, contexts, column, places, found, start, laid_out
+):
+    """Look open words up after the contexts of a lower order; return how many are open then.
+
+    Args:
+        words: of the order above the lower one.
+        begins: of the contexts of the lower order, among these.
+        log_probs: nats of these.
+        backoffs: of the contexts of the lower order.
+        contexts: [T, N - 1].
+        column: of the lower order.
+        places: of C contexts; those with one context of the lower order stand together.
+        found: the words that follow them.
+        start: where the contexts of the lower order begin in the numbering of all.
+        laid_out: what follows a context of a lower order.
+    """
+    num_open, last = 0, -1
+    is_laid_out, next_row = False, 0  # of the contexts with one row
     for c in range(places.shape[0]):
         if c + AHEAD < places.shape[0]:
             fetch(begins, np.uint64(max(contexts[places[c + AHEAD], column], 0)))
         row = contexts[places[c], column]
         if row < 0:
+            num_open += found.ends[c + 1] - found.ends[c]
             continue
-        low, end = begins[row], begins[row + 1]
+        low, end = np.int64(begins[row]), np.int64(begins[row + 1])
+        if row != last:
+            last, next_row = row, c + 1
+            while next_row < places.shape[0] and contexts[places[next_row], column] == row:
+                next_row += 1
+            is_laid_out = end - low <= SEARCH * (found.ends[next_row] - found.ends[c])
+            for k in range(low, end if is_laid_out else low):
+                laid_out.nats[words[k]] = log_probs[k]
+                laid_out.contexts[words[k]] = start + row
         backoff = np.float64(backoffs[row])
         for p in range(found.ends[c], found.ends[c + 1]):
             if not found.is_open[p]:
                 continue
             word = found.words[p]
-            high = end
-            while low < high:  # words go up, so the next search begins where this one ends
-                middle = (low + high) >> 1
-                if words[middle] < word:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < end and words[low] == word:
-                found.nats[p] += np.float64(log_probs[low])
-                found.is_open[p] = False
+            if is_laid_out:
+                is_there = laid_out.contexts[word] == start + row
+                found.nats[p] += laid_out.nats[word] if is_there else backoff
             else:
-                found.nats[p] += backoff
+                high = end
+                while low < high:  # words go up, so the next search begins where this one ends
+                    middle = (low + high) >> 1
+                    if words[middle] < word:
+                        low = middle + 1
+                    else:
+                        high = middle
+                is_there = low < end and words[low] == word
+                found.nats[p] += np.float64(log_probs[low]) if is_there else backoff
+            found.is_open[p] = not is_there
+            num_open += not is_there
+    return num_open
 
 
 @compiled(
     types.void(
-        types.float64[::1], _floats, _floats, types.int64, types.float64[::1],
-        types.int32[:, ::1], types.int64, types.int64[::1], _followers,
+        types.float64[::1], types.int64[::1], types.float64, _floats, _floats, types.int64,
+        types.int32[:, ::1], types.int64, types.int32[::1], _followers,
     )
 )  # fmt: skip
-def _sum_up(masses, unigrams, backoffs, size, below, contexts, column, places, found):  # type: ignore[no-untyped-def]
-    """Write the masses of contexts, from those of the next shorter ones, [T]; or leave `WHOLE`.
+def _sum_up(  # type: ignore[no-untyped-def]
+    masses, starts, of_all, unigrams, backoffs, size, contexts, column, places, found
+):
+    """Write the masses of contexts of an order, from those of the next shorter ones; or `WHOLE`.
 
     Args:
-        masses: of the rows of an order.
+        masses: of all contexts.
+        starts: [N - 1], where the masses of each order begin.
+        of_all: the mass without a context.
         unigrams: nats of each word.
-        backoffs: of the rows.
+        backoffs: of the contexts of the order.
         size: how many words the class has.
-        below: the mass after the next shorter context, of each place.
         contexts: of each place.
         column: of the order.
         places: of C contexts.
@@ -178,7 +259,11 @@ def _sum_up(masses, unigrams, backoffs, size, below, contexts, column, places, f
     """
     for c in range(places.shape[0]):
         place = places[c]
-        row, before = contexts[place, column], below[place]
+        row, before = contexts[place, column], of_all
+        for shorter in range(column - 1, -1, -1):
+            if contexts[place, shorter] >= 0:
+                before = masses[starts[shorter] + contexts[place, shorter]]
+                break
         begin, end = found.ends[c], found.ends[c + 1]
         total = found.sums[c]
         if end - begin < size:
@@ -195,7 +280,7 @@ def _sum_up(masses, unigrams, backoffs, size, below, contexts, column, places, f
             if total < LEAST * weight * before:
                 continue
         if total >= _TINY:
-            masses[row] = total
+            masses[starts[column] + row] = total
 
 
 class ClassMasses:
@@ -218,7 +303,11 @@ class ClassMasses:
         of_class = table.levels[0].log_probs[:-1][class_V].astype(np.float64)
         total = float(np.exp(of_class).sum())
         self._of_all = total if total >= _TINY else WHOLE
-        self._masses = [np.zeros(len(level)) for level in table.levels[:-1]]
+        sizes = [len(level) for level in table.levels[:-1]]
+        self._starts = np.array([0, *sizes], np.int64).cumsum()[:-1]
+        self._masses = np.zeros(sum(sizes))
+        size = len(self._class)
+        self._laid_out = LaidOut(np.full(size, -1, np.int64), np.empty(size))
 
     def log_probs(self, contexts_TN: Int32) -> Doubles:
         """Return the log-probability (nats) of the class in contexts, [T].
@@ -227,12 +316,9 @@ class ClassMasses:
             contexts_TN: [T, N - 1], in column n - 1 the row of order n, -1 where there is none; in
                 C order.
         """
-        found_T = self._look_up(contexts_TN)
-        unknown = np.flatnonzero(found_T == UNKNOWN)
-        if len(unknown):
-            chosen = contexts_TN[unknown]
-            self._find(chosen)
-            found_T[unknown] = self._look_up(chosen)
+        self._find(contexts_TN)
+        found_T = np.full(len(contexts_TN), self._of_all)
+        _look_up(self._masses, self._starts, contexts_TN, found_T)
         is_zero_T = found_T == WHOLE  # or nearly so
         found_T[is_zero_T] = 1.0
         nats_T: Doubles = np.log(found_T)
@@ -240,34 +326,30 @@ class ClassMasses:
             nats_T[is_zero_T] = self._sum_whole(contexts_TN[is_zero_T])
         return nats_T
 
-    def _look_up(self, contexts_TN: Int32) -> Doubles:
-        found_T = np.full(len(contexts_TN), self._of_all)
-        for column, masses in enumerate(self._masses):
-            _look_up(masses, contexts_TN, column, found_T)
-        return found_T
-
     def _find(self, contexts_TN: Int32) -> None:
         """Find the masses of all contexts of some places that are unknown, the shortest first."""
-        below_T = np.full(len(contexts_TN), self._of_all)
-        listed = np.empty(len(contexts_TN), np.int64)
-        for column, masses in enumerate(self._masses):
-            num = _list_unknown(masses, contexts_TN, column, listed)
-            if num:
-                rows = contexts_TN[listed[:num], column]
-                begins = self._levels[column + 1].begins
-                ends = np.cumsum(begins[rows + 1] - begins[rows], dtype=np.int64)
-                cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + 1, AT_ONCE)))
-                for first, last in pairwise([*cuts[cuts < num].tolist(), num]):
-                    self._find_some(column, contexts_TN, below_T, listed[first:last])
-            _look_up(masses, contexts_TN, column, below_T)
+        listed = np.empty(contexts_TN.T.shape, np.int32)
+        nums = np.zeros(len(listed), np.int64)
+        _list_unknown(self._masses, self._starts, contexts_TN, listed, nums)
+        for column, (places, num) in enumerate(zip(listed, nums.tolist(), strict=True)):
+            if not num:
+                continue
+            places_C = places[:num]
+            if column:  # so that those with one shorter context stand together
+                places_C = places_C[np.argsort(contexts_TN[places_C, column - 1])]
+            rows_C = contexts_TN[places_C, column]
+            begins = self._levels[column + 1].begins
+            ends_C = np.cumsum(begins[rows_C + 1] - begins[rows_C], dtype=np.int64)
+            cuts = np.searchsorted(ends_C, np.arange(AT_ONCE, ends_C[-1], AT_ONCE)).tolist()
+            for first, last in pairwise(sorted({0, *cuts, num})):
+                most = int(ends_C[last - 1]) - (int(ends_C[first - 1]) if first else 0)
+                self._find_some(column, contexts_TN, places_C[first:last], rows_C[first:last], most)
 
     def _find_some(
-        self, column: int, contexts_TN: Int32, below_T: Doubles, places_C: Longs
+        self, column: int, contexts_TN: Int32, places_C: Int32, rows_C: Int32, most: int
     ) -> None:
-        """Find the masses of the contexts of an order at some places."""
-        masses, after = self._masses[column], self._levels[column + 1]
-        rows_C = contexts_TN[places_C, column]
-        most = int((after.begins[rows_C + 1] - after.begins[rows_C]).sum())
+        """Find the masses of contexts of an order, with `most` words after all of them."""
+        after = self._levels[column + 1]
         found = Followers(
             ends=np.empty(len(rows_C) + 1, np.int64),
             words=np.empty(most, np.int32),
@@ -276,19 +358,25 @@ class ClassMasses:
             sums=np.empty(len(rows_C)),
         )
         where = contexts_TN, column, places_C, found
-        _follow(after.words, after.begins, after.log_probs, self._class, *where)
+        num_open = _follow(after.words, after.begins, after.log_probs, self._class, *where)
         for lower in reversed(range(column)):
+            if not num_open:
+                break
             level, backoffs = self._levels[lower + 1], self._levels[lower].backoffs
-            arrays = level.words, level.begins, level.log_probs, backoffs
-            _back_off(*arrays, contexts_TN, lower, places_C, found)
+            num_open = _back_off(
+                *(level.words, level.begins, level.log_probs, backoffs),
+                *(contexts_TN, lower, places_C, found, int(self._starts[lower]), self._laid_out),
+            )
         unigrams, backoffs = self._levels[0].log_probs, self._levels[column].backoffs
-        _sum_up(masses, unigrams, backoffs, self._size, below_T, *where)
-        lost_C = np.flatnonzero(masses[rows_C] == WHOLE)
+        general = self._starts, self._of_all, unigrams, backoffs, self._size
+        _sum_up(self._masses, *general, *where)
+        numbers_C = self._starts[column] + rows_C
+        lost_C = np.flatnonzero(self._masses[numbers_C] == WHOLE)
         if len(lost_C):
             chosen = contexts_TN[places_C[lost_C]]
             chosen[:, column + 1 :] = -1
             sums = np.exp(self._sum_whole(chosen))
-            masses[rows_C[lost_C]] = np.where(sums >= _TINY, sums, WHOLE)
+            self._masses[numbers_C[lost_C]] = np.where(sums >= _TINY, sums, WHOLE)
 
 
 def _read_only(level: TableLevel) -> TableLevel:

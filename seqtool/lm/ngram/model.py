@@ -74,13 +74,18 @@ class NgramModel(LanguageModel):
         """Yield the same with what is asked of each distribution, once for each context."""
         class_V = summary.class_V
         for ids in blocks:
-            contexts = np.empty((len(ids), self.order - 1), np.int32)
-            log_probs, orders = self._scorer.score(ids, contexts)
+            # of the class alone, contexts are asked for where a token is of it
+            places = None
+            if class_V is not None and not summary.entropy:
+                places = np.flatnonzero(class_V[ids])
+            num = len(ids) if places is None else len(places)
+            contexts = np.empty((num, self.order - 1), np.int32)
+            log_probs, orders = self._scorer.score(ids, contexts, places)
             of_class = entropies_T = None
             if class_V is not None:
                 of_class = np.zeros(len(ids))
-                places = np.flatnonzero(class_V[ids])
-                of_class[places] = self._masses_of(class_V).log_probs(contexts[places])
+                of_those = self._masses_of(class_V).log_probs(contexts)
+                of_class[slice(None) if places is None else places] = of_those
             if summary.entropy:
                 entropies_T = self._of_whole(contexts, entropies)
             yield TokenScores(log_probs, {"order": orders}, of_class, entropies_T)

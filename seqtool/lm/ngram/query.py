@@ -24,7 +24,7 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from seqtool.core import types
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Ids, Longs
 from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, fetch, num_zeros
 from seqtool.core.string_table import pair_hash
@@ -294,6 +294,14 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
                 scores[at] = log_probs[np.uint64(rows[at + one])]
 
 
+@compiled(types.void(types.int32[:, ::1], types.int64[::1], types.int32[:, ::1]))
+def _take_rows(rows, places, contexts):  # type: ignore[no-untyped-def]
+    """Copy the rows of some places, of all orders but the highest: those that are contexts."""
+    for place in range(places.shape[0]):
+        for column in range(contexts.shape[1]):
+            contexts[place, column] = rows[column, places[place]]
+
+
 class Scorer:
     """A table, and the indexes that pay once much was scored; they change no score.
 
@@ -315,14 +323,15 @@ class Scorer:
         ]
 
     def score(
-        self, ids: Ids, contexts: Int32 | None = None
+        self, ids: Ids, contexts: Int32 | None = None, places: Longs | None = None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
         """Score whole sentences, each from `<s>`.
 
         Args:
             ids: [T], each in 0 to V - 1, `EOS_ID` after each sentence.
-            contexts: [T, N - 1] of a table of order N is filled: in column n - 1 the row at order n
-                of the n words before each token, -1 where the table does not hold them.
+            contexts: [P, N - 1] of a table of order N is filled: in column n - 1 the row at order n
+                of the n words before a token, -1 where the table does not hold them.
+            places: [P], the tokens whose contexts these are, in order; all tokens when not given.
 
         Returns:
             The nats and the order matched of every token, [T] each.
@@ -335,6 +344,8 @@ class Scorer:
             return levels[0].log_probs[ids].astype(np.float64), orders
         self._num_scored += len(ids)
         self._build_indexes()
+        if contexts is not None and places is None:
+            places = np.arange(len(ids))
         tokens = np.empty(len(ids) + 1, np.int32)
         tokens[0], tokens[1:] = EOS_ID, ids
         scores = np.empty(len(ids))
@@ -350,11 +361,13 @@ class Scorer:
                 text = Tokens(piece, rows[n - 2], rows[n - 1], *found)
                 is_highest = n == len(levels)
                 _extend(n, is_highest, self._levels[n - 1], self._below[n - 2], text, room)
-            if contexts is not None:  # a row ends at its token, so it is the context of the next
-                contexts[begin:end] = rows[:-1, : end - begin].T
+            if contexts is not None and places is not None:
+                # a row ends at its token, so it is the context of the next
+                first, last = np.searchsorted(places, (begin, end))
+                _take_rows(rows, places[first:last] - begin, contexts[first:last])
             rows[:, 0] = rows[:, end - begin]
-        if contexts is not None:
-            at_start = np.flatnonzero(tokens[:-1] == EOS_ID)
+        if contexts is not None and places is not None:
+            at_start = np.flatnonzero(tokens[places] == EOS_ID)
             contexts[at_start] = -1
             contexts[at_start, 0] = self.table.vocabulary_size  # <s>
         return scores, orders

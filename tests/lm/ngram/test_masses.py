@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -160,6 +161,23 @@ def test_a_word_that_the_suffix_lacks_is_backed_off_to() -> None:
     after_b = math.exp(-0.5) * (math.exp(-3.0) + math.exp(-1.5))
     expected = math.exp(-0.0625) + math.exp(-0.75) * (after_b - math.exp(-0.5 - 1.5))
     assert nats[2] == pytest.approx(math.log(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("others", [(), range(4, 40)], ids=["searched for", "laid out"])
+def test_few_words_are_searched_for_among_many(others: Sequence[int]) -> None:
+    """After "3 2" come 5, which also comes after 2, and 6, which does not; 2 has 55 words."""
+    size = 60
+    rng = np.random.default_rng(0)
+    after_2 = [word for word in range(4, size) if word != 6]
+    ngrams = [(word,) for word in range(size + 1)] + [(2, word) for word in after_2]
+    firsts = (3, *others)
+    ngrams += [(word, 2) for word in firsts if word not in after_2] + [(3, 2, 5), (3, 2, 6)]
+    ngrams += [(word, 2) for word in others] + [(word, 2, 5) for word in others]
+    rows: Rows = {ngram: (-rng.exponential(4) - 0.5, -rng.exponential(1)) for ngram in ngrams}
+    ids = np.array([token for word in firsts for token in (word, 2, 9)] + [EOS_ID], np.int32)
+    class_V = rng.random(size) < 0.7
+    class_V[[5, 6]] = True
+    check(build(rows, size, 3), class_V, ids)
 
 
 def test_an_explicit_class_needs_no_difference() -> None:

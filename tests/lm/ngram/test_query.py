@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lm.ngram.random_tables import build, random_rows, some_table
 from lm.ngram.references import Rows, entries, look_up
+from toy_models import char_tokenizer
 
 from seqtool.lm.ngram import query
 from seqtool.lm.ngram.model import NgramModel, load_arpa
@@ -181,6 +182,24 @@ def test_no_result_depends_on_the_size_of_chunks(ids: list[int], chunk: int) -> 
         patch.setattr(query, "CHUNK", chunk)
         patch.setattr(query, "PIECE", 2 * chunk + 1)
         check(some_table(), ids)
+
+
+@given(sentences(4), st.integers(1, 7), st.data())
+def test_contexts_of_some_places(ids: list[int], chunk: int, data: st.DataObject) -> None:
+    table = some_table()
+    places = np.array([place for place in range(len(ids)) if data.draw(st.booleans())], np.int64)
+    of_all, of_some = (np.empty((num, 2), np.int32) for num in (len(ids), len(places)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "PIECE", chunk)
+        Scorer(table).score(np.array(ids, np.int32), of_all)
+        Scorer(table).score(np.array(ids, np.int32), of_some, places)
+    np.testing.assert_array_equal(of_some, of_all[places])
+    # by the definition: a state of the model that has read the tokens before
+    model = NgramModel(table, char_tokenizer("ab"))
+    state = model.start(1)
+    for token, context in zip(ids, of_all, strict=True):
+        np.testing.assert_array_equal(state[0], context)
+        state = model.advance(state, np.array([token], np.int32))
 
 
 @pytest.mark.parametrize("outside", [-1, 4, 5, 2**31 - 1])
