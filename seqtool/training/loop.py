@@ -7,7 +7,7 @@ A run directory, while it trains:
     best/       the model directory of the best validation so far
 
 `train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
-steps, then validation, then a save. `_StepLosses` fetches and judges the losses of the steps.
+steps, then validation, then a save. `StepLosses` fetches and judges the losses of the steps.
 
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import TrainingError
@@ -32,7 +32,6 @@ from seqtool.core.progress import (
     EpochDone,
     Event,
     EventLog,
-    GradientNorms,
     RunFinished,
     RunStarted,
     StepDone,
@@ -43,6 +42,7 @@ from seqtool.training import hardware, state
 from seqtool.training.config import Position, Stage, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.limit import Countdown
+from seqtool.training.losses import StepLosses, StepNorms, mean_norms
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
 from seqtool.training.task import OnlineTask, Task
@@ -50,9 +50,6 @@ from seqtool.training.task import OnlineTask, Task
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
 FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
-# nats per item above which a loss has exploded, whatever the vocabulary
-LOSS_LIMIT = 50.0
-LOSS_LIMIT_FACTOR = 3.0
 
 
 def train(
@@ -142,8 +139,8 @@ class _Loop:
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, self.device)
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
-        self.losses = _StepLosses(self.run, task.items, group)
-        self.norms = _StepNorms(self.run, config.clip_norm)
+        self.losses = StepLosses(self.run, task.items, group)
+        self.norms = StepNorms(self.run, config.clip_norm)
         self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
@@ -349,7 +346,7 @@ class _Loop:
             learning_rate=self.rate,
             seconds=run.epoch_seconds,
             items=self.task.items,
-            gradients=_mean_norms(
+            gradients=mean_norms(
                 run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms
             ),
         )
@@ -496,97 +493,6 @@ class _Loop:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         return seconds
-
-
-class _StepLosses:
-    """The losses of a run's steps, of the last few not yet known; fetched, they add to its sums."""
-
-    def __init__(self, run: RunState, items: str, group: Group) -> None:
-        self.run, self.items, self.group = run, items, group
-        self.pending: list[tuple[int, Tensor, int]] = []  # step, mean loss, number of items
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to sum up anew: what is fetched from now on is of the next report."""
-        self.nats, self.num_items = 0.0, 0
-
-    def add(self, step: int, loss: Tensor, num_items: int) -> None:
-        """Note a step, without waiting for its loss."""
-        self.pending.append((step, loss.detach(), num_items))
-
-    def fetch(self) -> None:
-        """Fetch the pending losses, which waits for a GPU, and judge them."""
-        if not self.pending:
-            return
-        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
-        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
-        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
-            self.judge(value, step)
-            self.nats += value * num_items
-            self.num_items += num_items
-            self.run.loss_sum += value * num_items
-            self.run.num_items += num_items
-        self.pending.clear()
-
-    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """Return mean losses and numbers of items of the joint batches of all processes."""
-        if self.group.size == 1:
-            return losses
-        sums = [total for loss, items in losses for total in (loss * items, items)]
-        totals = self.group.totals(sums)
-        pairs = zip(totals[::2], totals[1::2], strict=True)
-        return [(total / num_items, int(num_items)) for total, num_items in pairs]
-
-    def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that is NaN, infinite or far above that of the first batch."""
-        if self.run.first_loss is None and math.isfinite(loss):
-            self.run.first_loss = loss
-        limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
-        if math.isfinite(loss) and loss <= limit:
-            return
-        what = "is not a number" if math.isnan(loss) else "is infinite"
-        if math.isfinite(loss):
-            what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
-        where = f"at step {step:,} (epoch {self.run.epoch + 1})"
-        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
-
-
-class _StepNorms:
-    """The norms of a run's gradients, of the last steps not yet known; fetched, they add up."""
-
-    def __init__(self, run: RunState, clip_norm: float) -> None:
-        self.run, self.clip_norm = run, clip_norm or math.inf
-        self.pending: list[Tensor] = []
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to sum up anew: what is fetched from now on is of the next report."""
-        self.before, self.after, self.num_clipped, self.num = 0.0, 0.0, 0, 0
-
-    def fetch(self) -> None:
-        """Fetch the pending norms, which waits for a GPU."""
-        if not self.pending:
-            return
-        for norm in torch.stack(self.pending).tolist():
-            clipped, is_clipped = min(norm, self.clip_norm), norm > self.clip_norm
-            self.before, self.after = self.before + norm, self.after + clipped
-            self.num_clipped, self.num = self.num_clipped + is_clipped, self.num + 1
-            self.run.norm_sum += norm
-            self.run.clipped_norm_sum += clipped
-            self.run.num_clipped += is_clipped
-            self.run.num_norms += 1
-        self.pending.clear()
-
-    def since_report(self) -> GradientNorms | None:
-        """Return the means since the last report, and begin to sum up anew."""
-        self.fetch()
-        means = _mean_norms(self.before, self.after, self.num_clipped, self.num)
-        self.forget()
-        return means
-
-
-def _mean_norms(before: float, after: float, num_clipped: int, num: int) -> GradientNorms | None:
-    return GradientNorms(before / num, after / num, num_clipped / num) if num else None
 
 
 def count_parameters(module: nn.Module) -> int:
