@@ -26,7 +26,8 @@ class Countdown:
         stages: of the run; each but the last may take a share of the time that is as large as that
             of its epochs.
         run: where the run stands.
-        group: the processes that train together: all go by the mean of their clocks.
+        group: the processes that train together: all go by the means of what their clocks say, so
+            that they make the same steps at the same rates.
         begun: when the run, or its continuation, began, as `time.perf_counter` tells.
 
     Attributes:
@@ -54,9 +55,11 @@ class Countdown:
             self.forget()
 
     def look(self) -> None:
-        """Read the clock."""
-        own = self._before + time.perf_counter() - self._begun
-        self.elapsed = self._group.totals([own])[0] / self._group.size
+        """Read the clock, before anything is decided by it."""
+        run, elapsed = self._run, self._before + time.perf_counter() - self._begun
+        own = [elapsed, self._sum, self._weight, run.stage_seconds, run.validation_seconds]
+        means = [total / self._group.size for total in self._group.totals(own)]
+        self.elapsed, self._sum, self._weight, run.stage_seconds, run.validation_seconds = means
 
     def forget(self) -> None:
         """Let the steps until now count for little: others are to come."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_groups import together
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
 
@@ -17,7 +18,10 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone, describe
 from seqtool.training import loop
 from seqtool.training.config import SCHEDULES, Stage, TrainingConfig, seconds_of
+from seqtool.training.hardware import Group, joined
+from seqtool.training.limit import Countdown
 from seqtool.training.loop import train
+from seqtool.training.state import RunState
 
 
 @dataclass
@@ -307,6 +311,47 @@ def test_what_is_shown_of_a_limited_run(tmp_path: Path, clock: Clock) -> None:
     assert steps[29].seconds_left == pytest.approx(61.0)
     first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
     assert first["time_limit"] == 90.0
+
+
+def test_processes_go_by_the_means_of_their_clocks(clock: Clock) -> None:
+    class Two(Group):
+        """A group whose other process is ten seconds and a step of three seconds ahead."""
+
+        def totals(self, values: Sequence[float]) -> list[float]:
+            elapsed, total, weight, stage, validation = values
+            return [2 * elapsed + 10, total + 3, weight + 1, 2 * stage + 3, 2 * validation + 4]
+
+    record = RunState(stage_seconds=5.0, validation_seconds=6.0)
+    countdown = Countdown(100.0, [Stage(1)], record, Two(0, 2), clock.now - 20.0)
+    countdown.look()
+    assert countdown.elapsed == 25.0
+    assert countdown.step_seconds == 3.0
+    assert (record.stage_seconds, record.validation_seconds) == (6.5, 8.0)
+    # 75 seconds, less a validation of 8, and after an epoch of 10 steps one for each 38
+    assert countdown.seconds_left(0, 10, 10) == pytest.approx(67 - 8 * (67 - 30) / 38)
+
+
+def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -> None:
+    def action(rank: int) -> tuple[int, float, float]:
+        with joined("cpu") as group:
+            task = TimedTask(clock, step=1.0 + rank, validation=3.0)
+            task.module.unused.requires_grad_(False)  # processes wait for every gradient
+            config = TrainingConfig(schedule="cosine", time_limit="60s")
+            (tmp_path / "run").mkdir(exist_ok=True)
+            events = list(
+                train(task, config, tmp_path / "run", device="cpu", fingerprint={}, group=group)
+            )
+            # the rates decide the weights, as every process has the same gradients
+            return (
+                finished(events).step,
+                rates(events)[-1],
+                float(task.module.linear.weight.detach().sum()),
+            )
+
+    one, other = together(tmp_path, action)
+    assert one == other
+    # steps of 1.5 seconds on average, ten to an epoch, and a validation after each epoch
+    assert 30 < int(one[1:].partition(",")[0]) < 36
 
 
 @pytest.mark.parametrize(
