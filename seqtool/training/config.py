@@ -75,10 +75,10 @@ class TrainingConfig(Config):
     )
     seed: int = setting(1, "seed of everything random", minimum=0, maximum=2**63 - 1)
     save_minutes: float = setting(5.0, "minutes between saves of the state", above=0)
-    time_limit: str | None = setting(
+    time_limit: str | float | None = setting(
         None,
-        "train for so long in place of `epochs`, such as 90s, 15m or 1h30m, the learning rate "
-        "falling to its lowest by then",
+        "train for so long in place of `epochs`, the learning rate falling to its lowest by then: "
+        "90s, 15m, 1h30m, or seconds",
     )
 
     @property
@@ -109,19 +109,18 @@ _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
 _DURATION = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit, _ in _UNITS))
 
 
-def seconds_of(duration: str) -> float:
-    """Return the seconds of a duration such as 90s, 15m, 2h or 1h30m.
+def seconds_of(duration: str | float) -> float:
+    """Return the seconds of a duration such as 90s, 15m, 2h or 1h30m; a number is of seconds.
 
     Raises:
         ConfigError: it is none, or no time at all.
     """
-    found = _DURATION.fullmatch(duration.strip().lower())
+    text = str(duration).strip().lower()
+    found = _DURATION.fullmatch(f"{text}s" if text[-1:].isdecimal() else text)
     numbers = found.groups(default="0") if found else ()
-    total = sum(
-        float(number) * seconds for number, (_, seconds) in zip(numbers, _UNITS, strict=False)
-    )
+    total = sum(float(number) * unit for number, (_, unit) in zip(numbers, _UNITS, strict=False))
     if total <= 0.0:
-        what = f"the time limit is {duration!r:.60}, which is no time"
+        what = f"time_limit is {duration!r:.60}, which is no time"
         raise ConfigError(what, hint="write it as 90s, 15m, 2h or 1h30m")
     return total
 

@@ -257,7 +257,7 @@ BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--unit", "words"), "unit is 'words'", "did you mean word"),
     (("--hidden", "0"), "hidden_size is 0, but must be at least 1", "change"),
     (("--lr", "0"), "learning_rate is 0.0, but must be more than 0", "change"),
-    (("--time-limit", "soon"), "the time limit is 'soon', which is no time", "15m"),
+    (("--time-limit", "soon"), "time_limit is 'soon', which is no time", "15m"),
     (("--lr", "nan"), "learning_rate is nan", "finite"),
     (("--dropout", "1"), "dropout_input is 1.0, but must be less than 1", "change"),
     (("--tied", "--embedding", "3"), "tied is true, but embedding_size is 3", "embedding_size"),

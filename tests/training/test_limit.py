@@ -356,16 +356,25 @@ def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400), ("1.5h", 5400), (" 2H ", 7200)],
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        (" 2H ", 7200),
+        ("90", 90),
+        (2.5, 2.5),
+    ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations(text: str | float, seconds: float) -> None:
     assert seconds_of(text) == seconds
     assert TrainingConfig(time_limit=text).limit_seconds == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0s", "90", "2 weeks", "30m1h", "-5m", "1e3s", "h"])
+@pytest.mark.parametrize("text", ["", "0s", "0", "2 weeks", "30m1h", "-5m", "1e3s", "h"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         TrainingConfig(time_limit=text)
-    assert error.value.message == f"the time limit is {text!r}, which is no time"
+    assert error.value.message == f"time_limit is {text!r}, which is no time"
     assert error.value.hint == "write it as 90s, 15m, 2h or 1h30m"

@@ -56,7 +56,7 @@ class PipelineConfig(Config):
         minimum=2,
         maximum=DEEPEST,
     )
-    time_limit: str | None = setting(
+    time_limit: str | float | None = setting(
         None,
         "train all parts together for so long, in place of their `epochs`: each has a share that "
         "goes with these",

@@ -292,7 +292,7 @@ class _Stages:
             return jobs
         limited = []
         for job in jobs:
-            limit: str | None = f"{max(1.0, seconds_per_cost * self.cost(job.name)):.1f}s"
+            limit: str | float | None = f"{max(1.0, seconds_per_cost * self.cost(job.name)):.1f}s"
             if job.arguments.get("resume"):
                 kind = KINDS[job.name.partition("-")[0]].presets
                 recorded = read_settings(self.output / job.name, kind.config, kind.kind)
@@ -396,7 +396,7 @@ class _Stages:
         return {f"dev_{name.lower()}": evaluation.scores[name].f1 for name in METRICS}
 
 
-def _with_limit(job: Job, limit: str | None) -> Job:
+def _with_limit(job: Job, limit: str | float | None) -> Job:
     """Return a job whose training has a limit of time; a fold's settings are made where it runs."""
     arguments = dict(job.arguments)
     if "config" in arguments:
@@ -425,7 +425,7 @@ def _tag_fold(
     lm: str | None,
     device: str,
     threads: int | None,
-    time_limit: str | None = None,
+    time_limit: str | float | None = None,
     **options: Any,
 ) -> list[Sentence]:
     """Tag a fold of the treebank in `files`; see `tagged_fold`."""
