@@ -39,7 +39,9 @@ PAGES = {
 GENERATED = ("seqtool/manual/reference.md", "seqtool/manual/settings.md")
 
 _PARSER = "--set {0}training.epochs=1 --set {0}learning.min_steps=2 --set {0}model.encoder_size=8"
-_ONE = "--set training.epochs=1 --set learning.min_steps=2 --threads 1"
+_ONE = (
+    "--set training.epochs=1 --set training.time_limit=null --set learning.min_steps=2 --threads 1"
+)
 # what is added to a command that this matches, the first one only; a later option wins
 SHORTER = (
     ("--resume", ""),
@@ -48,15 +50,15 @@ SHORTER = (
         f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 "
         "--set parsers=1 --set graphs=0 --set segmenter.training.epochs=1 "
         "--set segmenter.learning.min_steps=2 --set folds=2 "
-        "--threads 1",
+        "--set time_limit=null --threads 1",
     ),
     ("train-parser", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
     ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
     ("train-segmenter", _ONE),
     (
         "train-lm",
-        "--set training.epochs=1 --hidden 8 --embedding 8 --layers 1 --batch-size 4 --bptt 10 "
-        "--threads 1",
+        "--set training.epochs=1 --set training.time_limit=null --hidden 8 --embedding 8 "
+        "--layers 1 --batch-size 4 --bptt 10 --threads 1",
     ),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )

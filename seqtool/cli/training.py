@@ -105,6 +105,14 @@ class TrainingOptions:
             min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
         ),
     ] = None
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate "
+            "falls to its lowest by then.",
+        ),
+    ] = None
     seed: SeedOption = None
     device: DeviceOption = "auto"
     threads: ThreadsOption = None
@@ -125,6 +133,8 @@ class TrainingOptions:
             raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
         if self.seed is not None:
             settings["training.seed"] = self.seed
+        if self.time_limit is not None:
+            settings["training.time_limit"] = self.time_limit
         return combine(*base, settings, self.set_ or [], run=output if self.resume else None)
 
 

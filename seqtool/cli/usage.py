@@ -49,7 +49,15 @@ PANELS = {
         ),
     ),
     "Run": (
-        *("--resume", "--max-minutes", "--list-settings", "--seed", "--device", "--threads"),
+        *(
+            "--resume",
+            "--time-limit",
+            "--max-minutes",
+            "--list-settings",
+            "--seed",
+            "--device",
+            "--threads",
+        ),
         *("--memory", "--help"),
     ),
 }

@@ -46,6 +46,7 @@ class RunStarted:
     num_parameters: int
     machine: Mapping[str, str]
     resumed: bool
+    time_limit: float | None = None  # seconds; where there is one, steps and epochs are not known
 
 
 @dataclass(frozen=True)
@@ -185,21 +186,29 @@ def _describe_step(event: StepDone, *, short: bool = False) -> str:
     return f"loss {event.loss:.3f}  {perplexity}{event.items_per_second:,.0f}{unit}/s"
 
 
+def _of(number: int, total: int, mark: str = ",") -> str:
+    """Return a number with the total, if that is known; the mark stands between thousands."""
+    return f"{number:{mark}}/{total:{mark}}" if total else f"{number:{mark}}"
+
+
 def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
     """Return an event as one plain line."""
     match event:
         case RunStarted():
             machine = event.machine
             together = f" in each of {num} processes" if (num := machine.get("processes")) else ""
+            whole = f"{counted(event.total_steps, 'step')} ({counted(event.epochs, 'epoch')})"
+            if event.time_limit is not None:
+                whole = f"{format_seconds(event.time_limit)}, as many epochs as fit in"
             verb = f"continuing at step {event.step:,} of" if event.resumed else "training for"
             return (
-                f"{verb} {counted(event.total_steps, 'step')} ({counted(event.epochs, 'epoch')}), "
+                f"{verb} {whole}, "
                 f"{counted(event.num_parameters, 'parameter')}, on {machine.get('device', '?')} "
                 f"with {counted(machine.get('threads', '?'), 'thread')}{together}"
             )
         case StepDone():
             return (
-                f"epoch {event.epoch}/{epochs}  step {event.step:,}/{total_steps:,}  "
+                f"epoch {_of(event.epoch, epochs)}  step {_of(event.step, total_steps)}  "
                 f"{_describe_step(event)}  {format_seconds(event.seconds_left)} left"
             )
         case EpochDone():
@@ -208,7 +217,7 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             if event.items == TOKENS:
                 loss = f"perplexity {perplexity_of(event.loss):,.1f}"
             return (
-                f"epoch {event.epoch}/{epochs}  train {loss}  {format_scores(event.scores)}  "
+                f"epoch {_of(event.epoch, epochs)}  train {loss}  {format_scores(event.scores)}  "
                 f"{event.items_per_second:,.0f} {event.items}/s  lr {event.learning_rate:.4g}  "
                 f"{format_seconds(event.seconds)}{best}"
             )
@@ -357,6 +366,7 @@ class Display(Listener):
         match event:
             case RunStarted():
                 run.total_steps, run.epochs = event.total_steps, event.epochs
+                run.time_limit = event.time_limit
                 self._line(run, event)
                 if self._console.is_terminal:
                     self._start_bar(run, event)
@@ -395,10 +405,10 @@ class Display(Listener):
             if self._all is not None:
                 self._all_task = self._progress.add_task("all parts", total=1, amount="", state="")
         run.task = self._progress.add_task(
-            f"{run.prefix}epoch -/{event.epochs}",
-            total=event.total_steps,
-            completed=event.step,
-            amount=f"{event.step}/{event.total_steps}",
+            f"{run.prefix}epoch -{f'/{event.epochs}' if event.epochs else ''}",
+            total=event.total_steps if event.time_limit is None else event.time_limit,
+            completed=event.step if event.time_limit is None else 0,
+            amount=_of(event.step, event.total_steps, ""),
             state="",
         )
         self._update_all()
@@ -429,9 +439,11 @@ class Display(Listener):
             state = f"{_describe_step(event, short=self._is_narrow)}  {left}"
             self._progress.update(
                 run.task,
-                description=f"{run.prefix}epoch {event.epoch}/{run.epochs}",
-                completed=event.step,
-                amount=f"{event.step}/{run.total_steps}",
+                description=f"{run.prefix}epoch {_of(event.epoch, run.epochs)}",
+                completed=event.step
+                if run.time_limit is None
+                else run.time_limit - event.seconds_left,
+                amount=_of(event.step, run.total_steps, ""),
                 state=state,
             )
             self._update_all()
@@ -446,6 +458,7 @@ class _ShownRun:
     prefix: str  # of its lines
     total_steps: int = 0
     epochs: int = 0
+    time_limit: float | None = None
     task: TaskID | None = None  # its bar, if there is one
     last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
 

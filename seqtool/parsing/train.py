@@ -7,6 +7,7 @@ is learnt.
 from __future__ import annotations
 
 import dataclasses
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -295,6 +296,7 @@ def train_on_treebank(
         Interrupted: it was stopped; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
+    begun = time.perf_counter()
     output = Path(output)
     record = open_record(
         kind.presets, output, config, train_files, wanted=kind.treebank, resume=resume, **given
@@ -322,6 +324,7 @@ def train_on_treebank(
         resume=resume,
         should_stop=should_stop,
         stages=kind.stages(settings),
+        begun=begun,
     )
     run = complete(
         events,

@@ -6,6 +6,7 @@ A schedule is a pure function of where training stands, so resuming needs no sta
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -74,10 +75,22 @@ class TrainingConfig(Config):
     )
     seed: int = setting(1, "seed of everything random", minimum=0, maximum=2**63 - 1)
     save_minutes: float = setting(5.0, "minutes between saves of the state", above=0)
+    time_limit: str | float | None = setting(
+        None,
+        "train for so long in place of `epochs`, the learning rate falling to its lowest by then: "
+        "90s, 15m, 1h30m, or seconds",
+    )
+
+    @property
+    def limit_seconds(self) -> float | None:
+        """Return the seconds that training may take, where there is a limit."""
+        return None if self.time_limit is None else seconds_of(self.time_limit)
 
     def check(self) -> None:
         """Refuse settings that contradict each other."""
-        if self.optimiser == "asgd" and self.average_after >= self.epochs:
+        if self.time_limit is not None:
+            seconds_of(self.time_limit)
+        elif self.optimiser == "asgd" and self.average_after >= self.epochs:
             epochs = counted(self.epochs, "epoch")
             what = f"average_after is {self.average_after}, but training has {epochs}"
             raise ConfigError(what, hint="make average_after smaller than epochs")
@@ -90,6 +103,26 @@ class TrainingConfig(Config):
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
             what = f"momentum is set, but {self.optimiser} has none"
             raise ConfigError(what, hint="use sgd or rmsprop")
+
+
+_UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
+_DURATION = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit, _ in _UNITS))
+
+
+def seconds_of(duration: str | float) -> float:
+    """Return the seconds of a duration such as 90s, 15m, 2h or 1h30m; a number is of seconds.
+
+    Raises:
+        ConfigError: it is none, or no time at all.
+    """
+    text = str(duration).strip().lower()
+    found = _DURATION.fullmatch(f"{text}s" if text[-1:].isdecimal() else text)
+    numbers = found.groups(default="0") if found else ()
+    total = sum(float(number) * unit for number, (_, unit) in zip(numbers, _UNITS, strict=False))
+    if total <= 0.0:
+        what = f"time_limit is {duration!r:.60}, which is no time"
+        raise ConfigError(what, hint="write it as 90s, 15m, 2h or 1h30m")
+    return total
 
 
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
@@ -122,6 +155,21 @@ class Position:
     total_steps: int  # of the whole stage
     epoch: float  # completed, with the fraction of the running one
     num_plateaus: int = 0  # how often the plateau rule has fired
+    # shares of the stage's time, where that is limited
+    time_passed: float | None = None  # before this step
+    time_of_step: float = 0.0
+
+    @property
+    def done(self) -> float:
+        """Return the share of the stage that is done when this step begins."""
+        return self.step / self.total_steps if self.time_passed is None else self.time_passed
+
+    @property
+    def done_after(self) -> float:
+        """Return the share that is done when this step ends."""
+        if self.time_passed is None:
+            return (self.step + 1) / self.total_steps
+        return self.time_passed + self.time_of_step
 
 
 def constant(config: TrainingConfig, at: Position) -> float:
@@ -153,10 +201,10 @@ def cyclic(config: TrainingConfig, at: Position) -> float:
 
 
 def _warm_cosine(config: TrainingConfig, at: Position, warmup: float, start: float) -> float:
-    done = at.step / at.total_steps
+    done = at.done
     lowest = config.schedule_minimum
     if done < warmup:  # counted from the step's end, so that the first step moves too
-        return start + (1.0 - start) * min(1.0, (at.step + 1) / at.total_steps / warmup)
+        return start + (1.0 - start) * min(1.0, at.done_after / warmup)
     rest = min(1.0, (done - warmup) / (1.0 - warmup))
     return lowest + (1.0 - lowest) * 0.5 * (1.0 + math.cos(math.pi * rest))
 
@@ -180,9 +228,25 @@ SCHEDULES: dict[str, Callable[[TrainingConfig, Position], float]] = {
     "one-cycle": one_cycle,
     "cosine": cosine,
 }
+# those that end at the lowest rate by themselves; the others go by epochs, and never end
+ENDING = ("one-cycle", "cosine")
+COOLDOWN = 0.4  # of the time that is given, in which the rate of the others falls
+
+
+def cooldown(at: Position) -> float:
+    """Return 1, and near the end of the time that is given a linear fall to 0.
+
+    A constant rate with such an end does about as well as a cosine over the same time (Hägele et
+    al. 2024).
+    """
+    if at.time_passed is None:
+        return 1.0
+    return min(1.0, max(0.0, 1.0 - at.time_passed) / COOLDOWN)
 
 
 def learning_rate(config: TrainingConfig, at: Position) -> float:
     """Return the learning rate at a position of the run."""
     rate = config.learning_rate * SCHEDULES[config.schedule](config, at)
+    if config.schedule not in ENDING:
+        rate *= cooldown(at)
     return max(rate, config.learning_rate * config.schedule_minimum)

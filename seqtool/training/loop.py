@@ -7,7 +7,7 @@ A run directory, while it trains:
     best/       the model directory of the best validation so far
 
 `train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
-steps, then validation, then a save. `_StepLosses` fetches and judges the losses of the steps.
+steps, then validation, then a save. `StepLosses` fetches and judges the losses of the steps.
 
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import TrainingError
@@ -32,7 +32,6 @@ from seqtool.core.progress import (
     EpochDone,
     Event,
     EventLog,
-    GradientNorms,
     RunFinished,
     RunStarted,
     StepDone,
@@ -42,6 +41,8 @@ from seqtool.core.signals import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, Stage, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
+from seqtool.training.limit import Countdown
+from seqtool.training.losses import StepLosses, StepNorms, mean_norms
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
 from seqtool.training.task import OnlineTask, Task
@@ -49,9 +50,6 @@ from seqtool.training.task import OnlineTask, Task
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
 FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
-# nats per item above which a loss has exploded, whatever the vocabulary
-LOSS_LIMIT = 50.0
-LOSS_LIMIT_FACTOR = 3.0
 
 
 def train(
@@ -66,6 +64,7 @@ def train(
     group: Group = ALONE,
     earlier: Mapping[str, Any] = MappingProxyType({}),
     stages: Sequence[Stage] = (),
+    begun: float | None = None,
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -81,6 +80,7 @@ def train(
         earlier: what was in the place of those parts of the fingerprint that a run of an earlier
             release does not have, in the same form.
         stages: what the run is divided into; one of all epochs if none is given.
+        begun: from when on a limit of time counts, as `time.perf_counter` tells; now if not given.
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
@@ -88,7 +88,10 @@ def train(
     """
     should_stop = should_stop or (lambda step: False)
     stages = tuple(stages) or (Stage(config.epochs),)
-    loop = _Loop(task, config, directory, device, fingerprint, should_stop, group, earlier, stages)
+    begun = time.perf_counter() if begun is None else begun
+    loop = _Loop(
+        *(task, config, directory, device, fingerprint, should_stop, group, earlier, stages, begun)
+    )
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
@@ -115,6 +118,7 @@ class _Loop:
     group: Group
     earlier: Mapping[str, Any]
     stages: Sequence[Stage]
+    begun: float
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
@@ -123,7 +127,11 @@ class _Loop:
         self.last, self.best = self.directory / "last", self.directory / "best"
         self.log: EventLog  # opened by `train` once it is known whether the run is resumed
         self.interruption = Interruption()
+        self.is_interrupted = False
         self.run = RunState()  # all that is saved; the rest is made again when it is resumed
+        self.countdown: Countdown | None = None
+        if (limit := config.limit_seconds) is not None:
+            self.countdown = Countdown(limit, self.stages, self.run, group, self.begun)
         self.steps_per_epoch = task.start_epoch(0)
         # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
@@ -131,10 +139,11 @@ class _Loop:
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, self.device)
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
-        self.losses = _StepLosses(self.run, task.items, group)
-        self.norms = _StepNorms(self.run, config.clip_norm)
+        self.losses = StepLosses(self.run, task.items, group)
+        self.norms = StepNorms(self.run, config.clip_norm)
         self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
+        self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -154,6 +163,8 @@ class _Loop:
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)
+        if self.countdown is not None:
+            self.countdown.go_on()
         return True
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
@@ -162,22 +173,25 @@ class _Loop:
         self.begin_step, self.begin_seconds = run.step, run.seconds
         if not resumed:
             self.save()  # so that a run that is stopped before its first save can be resumed
+        is_limited = self.countdown is not None
         yield RunStarted(
             step=run.step,
-            total_steps=self.total_steps,
-            epochs=self.epochs,
+            total_steps=0 if is_limited else self.total_steps,
+            epochs=0 if is_limited else self.epochs,
             num_parameters=count_parameters(self.task.module),
             machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
+            time_limit=self.config.limit_seconds,
         )
         self.clock = self.saved_at = time.perf_counter()
         while not (reason := self.end_reason()):
             yield from self.finish_epoch()
             # finish_epoch has saved already: nothing of the epoch is lost
-            if run.index < self.steps_per_epoch:
+            if self.is_interrupted:
                 reason = "interrupted"
                 break
             yield self.validate()
+            self.end_stage()
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
@@ -186,20 +200,22 @@ class _Loop:
 
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
-        run, patience = self.run, self.config.patience
-        if run.epoch >= self.epochs:
+        run, patience, countdown = self.run, self.config.patience, self.countdown
+        if run.epoch >= self.epochs if countdown is None else run.limit_reached >= countdown.limit:
             return "finished"
         if run.index == 0 and patience and run.epochs_since_best >= patience:
             return "stopped early"
         return ""
 
     def finish_epoch(self) -> Generator[Event, None, None]:
-        """Make the remaining steps of the running epoch, fewer when interrupted."""
+        """Make the remaining steps of the running epoch, fewer when interrupted or out of time."""
         run = self.run
         if run.index == 0:
-            self.steps_per_epoch = self.task.start_epoch(run.epoch)
-            if run.epoch == self.stage()[0]:
-                run.stage_step = run.step
+            self.steps_per_epoch = self.task.start_epoch(run.planned_epoch)
+            if run.planned_epoch == self.stage()[1]:
+                run.stage_step, run.stage_seconds = run.step, 0.0
+                if self.countdown is not None:
+                    self.countdown.forget()
             is_due = not self.config.asgd_trigger and run.epoch >= self.config.average_after
             if self.config.optimiser == "asgd" and is_due:
                 self.begin_averaging()
@@ -210,7 +226,10 @@ class _Loop:
                 if self.losses.num_items:
                     yield self.report()
                 self.save()
+                self.is_interrupted = True
                 return
+            if self.is_time_up():
+                break
             self.step()
             if self.losses.pending:  # nothing is known of these steps yet
                 continue
@@ -220,10 +239,41 @@ class _Loop:
             if run.index < self.steps_per_epoch and self.group.any(is_due):
                 self.save()  # at the end of the epoch, after validation
 
+    def is_time_up(self) -> bool:
+        """Whether the stage has no time for another step; its first step is always made."""
+        run, countdown = self.run, self.countdown
+        if countdown is None:
+            return False
+        countdown.look()
+        # what a validation takes has to be known before there is no time for it
+        if not run.validation_seconds and run.step and countdown.elapsed > countdown.limit / 2:
+            self.time_validation()
+        return run.step > run.stage_step and self.seconds_left() < countdown.step_seconds / 2
+
+    def seconds_left(self) -> float:
+        """Return the seconds that are left for the steps of the running stage, if limited."""
+        assert self.countdown is not None
+        steps_to_epoch = self.steps_per_epoch - self.run.index
+        return self.countdown.seconds_left(self.stage()[0], steps_to_epoch, self.steps_per_epoch)
+
+    def time_validation(self) -> None:
+        """Validate only to learn how long it takes: there was no time for an epoch yet."""
+        self.losses.fetch()
+        self.task.module.eval()
+        self.tick()
+        with self.optimisers.averaged(), torch.no_grad():
+            self.task.validate()
+        self.run.validation_seconds = self.tick()
+        self.run.seconds += self.run.validation_seconds
+        self.task.module.train()
+        assert self.countdown is not None
+        self.countdown.look()
+
     def step(self) -> None:
         """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
         run = self.run
-        rate = self.learning_rate(run.index) * self.task.rate_factor(run.index)
+        self.rate = self.learning_rate()
+        rate = self.rate * self.task.rate_factor(run.index)
         if isinstance(self.task, OnlineTask):
             self.losses.add(run.step + 1, *self.task.learn(run.index, rate))
             self.losses.fetch()
@@ -242,19 +292,25 @@ class _Loop:
         seconds = self.tick()
         run.seconds += seconds
         run.epoch_seconds += seconds
+        run.stage_seconds += seconds
         self.report_seconds += seconds
+        if self.countdown is not None:
+            self.countdown.note_step(seconds)
 
     def report(self) -> StepDone:
         """Return the event of the steps since the last report."""
         run = self.run
         per_step = (run.seconds - self.begin_seconds) / max(1, run.step - self.begin_step)
+        seconds_left = per_step * (self.total_steps - run.step)
+        if self.countdown is not None:
+            seconds_left = max(0.0, self.countdown.limit - self.countdown.elapsed)
         event = StepDone(
             epoch=run.epoch + 1,
             step=run.step,
             loss=self.losses.nats / self.losses.num_items,
             items_per_second=self.losses.num_items / max(1e-9, self.report_seconds),
-            learning_rate=self.learning_rate(run.index - 1),
-            seconds_left=per_step * (self.total_steps - run.step),
+            learning_rate=self.rate,
+            seconds_left=seconds_left,
             items=self.task.items,
             gradients=self.norms.since_report(),
         )
@@ -277,7 +333,8 @@ class _Loop:
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
-        run.seconds += self.tick()
+        run.validation_seconds = self.tick()
+        run.seconds += run.validation_seconds
         self.norms.fetch()
         done = EpochDone(
             epoch=run.epoch + 1,
@@ -286,10 +343,10 @@ class _Loop:
             scores=scores,
             is_best=is_best,
             items_per_second=run.num_items / max(1e-9, run.epoch_seconds),
-            learning_rate=self.learning_rate(run.index - 1),
+            learning_rate=self.rate,
             seconds=run.epoch_seconds,
             items=self.task.items,
-            gradients=_mean_norms(
+            gradients=mean_norms(
                 run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms
             ),
         )
@@ -335,8 +392,24 @@ class _Loop:
             run.num_plateaus += 1
             run.epochs_since_plateau = 0
 
+    def end_stage(self) -> None:
+        """End the stage that ran, or the run, where there is no time left for it."""
+        run, countdown, (number, begin) = self.run, self.countdown, self.stage()
+        if countdown is None:
+            return
+        countdown.look()
+        if self.seconds_left() >= countdown.step_seconds / 2 or run.planned_epoch == begin:
+            return
+        if number + 1 == len(self.stages):
+            run.limit_reached = countdown.limit
+        else:
+            run.skipped_epochs += begin + self.stages[number].epochs - run.planned_epoch
+
     def save(self) -> None:
         """Write the state, unless it is a bad one; what it takes counts as no training time."""
+        if self.countdown is not None:
+            self.countdown.look()
+            self.run.elapsed = self.countdown.elapsed
         if self.run.step and not self.end_reason():
             self.probe()
         self.norms.fetch()
@@ -347,7 +420,7 @@ class _Loop:
     def probe(self) -> None:
         """Judge the last step by the loss of the next batch, and leave no trace of it."""
         if self.run.index == 0:
-            self.task.start_epoch(self.run.epoch)
+            self.task.start_epoch(self.run.planned_epoch)
         carried = self.task.carried()
         self.task.module.train()
         gpus = [self.device] if self.device.startswith("cuda") else []
@@ -374,26 +447,44 @@ class _Loop:
     def steps_until(self, epoch: int) -> int:
         """Return how many steps will have been made when an epoch begins, as `total_steps` does."""
         run = self.run
-        epochs_left = max(0, epoch - run.epoch)
+        epochs_left = max(0, epoch - run.planned_epoch)
         return run.step - run.index + self.steps_per_epoch * epochs_left
 
-    def stage(self) -> tuple[int, Stage]:
-        """Return the running stage, or the last one after the end, and its first epoch."""
-        begin = 0
-        for stage in self.stages[:-1]:
-            if self.run.epoch < begin + stage.epochs:
-                return begin, stage
-            begin += stage.epochs
-        return begin, self.stages[-1]
+    def stage(self) -> tuple[int, int]:
+        """Return the number of the running stage, or the last one's after the end.
 
-    def learning_rate(self, index: int) -> float:
-        """Return the learning rate of a batch of the running epoch, but for the task's factor."""
-        run, (begin, stage) = self.run, self.stage()
+        Also returns its first epoch.
+        """
+        begin = 0
+        for number, stage in enumerate(self.stages[:-1]):
+            if self.run.planned_epoch < begin + stage.epochs:
+                return number, begin
+            begin += stage.epochs
+        return len(self.stages) - 1, begin
+
+    def learning_rate(self) -> float:
+        """Return the learning rate of the next batch, but for the task's factor."""
+        run, (number, begin) = self.run, self.stage()
+        stage = self.stages[number]
+        step = run.step - run.stage_step
+        total_steps = self.steps_until(begin + stage.epochs) - run.stage_step
+        time_passed, time_of_step = None, 0.0
+        if self.countdown is not None:
+            whole = run.stage_seconds + max(0.0, self.seconds_left())
+            if whole:
+                time_passed = run.stage_seconds / whole
+                time_of_step = self.countdown.step_seconds / whole
+            else:
+                time_passed = 1.0
+            if number + 1 < len(self.stages):  # whose epochs may come to an end first
+                time_passed = max(time_passed, min(1.0, step / total_steps))
         at = Position(
-            step=run.step + index - run.index - run.stage_step,
-            total_steps=self.steps_until(begin + stage.epochs) - run.stage_step,
-            epoch=run.epoch - begin + index / self.steps_per_epoch,
+            step=step,
+            total_steps=total_steps,
+            epoch=run.planned_epoch - begin + run.index / self.steps_per_epoch,
             num_plateaus=run.num_plateaus,
+            time_passed=time_passed,
+            time_of_step=time_of_step,
         )
         return stage.rate * learning_rate(self.config, at)
 
@@ -402,97 +493,6 @@ class _Loop:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         return seconds
-
-
-class _StepLosses:
-    """The losses of a run's steps, of the last few not yet known; fetched, they add to its sums."""
-
-    def __init__(self, run: RunState, items: str, group: Group) -> None:
-        self.run, self.items, self.group = run, items, group
-        self.pending: list[tuple[int, Tensor, int]] = []  # step, mean loss, number of items
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to sum up anew: what is fetched from now on is of the next report."""
-        self.nats, self.num_items = 0.0, 0
-
-    def add(self, step: int, loss: Tensor, num_items: int) -> None:
-        """Note a step, without waiting for its loss."""
-        self.pending.append((step, loss.detach(), num_items))
-
-    def fetch(self) -> None:
-        """Fetch the pending losses, which waits for a GPU, and judge them."""
-        if not self.pending:
-            return
-        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
-        losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
-        for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):
-            self.judge(value, step)
-            self.nats += value * num_items
-            self.num_items += num_items
-            self.run.loss_sum += value * num_items
-            self.run.num_items += num_items
-        self.pending.clear()
-
-    def joint(self, losses: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """Return mean losses and numbers of items of the joint batches of all processes."""
-        if self.group.size == 1:
-            return losses
-        sums = [total for loss, items in losses for total in (loss * items, items)]
-        totals = self.group.totals(sums)
-        pairs = zip(totals[::2], totals[1::2], strict=True)
-        return [(total / num_items, int(num_items)) for total, num_items in pairs]
-
-    def judge(self, loss: float, step: int) -> None:
-        """Refuse a loss that is NaN, infinite or far above that of the first batch."""
-        if self.run.first_loss is None and math.isfinite(loss):
-            self.run.first_loss = loss
-        limit = max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (self.run.first_loss or 0.0))
-        if math.isfinite(loss) and loss <= limit:
-            return
-        what = "is not a number" if math.isnan(loss) else "is infinite"
-        if math.isfinite(loss):
-            what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
-        where = f"at step {step:,} (epoch {self.run.epoch + 1})"
-        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
-
-
-class _StepNorms:
-    """The norms of a run's gradients, of the last steps not yet known; fetched, they add up."""
-
-    def __init__(self, run: RunState, clip_norm: float) -> None:
-        self.run, self.clip_norm = run, clip_norm or math.inf
-        self.pending: list[Tensor] = []
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to sum up anew: what is fetched from now on is of the next report."""
-        self.before, self.after, self.num_clipped, self.num = 0.0, 0.0, 0, 0
-
-    def fetch(self) -> None:
-        """Fetch the pending norms, which waits for a GPU."""
-        if not self.pending:
-            return
-        for norm in torch.stack(self.pending).tolist():
-            clipped, is_clipped = min(norm, self.clip_norm), norm > self.clip_norm
-            self.before, self.after = self.before + norm, self.after + clipped
-            self.num_clipped, self.num = self.num_clipped + is_clipped, self.num + 1
-            self.run.norm_sum += norm
-            self.run.clipped_norm_sum += clipped
-            self.run.num_clipped += is_clipped
-            self.run.num_norms += 1
-        self.pending.clear()
-
-    def since_report(self) -> GradientNorms | None:
-        """Return the means since the last report, and begin to sum up anew."""
-        self.fetch()
-        means = _mean_norms(self.before, self.after, self.num_clipped, self.num)
-        self.forget()
-        return means
-
-
-def _mean_norms(before: float, after: float, num_clipped: int, num: int) -> GradientNorms | None:
-    return GradientNorms(before / num, after / num, num_clipped / num) if num else None
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -60,6 +60,17 @@ class RunState:
     validations: list[float] = field(default_factory=list)  # the deciding score of each epoch
     averaging_since: int | None = None  # steps made before the weights were averaged
     log_bytes: int = 0  # size of log.jsonl when the state was saved
+    # of a run whose time is limited
+    elapsed: float = 0.0  # seconds of all that was done, reading and saves too
+    stage_seconds: float = 0.0  # of the steps of the running stage
+    validation_seconds: float = 0.0  # of the last validation
+    skipped_epochs: int = 0  # of stages that ended before their last one
+    limit_reached: float = 0.0  # the limit at which training ended, in seconds
+
+    @property
+    def planned_epoch(self) -> int:
+        """Return the running epoch among those of all stages, as a task knows it."""
+        return self.epoch + self.skipped_epochs
 
 
 def save(
@@ -144,7 +155,7 @@ def restore(
         for name, parameter in weights.items():
             parameter.copy_(saved[name])
     optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
-    num_steps = task.start_epoch(run.epoch)
+    num_steps = task.start_epoch(run.planned_epoch)
     with _telling_damage(directory):
         task.restore_carried(_part(own, "carried."))
     torch.set_rng_state(random_cpu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -222,6 +223,32 @@ def test_stopping_after_some_minutes_and_resuming(seqtool: Run, text: Path, tmp_
     assert_error(result, "the run differs: model.hidden_size was 4, not 5", "--force")
 
 
+def test_training_for_a_time(
+    seqtool: Run, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()
+    # a hundredth of a second passes whenever somebody looks at the clock
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.01 * next(ticks))
+    output = tmp_path / "m"
+    limited = (*TINY, "--time-limit", "10s", "--schedule", "cosine")
+    result = seqtool("train-lm", text, "-o", output, *limited, "--json")
+    assert result.code == 0, result.stderr
+    assert next(ticks) == pytest.approx(1000, abs=20)
+    assert "training for 10s, as many epochs as fit in, " in result.stderr
+    trained = json.loads(result.stdout)
+    assert trained["epochs"] > 4
+    record = json.loads((output / "run.json").read_text())
+    assert record["config"]["training"]["time_limit"] == "10s"
+    events = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    last = [event for event in events if event["event"] == "epoch"][-1]
+    assert last["learning_rate"] < 0.05 * 0.002
+    # it had the time that it was given: there is nothing left to do
+    again = json.loads(seqtool("train-lm", "--resume", "-o", output, "--json").stdout)
+    assert again["epochs"] == trained["epochs"]
+    longer = ("train-lm", "--resume", "-o", output, "--time-limit", "15s", "--json")
+    assert json.loads(seqtool(*longer).stdout)["epochs"] > trained["epochs"] + 1
+
+
 BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--cell", "lstmm"), "cell is 'lstmm'", "did you mean lstm"),
     (("--optimiser", "adamm"), "optimiser is 'adamm'", "did you mean adam"),
@@ -230,6 +257,7 @@ BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--unit", "words"), "unit is 'words'", "did you mean word"),
     (("--hidden", "0"), "hidden_size is 0, but must be at least 1", "change"),
     (("--lr", "0"), "learning_rate is 0.0, but must be more than 0", "change"),
+    (("--time-limit", "soon"), "time_limit is 'soon', which is no time", "15m"),
     (("--lr", "nan"), "learning_rate is nan", "finite"),
     (("--dropout", "1"), "dropout_input is 1.0, but must be less than 1", "change"),
     (("--tied", "--embedding", "3"), "tied is true, but embedding_size is 3", "embedding_size"),

@@ -24,7 +24,8 @@ from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, Ste
 from seqtool.training import loop
 from seqtool.training import state as saved_state
 from seqtool.training.config import Stage, TrainingConfig
-from seqtool.training.loop import LOSS_LIMIT, train
+from seqtool.training.loop import train
+from seqtool.training.losses import LOSS_LIMIT
 from seqtool.training.optimisers import Optimisers
 
 EPOCHS = 3
@@ -89,7 +90,7 @@ def state(directory: Path) -> dict[str, Tensor]:
 def record(directory: Path) -> dict[str, Any]:
     """Where the run stands, without what depends on the clock."""
     content = json.loads((directory / "last" / "state.json").read_text())
-    timing = {"seconds", "epoch_seconds", "log_bytes"}
+    timing = {"seconds", "epoch_seconds", "stage_seconds", "validation_seconds", "log_bytes"}
     return {key: value for key, value in content["run"].items() if key not in timing}
 
 

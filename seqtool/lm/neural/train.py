@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -107,6 +108,7 @@ def train_lm(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
+    begun = time.perf_counter()
     output = Path(output)
     if isinstance(config, str):
         config = resolve(config, {}, ())
@@ -149,6 +151,7 @@ def train_lm(
             resume=resume,
             should_stop=should_stop,
             group=group,
+            begun=begun,
         )
         run = complete(
             events,

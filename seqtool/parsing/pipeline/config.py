@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqtool.core.config import DEEPEST, Config, setting
+from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
@@ -13,6 +14,7 @@ from seqtool.parsing.segmenter import config as segmenters
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.tagger import config as taggers
 from seqtool.parsing.tagger.config import TaggerConfig
+from seqtool.training.config import seconds_of
 
 KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser", "graph")
@@ -68,6 +70,26 @@ class PipelineConfig(Config):
         minimum=2,
         maximum=DEEPEST,
     )
+    time_limit: str | float | None = setting(
+        None,
+        "train all parts together for so long, in place of their `epochs`: each has a share that "
+        "goes with these",
+    )
+
+    @property
+    def limit_seconds(self) -> float | None:
+        """Return the seconds that the training of all parts may take, where there is a limit."""
+        return None if self.time_limit is None else seconds_of(self.time_limit)
+
+    def check(self) -> None:
+        """Refuse a limit of all parts beside that of one."""
+        if self.time_limit is None:
+            return
+        seconds_of(self.time_limit)
+        for part in PARTS:
+            if getattr(self, part).training.time_limit is not None:
+                what = f"time_limit is set, and {part}.training.time_limit as well"
+                raise ConfigError(what, hint="leave one of them out")
 
 
 def folders(part: str, num: int) -> list[str]:
@@ -95,10 +117,12 @@ def _settings_of(name: str) -> dict[str, Any]:
 
 
 def _targets(option: str) -> list[str]:
-    """Return the settings of an option: the seed is that of all parts.
+    """Return the settings of an option: the seed is that of all parts, as is the limit of time.
 
     Others of the training loop are those of all that find heads; all others are the parser's.
     """
+    if option == "training.time_limit":
+        return ["time_limit"]
     parts: tuple[str, ...] = PARSERS if option.startswith("training.") else ("parser",)
     if option == "training.seed":
         parts = PARTS

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PARTS, PRESETS, PipelineConfig, folders
-from seqtool.parsing.pipeline.jobs import Job, Team
+from seqtool.parsing.pipeline.jobs import Job, Team, makespan
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
     model_card,
@@ -62,10 +63,11 @@ from seqtool.parsing.train import (
     TreebankRecord,
     WordRecordOptions,
     open_record,
+    training_of,
     with_precision,
 )
 from seqtool.training import hardware
-from seqtool.training.run import Trained
+from seqtool.training.run import Trained, read_settings
 from seqtool.treebank.conllu import held_out, read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.sentence import Sentence
@@ -78,6 +80,14 @@ Plan = Sequence[Mapping[str, float]]
 EPOCH_SECONDS = {"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0, "parser": 20.0, "graph": 20.0}
 ENCODER_SECONDS = 60.0  # of a parser with an encoder
 FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
+# what the parts are trained as
+KINDS: dict[str, Kind[Any]] = {
+    "segmenter": SEGMENTER,
+    "multiword": TAGGER,
+    "tagger": TAGGER,
+    "parser": PARSER,
+    "graph": PARSER,
+}
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
 
@@ -179,6 +189,7 @@ class _Stages:
     ) -> None:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
+        self.begun = time.perf_counter()
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -206,7 +217,8 @@ class _Stages:
         record, config = self.record, self.config
         treebank = self.output / TREEBANK
         train, dev = treebank / "train.conllu", None
-        folds = [] if train.is_file() else self.folds()
+        all_folds = self.folds()
+        folds = [] if train.is_file() else all_folds
         taggers = self.parts("tagger", train_tagger, record.train, record.dev)
         segmenters = self.parts("segmenter", train_segmenter, record.train, record.dev)
         multiwords = self.multiwords()
@@ -217,7 +229,11 @@ class _Stages:
         )
         plan = [{name: self.cost(name) for name in names} for names in stages]
         on_plan(plan, self.num_processes(len(jobs)))
-        trained = self.train(jobs)
+        first = (*taggers, *segmenters, *multiwords, *all_folds)
+        before = self.makespan([job.name for job in first])
+        after = self.makespan(stages[1])
+        limit = self.config.limit_seconds or 0.0
+        trained = self.train(self.limited(jobs, limit / (before + after)))
         if folds:
             treebank.mkdir(exist_ok=True)
             write_conllu(in_order([trained[fold.name] for fold in folds]), train)
@@ -235,7 +251,9 @@ class _Stages:
             for part in reversed(PARSERS)  # graphs take longer
             for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
         ]
-        trained |= self.train(parsers)
+        # of a run that is resumed, this process has not seen all the time that was taken
+        passed = max(limit * before / (before + after), time.perf_counter() - self.begun)
+        trained |= self.train(self.limited(parsers, (limit - passed) / after))
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}
         scores = self.scores(parts)
@@ -270,6 +288,27 @@ class _Stages:
         if part in PARSERS and getattr(self.config, part).model.encoder != "none":
             seconds = ENCODER_SECONDS
         return seconds * float(getattr(self.config, part).training.epochs)
+
+    def makespan(self, names: Sequence[str]) -> float:
+        """Return about what it costs to train parts, as many at once as there are threads."""
+        return makespan(list(map(self.cost, names)), self.num_processes(len(names)))
+
+    def limited(self, jobs: Sequence[Job], seconds_per_cost: float) -> Sequence[Job]:
+        """Return jobs with their shares of the time, if that is limited; else the same.
+
+        One that has begun keeps the share that it had then.
+        """
+        if self.config.time_limit is None:
+            return jobs
+        limited = []
+        for job in jobs:
+            limit: str | float | None = f"{max(1.0, seconds_per_cost * self.cost(job.name)):.1f}s"
+            if job.arguments.get("resume"):
+                kind = KINDS[job.name.partition("-")[0]].presets
+                recorded = read_settings(self.output / job.name, kind.config, kind.kind)
+                limit = training_of(recorded).time_limit
+            limited.append(_with_limit(job, limit))
+        return limited
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
@@ -367,12 +406,22 @@ class _Stages:
         return {f"dev_{name.lower()}": evaluation.scores[name].f1 for name in METRICS}
 
 
+def _with_limit(job: Job, limit: str | float | None) -> Job:
+    """Return a job whose training has a limit of time; a fold's settings are made where it runs."""
+    arguments = dict(job.arguments)
+    if "config" in arguments:
+        config = arguments["config"]
+        training = dataclasses.replace(config.training, time_limit=limit)
+        arguments["config"] = dataclasses.replace(config, training=training)
+    else:
+        arguments["time_limit"] = limit
+    return dataclasses.replace(job, arguments=arguments)
+
+
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Return settings with the precision of all parts decided, so that `run.json` names it."""
-    kinds: tuple[Kind[Any], ...] = (SEGMENTER, TAGGER, TAGGER, PARSER, PARSER)
     decided: dict[str, Any] = {
-        part: with_precision(getattr(config, part), device, kind)
-        for part, kind in zip(PARTS, kinds, strict=True)
+        part: with_precision(getattr(config, part), device, KINDS[part]) for part in PARTS
     }
     return dataclasses.replace(config, **decided)
 
@@ -386,6 +435,7 @@ def _tag_fold(
     lm: str | None,
     device: str,
     threads: int | None,
+    time_limit: str | float | None = None,
     **options: Any,
 ) -> list[Sentence]:
     """Tag a fold of the treebank in `files`; see `tagged_fold`."""
@@ -394,7 +444,7 @@ def _tag_fold(
     return tagged_fold(
         sentences,
         directory=output / JACKKNIFE,
-        config=fold_config(seed=seed),
+        config=fold_config(seed=seed, time_limit=time_limit),
         lm=_lm_at_hand(lm, output),
         device=device,
         **options,

@@ -7,6 +7,7 @@ each fold of a treebank is tagged by a tagger that has not seen it.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -117,6 +118,7 @@ def tagged_fold(
         Interrupted: it was stopped; the state is saved.
         DataError, ModelError, TrainingError, OutputError: as their messages say.
     """
+    begun = time.perf_counter()
     output = Path(directory) / f"fold-{fold}"
     output.mkdir(parents=True, exist_ok=True)
     config = config or fold_config()
@@ -139,6 +141,7 @@ def tagged_fold(
         fingerprint=fingerprint(config, data.summary),
         resume=True,
         should_stop=should_stop,
+        begun=begun,
     )
     complete(events, output.parent.parent, command, on_event=on_event)
     tagged = [

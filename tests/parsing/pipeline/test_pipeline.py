@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,13 @@ from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import PRESETS, PipelineConfig, folders, resolve
+from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.tagger import train as tagger_train
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import train_tagger
+from seqtool.training.config import seconds_of
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
@@ -451,3 +455,96 @@ def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
     assert pipeline.tagger.word_states.size == pipeline.parser.word_states.size == 4
     (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
     assert sorted(parsed.heads()).count(0) == 1
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    write_treebank(tmp_path / "train.conllu", 40, 0)
+    return tmp_path / "train.conllu"
+
+
+def shares(
+    treebank: Path, output: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> dict[str, float]:
+    """Return the seconds of each job of the first stage, which is not run."""
+    found: dict[str, float] = {}
+
+    def note(self: Team, jobs: Sequence[Job], **options: Any) -> dict[str, Any]:
+        for job in jobs:
+            config = job.arguments.get("config")
+            limit = config.training.time_limit if config else job.arguments["time_limit"]
+            found[job.name] = seconds_of(limit)
+        raise Interrupted("enough", hint="")
+
+    monkeypatch.setattr(Team, "run", note)
+    config = from_dict(PipelineConfig, {**TINY, "time_limit": "1000s"})
+    with pytest.raises(Interrupted):
+        train_pipeline(treebank, output, config, threads=threads, device="cpu")
+    return found
+
+
+def test_each_part_has_a_share_that_goes_with_its_cost(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shares(treebank, tmp_path / "p", monkeypatch, 1)
+    # two taggers of 6 epochs of 20, two segmenters of 4 of 8, two folds of 75 / 2 and two parsers
+    # of 4 of 20
+    cost = 2 * (120 + 32 + 37.5 + 80)
+    assert found == pytest.approx(
+        {
+            **dict.fromkeys(("tagger", "tagger-2"), 1000 * 120 / cost),
+            **dict.fromkeys(("segmenter", "segmenter-2"), 1000 * 32 / cost),
+            **dict.fromkeys(("fold 1 of 2", "fold 2 of 2"), 1000 * 37.5 / cost),
+        },
+        abs=0.06,
+    )
+
+
+def test_parts_side_by_side_have_the_same_time(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # everything comes in pairs, so that two at once take half the time
+    found = shares(treebank, tmp_path / "p", monkeypatch, 2)
+    assert found["tagger"] == pytest.approx(1000 * 120 / (120 + 32 + 37.5 + 80), abs=0.06)
+
+
+def test_a_limit_of_all_and_one_of_a_part_exclude_each_other() -> None:
+    values = {"time_limit": "1h", "tagger": {"training": {"time_limit": "5m"}}}
+    with pytest.raises(ConfigError) as error:
+        from_dict(PipelineConfig, values)
+    assert error.value.message == "time_limit is set, and tagger.training.time_limit as well"
+    assert PRESETS.resolve("fast", None, {"training.time_limit": "1h"}, []).time_limit == "1h"
+
+
+def test_the_command_trains_for_a_time(
+    treebank: Path, tmp_path: Path, seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()
+    # a hundredth of a second passes whenever somebody looks at the clock
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.01 * next(ticks))
+    settings, output = tmp_path / "tiny.yaml", tmp_path / "p"
+    settings.write_text(
+        json.dumps({**TINY, "segmenters": 1, "taggers": 1, "parsers": 1}), encoding="utf-8"
+    )
+    begin = ["train-parser", treebank, "--raw", "--preset", "fast", "-o", output]
+    begin += ["--config", settings, "--threads", "1", "--time-limit", "40s"]
+    listed = yaml.safe_load(seqtool(*begin, "--list-settings").stdout)
+    assert listed["time_limit"] == "40s"
+    assert listed["parser"]["training"]["time_limit"] is None
+    result = seqtool(*begin, "--max-minutes", "0.02")
+    assert result.code == 130, result.stderr
+    result = seqtool("train-parser", "--resume", "-o", output, "--json")
+    assert result.code == 0, result.stderr
+    assert json.loads((output / "run.json").read_text())["config"]["time_limit"] == "40s"
+    limits = {
+        part: json.loads((output / part / "run.json").read_text())["config"]["training"]
+        for part in ("segmenter", "tagger", "parser")
+    }
+    found = {part: seconds_of(training["time_limit"]) for part, training in limits.items()}
+    # 120, 32 and 80 of 307
+    assert found["tagger"] == pytest.approx(40 * 120 / 307, abs=0.06)
+    assert found["segmenter"] == pytest.approx(40 * 32 / 307, abs=0.06)
+    assert found["parser"] == pytest.approx(40 * 80 / 307, rel=0.15)
+    assert 0.01 * next(ticks) == pytest.approx(40, rel=0.1)
+    logs = [(output / part / "log.jsonl").read_text().splitlines() for part in found]
+    assert all(json.loads(log[-1])["reason"] == "finished" for log in logs)

@@ -1,0 +1,380 @@
+"""Limits of time, by a clock that only a task moves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process_groups import together
+from torch import Tensor
+from toy_tasks import NUM_STEPS, ToyTask
+
+from seqtool.core.errors import ConfigError
+from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone, describe
+from seqtool.training import loop
+from seqtool.training.config import SCHEDULES, Stage, TrainingConfig, seconds_of
+from seqtool.training.hardware import Group, joined
+from seqtool.training.limit import Countdown
+from seqtool.training.loop import train
+from seqtool.training.state import RunState
+
+
+@dataclass
+class Clock:
+    """Seconds, which only pass where a task says so."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
+    return clock
+
+
+class TimedTask(ToyTask):
+    """A task whose steps and validations take time by the clock."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        step: float = 1.0,
+        validation: float = 0.0,
+        steps_per_epoch: int = 10,
+        first: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.clock, self.step_time, self.validation_time = clock, step, validation
+        self.steps_per_epoch, self.first = steps_per_epoch, first
+        self.epochs: list[int] = []
+
+    def start_epoch(self, epoch: int) -> int:
+        super().start_epoch(epoch)
+        self.epochs.append(epoch)
+        return self.steps_per_epoch
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        if self.module.training and loop.torch.is_grad_enabled():  # the probe takes no time
+            self.clock.now += self.step_time + self.first
+            self.first = 0.0
+        return super().loss(index % NUM_STEPS)
+
+    def rate_factor(self, index: int) -> float:
+        return 1.0
+
+    def validate(self) -> dict[str, float]:
+        self.clock.now += self.validation_time
+        return super().validate()
+
+
+def run(
+    directory: Path,
+    task: TimedTask,
+    *,
+    resume: bool = False,
+    stop_at: int | None = None,
+    stages: Sequence[Stage] = (),
+    begun: float | None = None,
+    **settings: Any,
+) -> list[Event]:
+    config = TrainingConfig(**{"epochs": 2, **settings})
+    directory.mkdir(exist_ok=True)
+    return list(
+        train(
+            task,
+            config,
+            directory,
+            device="cpu",
+            fingerprint={},
+            resume=resume,
+            should_stop=lambda step: step == stop_at,
+            stages=stages,
+            begun=begun,
+        )
+    )
+
+
+def rates(events: Sequence[Event]) -> list[float]:
+    return [event.learning_rate for event in events if isinstance(event, StepDone)]
+
+
+def finished(events: Sequence[Event]) -> RunFinished:
+    assert isinstance(events[-1], RunFinished)
+    return events[-1]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("step", "validation"), [(1.0, 0.0), (0.5, 7.0), (2.0, 30.0)])
+def test_every_schedule_ends_at_the_limit(
+    tmp_path: Path, clock: Clock, schedule: str, step: float, validation: float
+) -> None:
+    task = TimedTask(clock, step=step, validation=validation)
+    events = run(
+        tmp_path, task, schedule=schedule, time_limit="5m", learning_rate=0.1, optimiser="sgd"
+    )
+    assert finished(events).reason == "finished"
+    # within a step
+    assert clock.now - 1000.0 == pytest.approx(300.0, abs=step)
+    found = rates(events)
+    assert max(found) > 0.09 or schedule in ("divide", "step", "plateau")
+    # the last of the 60 steps or more
+    assert found[-1] < 0.05 * max(found)
+    assert found[-10:] == sorted(found[-10:], reverse=True) or schedule == "cyclic"
+
+
+def test_a_cosine_goes_over_the_time(tmp_path: Path, clock: Clock) -> None:
+    events = run(
+        tmp_path, TimedTask(clock), schedule="cosine", time_limit="100s", learning_rate=1.0
+    )
+    found = rates(events)
+    assert len(found) == 100
+    # 0.5 (1 + cos(pi 25 / 100)) and so on
+    for step, expected in ((25, 0.853553), (50, 0.5), (75, 0.146447)):
+        assert found[step] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_constant_rate_falls_over_the_last_two_fifths(tmp_path: Path, clock: Clock) -> None:
+    found = rates(run(tmp_path, TimedTask(clock), time_limit="100s", learning_rate=1.0))
+    assert found[:61] == [1.0] * 61
+    # after 80 of 100 seconds, half of the 40
+    assert found[80] == pytest.approx(0.5)
+    assert found[99] == pytest.approx(1 / 40)
+
+
+def test_the_lowest_rate_stays_the_lowest(tmp_path: Path, clock: Clock) -> None:
+    settings: dict[str, Any] = {"schedule": "cosine", "schedule_minimum": 0.1}
+    found = rates(run(tmp_path, TimedTask(clock), time_limit="50s", learning_rate=1.0, **settings))
+    assert found[-1] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_slow_first_step_does_not_hurry_the_schedule(tmp_path: Path, clock: Clock) -> None:
+    task = TimedTask(clock, step=0.1, first=20.0, validation=1.0, steps_per_epoch=100)
+    events = run(tmp_path, task, schedule="cosine", time_limit="2m", learning_rate=1.0)
+    assert clock.now - 1000.0 == pytest.approx(119.0, abs=0.2)
+    # with another second, there would be a step, and no time to validate again
+    found = rates(events)
+    # 20 of 120 seconds were the first step: 0.5 (1 + cos(pi 20 / 120)); validations take 10 later
+    assert found[1] == pytest.approx(0.933, abs=0.001)
+    assert found[350] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_machine_that_becomes_slower_changes_only_the_number_of_steps(
+    tmp_path: Path, clock: Clock
+) -> None:
+    class Slower(TimedTask):
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            self.step_time = 0.1 if self.clock.now < 1100.0 else 0.5
+            return super().loss(index)
+
+    events = run(
+        tmp_path, Slower(clock, validation=3.0), schedule="cosine", time_limit="200s",
+        learning_rate=1.0,
+    )  # fmt: skip
+    assert clock.now - 1000.0 == pytest.approx(200.0, abs=0.6)
+    assert rates(events)[-1] < 0.01
+
+
+@pytest.mark.parametrize("limit", ["20s", "35s", "41s"])
+def test_a_limit_within_the_first_epoch_leaves_time_for_the_validation(
+    tmp_path: Path, clock: Clock, limit: str
+) -> None:
+    task = TimedTask(clock, validation=4.0, steps_per_epoch=1000)
+    events = run(tmp_path, task, time_limit=limit)
+    # half of the time passed before it was known how long a validation takes
+    assert clock.now - 1000.0 == pytest.approx(seconds_of(limit), abs=1.0)
+    assert len(task.validated) == 2
+    assert sum(isinstance(event, EpochDone) for event in events) == 1
+    assert (tmp_path / "weights.safetensors").exists()
+
+
+def test_reading_and_saving_count(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = loop.state.save
+
+    def slow_save(*arguments: Any) -> None:
+        clock.now += 2.0
+        save(*arguments)
+
+    monkeypatch.setattr(loop.state, "save", slow_save)
+    task = TimedTask(clock, validation=1.0)
+    run(tmp_path, task, time_limit="200s", begun=clock.now - 50.0)
+    # but for the last save
+    assert clock.now - 1000.0 == pytest.approx(150.0, abs=3.0)
+
+
+@pytest.mark.parametrize("stops", [(1,), (7, 30), (10, 11, 90)])
+def test_a_resumed_run_counts_the_time_before(
+    tmp_path: Path, clock: Clock, stops: tuple[int, ...]
+) -> None:
+    settings: dict[str, Any] = {"schedule": "cosine", "time_limit": "2m", "learning_rate": 1.0}
+    found: list[float] = []
+    for number, stop in enumerate((*stops, None)):
+        task = TimedTask(clock, validation=2.0)
+        events = run(tmp_path, task, resume=number > 0, stop_at=stop, **settings)
+        found += rates(events)
+        clock.now += 10_000.0  # until somebody continues
+    assert clock.now - 1000.0 - 10_000.0 * (len(stops) + 1) == pytest.approx(120.0, abs=1.5)
+    whole = tmp_path / "whole"
+    task = TimedTask(clock, validation=2.0)
+    expected = rates(run(whole, task, **settings))
+    assert len(found) == len(expected)
+    assert found == pytest.approx(expected, abs=0.03)
+    # what has ended has ended; a longer limit goes on
+    step = finished(events).step
+    task = TimedTask(clock, validation=2.0)
+    assert finished(run(tmp_path, task, resume=True, **settings)).step == step
+    longer = run(tmp_path, TimedTask(clock), resume=True, **{**settings, "time_limit": "3m"})
+    assert finished(longer).step > step + 50
+
+
+def test_a_run_without_a_limit_goes_on_with_one(tmp_path: Path, clock: Clock) -> None:
+    task = TimedTask(clock, validation=5.0)
+    run(tmp_path, task, stop_at=15, epochs=8)
+    before = clock.now
+    run(tmp_path, TimedTask(clock, validation=5.0), resume=True, time_limit="100s")
+    # 15 steps and one validation had been made
+    assert clock.now - before == pytest.approx(80.0, abs=1.0)
+
+
+def test_patience_ends_a_limited_run_earlier(tmp_path: Path, clock: Clock) -> None:
+    task = TimedTask(clock, scripted=[3.0, 2.0, *[4.0] * 50])
+    events = run(tmp_path, task, time_limit="5m", patience=3)
+    last = finished(events)
+    assert (last.reason, last.epoch, last.best_epoch) == ("stopped early", 5, 2)
+
+
+def test_the_best_epoch_is_kept(tmp_path: Path, clock: Clock) -> None:
+    task = TimedTask(clock, scripted=[3.0, 2.0, *[4.0] * 50])
+    last = finished(run(tmp_path, task, time_limit="95s"))
+    # nine whole epochs, and half of one
+    assert (last.epoch, last.step, last.best_epoch) == (10, 95, 2)
+
+
+@pytest.mark.parametrize("stop_at", [None, 5, 33])
+def test_each_stage_has_its_share_of_the_time(
+    tmp_path: Path, clock: Clock, stop_at: int | None
+) -> None:
+    stages = (Stage(6), Stage(2, rate=0.5))
+    settings: dict[str, Any] = {"schedule": "cosine", "time_limit": "80s", "learning_rate": 1.0}
+    task = TimedTask(clock, step=2.0)
+    events = run(tmp_path, task, stages=stages, stop_at=stop_at, **settings)
+    found = rates(events)
+    if stop_at is not None:
+        task = TimedTask(clock, step=2.0)
+        events = run(tmp_path, task, stages=stages, resume=True, **settings)
+        found += rates(events)
+    assert clock.now - 1000.0 == pytest.approx(80.0, abs=2.0)
+    # 60 seconds of the first stage, then 20 of the second one at half the rate
+    assert found[29] == pytest.approx(0.0, abs=0.01)
+    assert found[15] == pytest.approx(0.5, abs=0.01)
+    assert found[35] == pytest.approx(0.25, abs=0.01)
+    # a task knows the second stage by its first epoch
+    assert task.epochs[-1] == 6
+    # epochs are counted without those that there was no time for
+    assert finished(events).epoch == 4
+
+
+def test_a_stage_that_ends_early_leaves_its_time_to_the_next(tmp_path: Path, clock: Clock) -> None:
+    stages = (Stage(1), Stage(1))
+    task = TimedTask(clock)
+    events = run(
+        tmp_path, task, stages=stages, schedule="cosine", time_limit="80s", learning_rate=1.0
+    )
+    found = rates(events)
+    assert len(found) == 80
+    # the first one has one epoch of ten steps, over which its schedule goes
+    assert found[5] == pytest.approx(0.5)
+    assert found[45] == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_is_shown_of_a_limited_run(tmp_path: Path, clock: Clock) -> None:
+    events = run(tmp_path, TimedTask(clock), time_limit="90s")
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    assert describe(started).startswith("training for 1:30, as many epochs as fit in, ")
+    steps = [event for event in events if isinstance(event, StepDone)]
+    assert describe(steps[29]).startswith("epoch 3  step 30  ")
+    # as the clock stood before the step
+    assert steps[29].seconds_left == pytest.approx(61.0)
+    first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
+    assert first["time_limit"] == 90.0
+
+
+def test_processes_go_by_the_means_of_their_clocks(clock: Clock) -> None:
+    class Two(Group):
+        """A group whose other process is ten seconds and a step of three seconds ahead."""
+
+        def totals(self, values: Sequence[float]) -> list[float]:
+            elapsed, total, weight, stage, validation = values
+            return [2 * elapsed + 10, total + 3, weight + 1, 2 * stage + 3, 2 * validation + 4]
+
+    record = RunState(stage_seconds=5.0, validation_seconds=6.0)
+    countdown = Countdown(100.0, [Stage(1)], record, Two(0, 2), clock.now - 20.0)
+    countdown.look()
+    assert countdown.elapsed == 25.0
+    assert countdown.step_seconds == 3.0
+    assert (record.stage_seconds, record.validation_seconds) == (6.5, 8.0)
+    # 75 seconds, less a validation of 8, and after an epoch of 10 steps one for each 38
+    assert countdown.seconds_left(0, 10, 10) == pytest.approx(67 - 8 * (67 - 30) / 38)
+
+
+def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -> None:
+    def action(rank: int) -> tuple[int, float, float]:
+        with joined("cpu") as group:
+            task = TimedTask(clock, step=1.0 + rank, validation=3.0)
+            task.module.unused.requires_grad_(False)  # processes wait for every gradient
+            config = TrainingConfig(schedule="cosine", time_limit="60s")
+            (tmp_path / "run").mkdir(exist_ok=True)
+            events = list(
+                train(task, config, tmp_path / "run", device="cpu", fingerprint={}, group=group)
+            )
+            # the rates decide the weights, as every process has the same gradients
+            return (
+                finished(events).step,
+                rates(events)[-1],
+                float(task.module.linear.weight.detach().sum()),
+            )
+
+    one, other = together(tmp_path, action)
+    assert one == other
+    # steps of 1.5 seconds on average, ten to an epoch, and a validation after each epoch
+    assert 30 < int(one[1:].partition(",")[0]) < 36
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        (" 2H ", 7200),
+        ("90", 90),
+        (2.5, 2.5),
+    ],
+)
+def test_durations(text: str | float, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+    assert TrainingConfig(time_limit=text).limit_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0s", "0", "2 weeks", "30m1h", "-5m", "1e3s", "h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        TrainingConfig(time_limit=text)
+    assert error.value.message == f"time_limit is {text!r}, which is no time"
+    assert error.value.hint == "write it as 90s, 15m, 2h or 1h30m"
