@@ -27,7 +27,7 @@ from seqtool.core.runtime import check_memory, memory_available, memory_limit
 from seqtool.core.vocabulary import BOS, EOS, NUM_SPECIALS, Vocabulary, rank_symbols
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, given_splits, open_corpus, read_numbered
-from seqtool.lm.ngram.records import Packing, Sorter, Workspace
+from seqtool.lm.ngram.records import LEAST, Packing, Sorter, Workspace
 from seqtool.lm.ngram.tally import Tally
 
 Sort = Literal["frequency", "text"]
@@ -122,8 +122,7 @@ def list_ngrams(
             )
     told = on_progress or (lambda stage, done, total: None)
     limit = memory_limit() if memory is None else memory
-    least = Workspace(folder, lambda: 0).least
-    check_memory(3 * least, "tables of n-grams", "free some memory", memory)
+    check_memory(3 * LEAST, "tables of n-grams", "free some memory", memory)
     texts, _ = given_splits(inputs)
     reader = None if len(texts) == 1 and is_corpus(texts[0]) else WordReader(config)
 
@@ -132,7 +131,7 @@ def list_ngrams(
         held = 0 if reader is None else reader.table.nbytes + _BYTES_PER_WORD * len(reader.table)
         return (memory_available(limit) or 0) - held
 
-    space = Workspace(folder, room, least)
+    space = Workspace(folder, room)
     if reader is None:
         pieces, names = _corpus_pieces(texts[0], config, field)
         tally, final_ids = Tally(config.order, len(names), boundaries, space), None

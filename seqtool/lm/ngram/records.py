@@ -40,6 +40,7 @@ _WIDTH = np.uint64(_BITS)
 _ZERO, _ALL = np.uint64(0), np.uint64(64)
 _PIECE = 1 << 16  # bytes of a run that are read at once, at least
 GIVEN = 1 << 16  # records that are given at once
+LEAST = 1 << 24  # bytes of a table, however little memory there is
 _DONE, _FULL, _EMPTY = range(3)
 
 _records = types.uint64[:, ::1]
@@ -210,7 +211,7 @@ class Workspace:
 
     folder: Path
     room: Callable[[], int]
-    least: int = 1 << 24
+    least: int = LEAST
 
     def allows(self, num_bytes: int) -> bool:
         """Whether a table may take so many bytes more."""
