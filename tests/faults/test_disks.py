@@ -143,7 +143,7 @@ def test_a_model_that_is_too_large_is_told(
     assert not leftovers(tmp_path / "work"), stopped
 
 
-COUNTING = ("ngram", "counts", "-", "--order", "400", "--memory", "200M", "-o", "out/counts.tsv")
+COUNTING = ("ngram", "counts", "-", "--order", "40", "--memory", "200M", "-o", "out/counts.tsv")
 
 
 def counting(folder: Path, *more: str, file_size: int | None = None) -> subprocess.Popen[bytes]:
@@ -161,8 +161,8 @@ def counting(folder: Path, *more: str, file_size: int | None = None) -> subproce
 
 
 def many_n_grams() -> bytes:
-    """A sentence whose n-grams of order 400, of 1.6 kB each, are all different."""
-    words = random.Random(0).choices([b"w%d" % i for i in range(90)], k=60_000)
+    """A sentence whose n-grams of order 40, of 168 bytes each, are all different."""
+    words = random.Random(0).choices([b"w%d" % i for i in range(90)], k=600_000)
     return b" ".join(words) + b"\n"
 
 
@@ -190,7 +190,7 @@ def test_n_grams_on_disk_end_with_the_process(number: str, tmp_path: Path) -> No
     (tmp_path / "temp").mkdir()
     process = counting(tmp_path, "--temp", "temp")
     assert process.stdin is not None
-    process.stdin.write(many_n_grams() * 10)  # a block is read when it is full
+    process.stdin.write(many_n_grams() * 2)  # a block is read when it is full
     process.stdin.flush()
     until = time.monotonic() + 200
     while str(tmp_path / "temp") not in open_files(process.pid):

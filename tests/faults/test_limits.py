@@ -99,9 +99,9 @@ def test_memory_does_not_grow_with_the_text(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_n_grams_beyond_memory_go_to_disk(tmp_path: Path) -> None:
     """Nearly every n-gram of this text is another one, and 200 MB are not enough for them."""
-    num_lines, order = (400_000, 3) if SOAK else (600, 200)
+    num_lines, order = (400_000, 3) if SOAK else (600, 40)
     words = random.Random(0)
-    line_of = (b" ".join(words.choices(WORDS, k=40 if SOAK else 400)) for _ in range(num_lines))
+    line_of = (b" ".join(words.choices(WORDS, k=40 if SOAK else 1000)) for _ in range(num_lines))
     (tmp_path / "text.txt").write_bytes(b"\n".join(line_of) + b"\n")
     command = ["ngram", "counts", "text.txt", "--order", str(order)]
     code, most, told = peak_of([*command, "--memory", "20G"], tmp_path)
