@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +29,10 @@ from seqtool.cli.options import (
 )
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
-from seqtool.core.terminal import echo, stream
+from seqtool.core.terminal import echo, json_text, stream
 
 if TYPE_CHECKING:
+    from seqtool.lm.ngram.listing import Listing
     from seqtool.lm.ngram.train import NgramTraining
 
 CONFIG = "seqtool.lm.ngram.config:NgramConfig"
@@ -353,12 +354,30 @@ def counts(
     ] = None,
     field: FieldOption = None,
     threads: ThreadsOption = None,
-    memory: MemoryOption = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory that it may take, such as 8G; half of what is free if not given. What "
+            "does not fit goes to disk.",
+        ),
+    ] = None,
+    temp: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where that goes to; beside the file of -o, or the system's folder for temporary "
+            "files, if not given.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere."""
+    """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere.
+
+    Text of any size is counted in bounded memory.
+    """
     if sort not in ("frequency", "text"):
         raise typer.BadParameter("choose frequency or text", param_hint="--sort")
     if "order" not in settings:
@@ -367,57 +386,79 @@ def counts(
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
-    from seqtool.lm.ngram.train import count_text
+    from seqtool.lm.ngram.listing import list_ngrams
+    from seqtool.lm.ngram.train import available_threads
     from seqtool.lm.tables import check_target
 
     check_target(output)
     # bigrams, where nothing is said, and not the order of a model
     config = from_dict(NgramConfig, {"order": 2, **settings})
-    with stage_bars() as on_progress:
-        counts_of_text, vocabulary = count_text(
-            inputs or [stdin_or_sample("CORPUS", training="counting")],
-            config,
-            field=field,
-            threads=threads,
-            memory=None if memory is None else parse_size(memory),
-            on_progress=on_progress,
-        )
-    from seqtool.lm.ngram.counts import list_ngrams
-
     if top is None:
         top = LISTED if output is None else 0
-    listing = list_ngrams(
-        counts_of_text,
-        vocabulary,
-        top=top or None,
-        min_count=min_count,
-        sort="text" if sort == "text" else "frequency",
-        filters=filters or (),
-        boundaries=boundaries,
-    )
+    with ExitStack() as stack:
+        with stage_bars() as on_progress:
+            listing = stack.enter_context(
+                list_ngrams(
+                    inputs or [stdin_or_sample("CORPUS", training="counting")],
+                    config,
+                    top=top or None,
+                    min_count=min_count,
+                    sort="text" if sort == "text" else "frequency",
+                    filters=filters or (),
+                    boundaries=boundaries,
+                    field=field,
+                    threads=threads or available_threads(),
+                    memory=None if memory is None else parse_size(memory),
+                    folder=temp or _folder_of(output),
+                    on_progress=on_progress,
+                )
+            )
+        if output is not None or not as_json:
+            _show_listing(listing, output)
+        if as_json:
+            _emit_listing(listing)
+        else:
+            note(f"{listing.num_chosen:,} of {listing.distinct:,} n-grams of order {config.order}")
 
-    def ngrams() -> Iterator[tuple[list[str], int]]:
-        words = map(vocabulary.decode, listing.words.tolist())
-        return zip(words, listing.counts.tolist(), strict=True)
 
-    if output is not None or not as_json:
-        _show_listing(ngrams(), listing.total, output)
-    if as_json:
-        content = [{"ngram": words, "count": count} for words, count in ngrams()]
-        sizes = {"distinct": listing.distinct, "total": listing.total}
-        return emit({"order": config.order, **sizes, "ngrams": content})
-    note(f"{len(listing.counts):,} of {listing.distinct:,} n-grams of order {config.order}")
+def _folder_of(output: str | None) -> Path | None:
+    """Return the folder of a file that is written, for temporary files; None where it is none."""
+    if output is None or output == "-" or (Path(output).exists() and not Path(output).is_file()):
+        return None
+    return Path(output).parent
 
 
-def _show_listing(ngrams: Iterator[tuple[list[str], int]], total: int, output: str | None) -> None:
+def _show_listing(listing: Listing, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV, or write them to a file."""
-    from seqtool.lm.tables import STDOUT, write_table
+    from seqtool.lm.tables import STDOUT, open_table
 
-    columns = ("count", "per million", "n-gram")
-    rate = 1e6 / max(1, total)
+    names = ("count", "per million", "n-gram")
+    rate = 1e6 / max(1, listing.total)
     if output is None and stream().isatty():
-        rows = [(str(count), f"{count * rate:.1f}", " ".join(words)) for words, count in ngrams]
-        show_table("", columns, rows)
+        rows = [
+            (str(count), f"{count * rate:.1f}", " ".join(words))
+            for ngrams, counts in listing.pieces()
+            for words, count in zip(ngrams, counts.tolist(), strict=True)
+        ]
+        show_table("", names, rows)
         return
-    table = ((count, count * rate, " ".join(words)) for words, count in ngrams)
-    write_table(output or STDOUT, columns, table)
+    with open_table(output or STDOUT) as table:
+        table.write(dict.fromkeys(names, ()))  # their names, also where there is no n-gram
+        for ngrams, counts in listing.pieces():
+            columns = (counts, counts * rate, [*map(" ".join, ngrams)])
+            table.write(dict(zip(names, columns, strict=True)))
+
+
+def _emit_listing(listing: Listing) -> None:
+    """Print the n-grams as one JSON object, which is never whole in memory."""
+    shown = stream()
+    head = {"order": listing.order, "distinct": listing.distinct, "total": listing.total}
+    shown.write(f'{json_text(head)[:-1]}, "ngrams": [')
+    separator = ""
+    for ngrams, counts in listing.pieces():
+        rows = zip(ngrams, counts.tolist(), strict=True)
+        content = [{"ngram": words, "count": count} for words, count in rows]
+        shown.write((separator + json_text(content)[1:-1]) if content else "")
+        separator = ", " if content else separator
+    shown.write("]}\n")
+    shown.flush()

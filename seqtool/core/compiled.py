@@ -42,7 +42,7 @@ _NUMBERS = (bool, int, float, np.generic)
 
 _lock = threading.RLock()  # over linking, and over compiling
 _turn = itertools.count()
-# what Python and compiled code point to; never taken down, as nobody knows the last of its users
+# machine code; never taken down, as nobody knows the last of its users
 _kept: list[Any] = []
 
 
@@ -109,7 +109,10 @@ class CompiledFunction:
         builder.add_jit_library(_ALLOCATION).add_current_process().export_symbol(name)
         library = builder.link(linker, f"{name} {next(_turn)}")
         method = _Method(self.__name__.encode(), library[name], _METH_FASTCALL, None)
-        _kept.append((library, method))
+        _kept.append(library)
+        # a built-in function reads it when it is freed, which at Python's end may be after all
+        # that modules hold: so it is never freed
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         make = ctypes.pythonapi["PyCFunction_NewEx"]
         make.restype = ctypes.py_object
         make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]

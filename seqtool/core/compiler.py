@@ -144,7 +144,11 @@ def object_code(
         for result in results[1:]:
             library.add_linking_library(result.library)
         library.finalize()
-        return bytes(library._get_compiled_object())
+        try:
+            return bytes(library._get_compiled_object())
+        except RuntimeError:
+            # LLVM hands it over in a callback, and what a signal raises there is lost with it
+            return bytes(library.codegen._tm.emit_object(library._final_module))
 
 
 class _Entry:

@@ -140,6 +140,7 @@ def let_speak(speaks: bool) -> None:
 _ROOM = 1 << 30  # bytes; with PyTorch, 0.9 GB of addresses are taken before it does anything
 # what is private counts for a limit, and what is not reserved may be more than the machine has
 _FLAGS = ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_NORESERVE")
+_UNTOLD = 10**9  # bytes that are taken where the system does not tell what is free
 _MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before the file caches
@@ -157,6 +158,16 @@ def memory_available(limit: int | None = None) -> int | None:
         held = _figures(_STATUS).get("RssAnon", 0) * 1024  # mapped files do not count
         return max(0, limit - held)
     return min(_free_memory(), default=None)
+
+
+def memory_limit() -> int:
+    """Return how many bytes this process may take where more than that can go to disk.
+
+    That is what it holds, and half of what is free; 1 GB more where the system does not tell.
+    """
+    held = _figures(_STATUS).get("RssAnon", 0) * 1024
+    free = memory_available()
+    return held + (_UNTOLD if free is None else free // 2)
 
 
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:

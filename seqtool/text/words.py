@@ -214,6 +214,11 @@ class WordTable:
         """How often each word was added so far, shape (words,)."""
         return self._counts[: len(self)]
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the table."""
+        return self._table.nbytes + self._counts.nbytes + self._out.nbytes
+
     def word(self, index: int) -> str:
         """Return the word with this id."""
         return self._table.text(index)

@@ -524,6 +524,31 @@ def test_two_processes_compile_once(tmp_path: Path) -> None:
     assert {process.returncode for process in together} == {0}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the C library to spoil what is freed")
+def test_functions_outlive_their_module() -> None:
+    """At Python's end, `core.compiled` may be gone before the last function that it made."""
+    script = (
+        "from seqtool.core.string_table import StringTable\n"
+        "assert StringTable(['a', 'b', 'a']).text(1) == 'b'\n"
+    )
+    # a description of a function that is filled so says that more is to be freed, at any address
+    spoilt = {"PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **spoilt}, check=False
+    )
+    assert ended.returncode == 0
+
+
+def test_machine_code_whose_callback_was_broken_off(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(library: object) -> bytes:
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr("numba.core.codegen.CodeLibrary._get_compiled_object", lost)
+    assert compiled(SIGNATURE)(element)(NUMBERS, 2) == 30
+
+
 def test_every_type_has_its_numba() -> None:
     for kind, expected in (
         (types.int8, numba.int8),

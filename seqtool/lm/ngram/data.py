@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks
@@ -24,7 +25,7 @@ from seqtool.core.vocabulary import (
     refuse_special_words,
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig
-from seqtool.text.preparation import number_words, read_word_list
+from seqtool.text.preparation import number_words, plan_splits, read_word_list
 from seqtool.text.prepared import PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
@@ -55,6 +56,18 @@ class Reading:
     description: dict[str, Any]
 
 
+def given_splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
+    """Return what to train on, and what to measure the model on, if there is such a thing."""
+    for path in paths:
+        if (storage.present(Path(path)) / checkpoint.HEADER).is_file():
+            raise DataError("is a model, not a text", hint="name what it was made from", path=path)
+    if any(is_corpus(path) for path in paths):
+        has_valid = len(paths) == 1 and "valid" in PreparedCorpus.open(paths[0]).splits()
+        return list(paths), list(paths) if has_valid else []
+    files = plan_splits(paths).files
+    return list(files["train"]), list(files.get("valid", ()))
+
+
 def read_ids(
     inputs: Sequence[str | Path],
     config: NgramConfig,
@@ -79,19 +92,11 @@ def read_ids(
     if len(inputs) == 1 and is_corpus(inputs[0]):
         return _open(Path(inputs[0]), config, field, memory)
     digests: dict[str, str] = {}
-    reader = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
     words = _Words(config)
-    for block in reader:
-        try:
-            words.add(block)
-        except DataError as error:
-            path, line = reader.locate(error.line or 1)
-            hint = "remove it, or choose --special-tokens unknown or skip"
-            raise DataError(error.message, hint=hint, path=path, line=line) from error
-    source = inputs[0] if len(inputs) == 1 else None
-    if source is not None and str(source) == STDIN:
-        source = "<stdin>"
-    _check(words.num_tokens, words.num_sentences, config.order, source, memory)
+    for ids in read_numbered(words, inputs, field=field, digests=digests, on_progress=on_progress):
+        words.keep(ids)
+    words.check(inputs)
+    _check(words.num_tokens, config.order, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(
         vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
@@ -109,7 +114,36 @@ def read_ids(
     return Reading(ids, tokenizer, counts.unknown, description)
 
 
-def _open(path: Path, config: NgramConfig, field: str | None, memory: int | None) -> Reading:
+def read_numbered(
+    reader: WordReader,
+    inputs: Sequence[str | Path],
+    *,
+    field: str | None = None,
+    digests: dict[str, str] | None = None,
+    on_progress: Progress | None = None,
+) -> Iterator[Ids]:
+    """Give the ids of a text in blocks of whole sentences; arguments and errors as of `read_ids`.
+
+    The ids are those of the reader's table: by first occurrence.
+    """
+    blocks = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
+    for block in blocks:
+        try:
+            ids = reader.add(block)
+        except DataError as error:
+            path, line = blocks.locate(error.line or 1)
+            hint = "remove it, or choose --special-tokens unknown or skip"
+            raise DataError(error.message, hint=hint, path=path, line=line) from error
+        yield ids
+
+
+def open_corpus(path: Path, config: NgramConfig, field: str | None) -> PreparedCorpus:
+    """Open a prepared corpus for counting.
+
+    Raises:
+        ConfigError: settings that it does not have.
+        DataError: it is damaged, or has no words.
+    """
     corpus = PreparedCorpus.open(path)
     prepared, defaults = corpus.info.get("config", {}), NgramConfig()
     for name in ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase"):
@@ -122,24 +156,28 @@ def _open(path: Path, config: NgramConfig, field: str | None, memory: int | None
             )
     if field is not None:
         raise ConfigError("a prepared corpus has no fields", hint="leave --field out", path=path)
-    ids = corpus.ids("train")
     split = corpus.info["splits"]["train"]
-    _check(len(ids), split["sentences"], config.order, path, memory)
+    _refuse_no_words(split["tokens"], split["sentences"], path)
+    return corpus
+
+
+def _open(path: Path, config: NgramConfig, field: str | None, memory: int | None) -> Reading:
+    corpus = open_corpus(path, config, field)
+    ids = corpus.ids("train")
+    _check(len(ids), config.order, memory)
     description = {key: value for key, value in corpus.info.items() if key != "format_version"}
-    return Reading(ids, corpus.tokenizer, split["unknown"], description)
+    unknown = corpus.info["splits"]["train"]["unknown"]
+    return Reading(ids, corpus.tokenizer, unknown, description)
 
 
-def _check(
-    num_tokens: int, num_sentences: int, order: int, path: str | Path | None, memory: int | None
-) -> None:
+def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | None) -> None:
     if num_tokens == num_sentences:
         raise DataError("the text has only empty lines", hint="give a text with words", path=path)
-    check_memory(
-        memory_needed(num_tokens, order),
-        f"{num_tokens:,} tokens at order {order}",
-        LESS_MEMORY,
-        memory,
-    )
+
+
+def _check(num_tokens: int, order: int, memory: int | None) -> None:
+    purpose = f"{num_tokens:,} tokens at order {order}"
+    check_memory(memory_needed(num_tokens, order), purpose, LESS_MEMORY, memory)
 
 
 def memory_needed(num_tokens: int, order: int) -> int:
@@ -153,25 +191,22 @@ def _policy(config: NgramConfig) -> SpecialTokens:
     return "refuse" if config.special_tokens == "auto" else config.special_tokens
 
 
-class _Words:
-    """The words of a text, numbered as they come, and anew when all have been counted."""
+class WordReader:
+    """Numbers the words of a text as they come.
+
+    Attributes:
+        table: of the words, with their counts.
+    """
 
     def __init__(self, config: NgramConfig) -> None:
         from seqtool.text.words import WordTable
 
         self._config = config
-        self._closed = (
-            None
-            if config.vocab is None
-            else read_word_list(config.vocab, "word", lowercase=config.lowercase)
-        )
-        self._table = WordTable(special_tokens=_policy(config))
-        self._chunks: deque[Ids] = deque()
-        self._filled = _CHUNK  # of the last chunk
+        self.table = WordTable(special_tokens=_policy(config))
         self.num_tokens = self.num_sentences = self.num_bytes = 0
 
-    def add(self, block: bytes) -> None:
-        """Read whole lines.
+    def add(self, block: bytes) -> Ids:
+        """Return the ids of whole lines.
 
         Raises:
             DataError: a special token that is refused, with its line in the block.
@@ -180,13 +215,38 @@ class _Words:
         self.num_sentences += block.count(b"\n")
         if self._config.lowercase:
             block = block.decode().lower().encode()
-        ids = self._table.add(block)
-        if self._table.counts[UNK_ID]:
+        ids = self.table.add(block)
+        if self.table.counts[UNK_ID]:
             if self._config.special_tokens == "refuse":
                 refuse_special_words(block, UNK)
             if self._config.special_tokens == "skip":
                 ids = ids[ids != UNK_ID]
         self.num_tokens += len(ids)
+        return ids
+
+    def check(self, inputs: Sequence[str | Path]) -> None:
+        """Refuse a text, of these files, that has no words."""
+        source = inputs[0] if len(inputs) == 1 else None
+        if source is not None and str(source) == STDIN:
+            source = "<stdin>"
+        _refuse_no_words(self.num_tokens, self.num_sentences, source)
+
+
+class _Words(WordReader):
+    """Keeps the words in memory, and numbers them anew when all have been counted."""
+
+    def __init__(self, config: NgramConfig) -> None:
+        super().__init__(config)
+        self._closed = (
+            None
+            if config.vocab is None
+            else read_word_list(config.vocab, "word", lowercase=config.lowercase)
+        )
+        self._chunks: deque[Ids] = deque()
+        self._filled = _CHUNK  # of the last chunk
+
+    def keep(self, ids: Ids) -> None:
+        """Keep the ids of some lines."""
         while len(ids):
             if self._filled == _CHUNK:
                 self._chunks.append(np.empty(_CHUNK, np.int32))
@@ -201,10 +261,10 @@ class _Words:
         from seqtool.lm.ngram.counts import renumber
 
         if self._config.special_tokens == "skip":
-            self._table.counts[UNK_ID] = 0
+            self.table.counts[UNK_ID] = 0
         if self._closed is None:
             vocabulary, final_ids = number_words(
-                self._table,
+                self.table,
                 self.num_sentences,
                 max_size=self._config.vocab_size,
                 min_count=self._config.min_count,
@@ -221,8 +281,8 @@ class _Words:
 
     def _close(self, vocabulary: Vocabulary) -> tuple[Vocabulary, Ids]:
         """Return a vocabulary with the counts of the text, and its id of each word of the table."""
-        words = (self._table.word(word) for word in range(len(self._table)))
+        words = (self.table.word(word) for word in range(len(self.table)))
         final_ids = vocabulary.encode(words)
-        counts = np.bincount(final_ids, self._table.counts, minlength=len(vocabulary))
+        counts = np.bincount(final_ids, self.table.counts, minlength=len(vocabulary))
         counts[EOS_ID] = self.num_sentences
         return Vocabulary(vocabulary.symbols, counts.astype(np.int64).tolist()), final_ids

@@ -11,15 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.core import checkpoint, runtime, storage
+from seqtool.core import checkpoint, runtime
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
-from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import Reading, read_ids
+from seqtool.lm.ngram.data import Reading, given_splits, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
@@ -139,7 +138,7 @@ def train_ngram(
     config = config or NgramConfig()
     threads = threads or available_threads()
     _check_output(paths, Path(output), arpa, force=force)
-    texts, valid = _splits(paths)
+    texts, valid = given_splits(paths)
     stages = _Stages(on_progress)
     reading, counts = _count(texts, config, field, threads, memory, stages)
     tokenizer, data = reading.tokenizer, {**reading.description, **_held_out(paths, output)}
@@ -191,23 +190,6 @@ def train_ngram(
         seconds=stages.seconds,
         **sizes,
     )
-
-
-def count_text(
-    inputs: Sequence[str | Path],
-    config: NgramConfig,
-    *,
-    field: str | None = None,
-    threads: int | None = None,
-    memory: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> tuple[Counts, Vocabulary]:
-    """Count the n-grams of a text, or of the train split of a corpus; see `train_ngram`."""
-    texts, _ = _splits(inputs)
-    stages = _Stages(on_progress)
-    threads = threads or available_threads()
-    reading, counts = _count(texts, config, field, threads, memory, stages)
-    return counts, reading.tokenizer.vocabulary
 
 
 def _count(
@@ -305,17 +287,3 @@ def _held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]
     if is_corpus(paths[0]):
         return describe_held_out(output, corpus=paths[0])
     return describe_held_out(output, files=plan_splits(paths).files)
-
-
-def _splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
-    """Return what to train on, and what to measure the model on, if there is such a thing."""
-    for path in paths:
-        if (storage.present(Path(path)) / checkpoint.HEADER).is_file():
-            raise DataError("is a model, not a text", hint="name what it was made from", path=path)
-    if any(is_corpus(path) for path in paths):
-        from seqtool.text.prepared import PreparedCorpus
-
-        has_valid = len(paths) == 1 and "valid" in PreparedCorpus.open(paths[0]).splits()
-        return list(paths), list(paths) if has_valid else []
-    files = plan_splits(paths).files
-    return list(files["train"]), list(files.get("valid", ()))

@@ -2,81 +2,194 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import Vocabulary
-from seqtool.lm.ngram.counts import Counts, count_ngrams, list_ngrams
-from seqtool.text.tokenizers import WordTokenizer
+from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.lm.ngram import listing as module
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.listing import list_ngrams
+from seqtool.lm.ngram.records import Workspace
+from seqtool.text.prepared import PrepareConfig, prepare
 
 TEXT = "b a b\nb a\na b a b\n"
+Listed = list[tuple[str, int]]
 
 
-def counted(text: str, order: int) -> tuple[Counts, Vocabulary]:
-    vocabulary = Vocabulary.from_counts(Counter(text.split()))
-    ids = WordTokenizer(vocabulary).encode_block(text.encode())
-    return count_ngrams(ids, order, len(vocabulary)), vocabulary
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
 
 
-def listed(text: str, order: int, **options: object) -> list[tuple[str, int]]:
-    counts, vocabulary = counted(text, order)
-    listing = list_ngrams(counts, vocabulary, **options)  # type: ignore[arg-type]
-    return [
-        (" ".join(vocabulary.decode(words)), count)
-        for words, count in zip(listing.words.tolist(), listing.counts.tolist(), strict=True)
-    ]
+def listed(path: Path, order: int, **options: Any) -> Listed:
+    with list_ngrams([path], NgramConfig(order=order), **options) as listing:
+        found = [
+            (" ".join(words), count)
+            for ngrams, counts in listing.pieces()
+            for words, count in zip(ngrams, counts.tolist(), strict=True)
+        ]
+        assert listing.num_chosen == len(found)
+    return found
 
 
-def test_bigrams_by_hand() -> None:
+def test_bigrams_by_hand(text: Path) -> None:
     # b a | a b; b a; a b | b a | a b: three times each; sentences start with b b a, end in b a b
-    assert listed(TEXT, 2) == [("b a", 3), ("a b", 3)]  # b has the smaller id: it came first
-    assert listed(TEXT, 2, sort="text") == [("a b", 3), ("b a", 3)]
-    assert listed(TEXT, 2, top=1) == [("b a", 3)]
-    assert listed(TEXT, 2, boundaries=True, filters=["</s>"]) == [("b </s>", 2), ("a </s>", 1)]
-    assert listed(TEXT, 2, boundaries=True, filters=["<s>", "a"]) == [("<s> a", 1)]
-    assert listed(TEXT, 3, min_count=2) == [("b a b", 2)]
-    assert listed(TEXT, 3, min_count=3) == []
-    assert listed(TEXT, 1) == [("b", 5), ("a", 4)]
+    assert listed(text, 2) == [("b a", 3), ("a b", 3)]  # b has the smaller id: it came first
+    assert listed(text, 2, sort="text") == [("a b", 3), ("b a", 3)]
+    assert listed(text, 2, top=1) == [("b a", 3)]
+    assert listed(text, 2, boundaries=True, filters=["</s>"]) == [("b </s>", 2), ("a </s>", 1)]
+    assert listed(text, 2, boundaries=True, filters=["<s>", "a"]) == [("<s> a", 1)]
+    assert listed(text, 3, min_count=2) == [("b a b", 2)]
+    assert listed(text, 3, min_count=3) == []
+    assert listed(text, 1) == [("b", 5), ("a", 4)]
+    assert listed(text, 1, boundaries=True)[2:] == [("</s>", 3), ("<s>", 3)]
 
 
-def test_what_there_is_to_choose_from() -> None:
-    counts, vocabulary = counted(TEXT, 2)
-    listing = list_ngrams(counts, vocabulary, top=1, filters=["a"])
-    assert (listing.distinct, listing.total) == (2, 6)
-    listing = list_ngrams(counts, vocabulary, top=1, boundaries=True)
-    assert (listing.distinct, listing.total) == (6, 12)
+def test_what_there_is_to_choose_from(text: Path) -> None:
+    with list_ngrams([text], NgramConfig(order=2), top=1, filters=["a"]) as listing:
+        assert (listing.distinct, listing.total) == (2, 6)
+    with list_ngrams([text], NgramConfig(order=2), top=1, boundaries=True) as listing:
+        assert (listing.distinct, listing.total) == (6, 12)
 
 
-def test_impossible_filters() -> None:
-    counts, vocabulary = counted("word\n", 1)
+def test_impossible_filters(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("word\n")
     with pytest.raises(ConfigError, match="'wrod' does not occur in the text") as caught:
-        list_ngrams(counts, vocabulary, filters=["wrod"])
+        listed(tmp_path / "one", 1, filters=["wrod"])
     assert caught.value.hint == "did you mean word?"
     with pytest.raises(ConfigError, match="n-grams with <s> are left out"):
-        list_ngrams(counts, vocabulary, filters=["<s>"])
+        listed(tmp_path / "one", 1, filters=["<s>"])
+
+
+def test_an_order_that_no_sentence_has_room_for(text: Path) -> None:
+    assert listed(text, 6) == []
+    assert listed(text, 6, boundaries=True) == [("<s> a b a b </s>", 1)]
+    with pytest.raises(DataError, match="order 7 is more than the longest sentence has room for"):
+        listed(text, 7)
+
+
+def test_text_that_cannot_be_counted(tmp_path: Path, text: Path) -> None:
+    (tmp_path / "empty").write_text("\n\n")
+    with pytest.raises(DataError, match="only empty lines"):
+        listed(tmp_path / "empty", 1)
+    with pytest.raises(OutputError, match="folder for temporary files is not there"):
+        listed(text, 1, folder=tmp_path / "none")
+    with pytest.raises(DataError, match="tables of n-grams need about") as caught:
+        listed(text, 1, memory=1000)
+    assert caught.value.hint.endswith("raise --memory")
+
+
+def test_words_that_memory_has_no_room_for(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BYTES_PER_WORD", 1 << 50)
+    with pytest.raises(DataError, match="5 different words need about"):
+        listed(text, 1)
+
+
+@pytest.mark.parametrize("unit", ["word", "char"])
+@pytest.mark.parametrize("piece", [1, 2, 5, 100])
+def test_a_prepared_corpus(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str, piece: int
+) -> None:
+    monkeypatch.setattr(module, "_PIECE", piece)
+    source = tmp_path / "source.txt"
+    source.write_text(TEXT if unit == "word" else TEXT.replace(" ", ""))
+    prepare([source], tmp_path / "corpus", PrepareConfig(unit=unit), valid=source)
+    for boundaries in (False, True):
+        found = listed(tmp_path / "corpus", 3, boundaries=boundaries)
+        assert found == listed(text, 3, boundaries=boundaries)
+
+
+def expected(
+    sentences: list[list[str]],
+    order: int,
+    *,
+    top: int | None,
+    min_count: int,
+    sort: str,
+    filters: list[str],
+    boundaries: bool,
+) -> Listed:
+    """What is promised: by frequency, ties by the words' frequencies, and first occurrence."""
+    frequency = Counter(word for words in sentences for word in words)
+    id_of = {word: i for i, (word, _) in enumerate(frequency.most_common(), start=2)}  # stable
+    id_of |= {"</s>": 1, "<s>": len(id_of) + 2}
+    padded = [["<s>", *words, "</s>"] if boundaries else words for words in sentences]
+    found = Counter(
+        tuple(words[i : i + order]) for words in padded for i in range(len(words) - order + 1)
+    )
+    kept = [(w, n) for w, n in found.items() if n >= min_count and {*filters} <= {*w}]
+    kept.sort(key=lambda pair: (-pair[1], [id_of[word] for word in pair[0]]))
+    kept = kept[:top]
+    if sort == "text":
+        kept.sort(key=lambda pair: pair[0])
+    return [(" ".join(words), count) for words, count in kept]
+
+
+@contextmanager
+def tables_of(num_bytes: int) -> Iterator[None]:
+    """Let no table take more than so many bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqtool.lm.ngram.tally._FEWEST", 1 << 10)
+        patch.setattr(
+            module, "Workspace", lambda folder, room: Workspace(folder, lambda: 0, num_bytes)
+        )
+        yield
 
 
 @given(
     st.lists(st.lists(st.sampled_from("abcdé"), min_size=1, max_size=6), min_size=1, max_size=8),
     st.integers(1, 3),
-    st.booleans(),
-    st.integers(1, 3),
+    st.fixed_dictionaries(
+        {
+            "top": st.none() | st.integers(1, 9),
+            "min_count": st.integers(1, 3),
+            "sort": st.sampled_from(["frequency", "text"]),
+            "boundaries": st.booleans(),
+        }
+    ),
+    st.integers(0, 1),
+    st.integers(1, 2),
+    st.sampled_from([1, 3000, 1 << 24]),
 )
 def test_against_a_counter(
-    sentences: list[list[str]], order: int, boundaries: bool, min_count: int
+    sentences: list[list[str]],
+    order: int,
+    options: dict[str, Any],
+    num_filters: int,
+    threads: int,
+    num_bytes: int,
 ) -> None:
-    text = "".join(" ".join(words) + "\n" for words in sentences)
-    edges = ["<s>"], ["</s>"]
-    padded = [[*edges[0], *words, *edges[1]] if boundaries else words for words in sentences]
-    wanted = Counter(
-        " ".join(words[i : i + order]) for words in padded for i in range(len(words) - order + 1)
-    )
-    found = listed(text, order, boundaries=boundaries, min_count=min_count)
-    assert dict(found) == {ngram: n for ngram, n in wanted.items() if n >= min_count}
-    assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)
-    by_text = listed(text, order, boundaries=boundaries, min_count=min_count, sort="text")
-    assert by_text == sorted(found, key=lambda pair: pair[0].split(" "))
+    filters = sentences[0][:num_filters]
+    options |= {"filters": filters}
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.write("".join(" ".join(words) + "\n" for words in sentences))
+        file.flush()
+        with tables_of(num_bytes):
+            found = listed(Path(file.name), order, threads=threads, **options)
+    assert found == expected(sentences, order, **options)
+
+
+@pytest.mark.parametrize("num_bytes", [3000, 1 << 15, 1 << 24])
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("top", [None, 700])
+def test_many_n_grams(num_bytes: int, order: int, top: int | None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(order)
+    sentences = [[f"w{i}" for i in rng.zipf(1.3, 12) % 500] for _ in range(300)]
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(words) + "\n" for words in sentences))
+    for sort in ("frequency", "text"):
+        options: dict[str, Any] = {"top": top, "sort": sort, "boundaries": order == 2}
+        with tables_of(num_bytes):
+            found = listed(text, order, **options)
+        assert found == expected(sentences, order, min_count=1, filters=[], **options)
