@@ -376,6 +376,17 @@ class AveragedWeights:
             if not name.startswith(TRAINING_ONLY)
         }
 
+    def take(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Let the network, and the average, begin with such weights; others stay as they are."""
+        with torch.no_grad():
+            for (name, weight), average in zip(
+                self._module.named_parameters(), self._averages, strict=True
+            ):
+                if name in arrays:
+                    weight.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+                    average.copy_(weight)
+        self._steps = round(1.0 / (1.0 - self._decay)) if self._decay else 0
+
     def carried(self) -> dict[str, Tensor]:
         """Return the tensors that a resumed run needs."""
         carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}

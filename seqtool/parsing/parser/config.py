@@ -292,12 +292,16 @@ LOSSES = {
 }
 
 
-def stages(config: ParserConfig) -> tuple[Stage, ...]:
-    """Return the stages of a training: global training comes after local training."""
+def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:
+    """Return the stages of a training: global training comes after local training.
+
+    Only global training is left of a parser that `is_trained` locally before.
+    """
     local = Stage(config.training.epochs)
     if config.learning.loss != "global":
         return (local,)
-    return local, Stage(config.learning.global_epochs, config.learning.global_rate)
+    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
+    return (beams,) if is_trained else (local, beams)
 
 
 _TABLE: dict[str, dict[str, Any]] = {

@@ -107,6 +107,7 @@ class TrainingData:
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
         num_taught: how many sentences of `train`, the last ones, teachers have parsed.
+        initial: the directory of the parser that training begins from, if given.
     """
 
     config: ParserConfig
@@ -123,6 +124,7 @@ class TrainingData:
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
     num_taught: int = 0
+    initial: str | None = None
 
     def of_epoch(self, epoch: int, usable: Places) -> Places:
         """Return the places of the sentences of `train` that are learnt in an epoch.

@@ -74,9 +74,9 @@ def test_beams_learn_from_the_sentences_of_the_epoch(
     searched: list[int] = []
     derive = GlobalTask._derive
 
-    def watched(task: GlobalTask, sentences: Any) -> Any:
+    def watched(task: GlobalTask, sentences: Any, scorer: Any) -> Any:
         searched.extend(sentences.tolist())
-        return derive(task, sentences)
+        return derive(task, sentences, scorer)
 
     monkeypatch.setattr(GlobalTask, "_derive", watched)
     monkeypatch.setattr(TrainingData, "of_epoch", lambda data, epoch, usable: usable[:20])
