@@ -385,7 +385,11 @@ class AveragedWeights:
                 if name in arrays:
                     weight.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
                     average.copy_(weight)
-        self._steps = round(1.0 / (1.0 - self._decay)) if self._decay else 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the weights so far be soon forgotten, as the first ones are."""
+        self._steps = 0
 
     def carried(self) -> dict[str, Tensor]:
         """Return the tensors that a resumed run needs."""

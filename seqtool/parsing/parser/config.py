@@ -230,6 +230,14 @@ class LearningConfig(Config):
         0.3, "global: learning rate, as a share of that of local training", above=0
     )
     global_words: int = setting(512, "global: words per step, about", minimum=1)
+    global_annealing: float = setting(
+        0.6,
+        "global: share of its epochs in which scores are less and less normalised in single "
+        "configurations; 0: not at all, from the first step on",
+        minimum=0,
+        maximum=1,
+        before=0.0,
+    )
     log_sum_weight: float = setting(
         0.1,
         "global: in local training, weight of the square of the logarithm of the sum of "

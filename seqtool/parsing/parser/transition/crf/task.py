@@ -13,7 +13,6 @@ transition can make good for an earlier one (Andor et al. 2016, eq. 3 and 6).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +92,13 @@ class GlobalTask(ParserTask):
         """Take the weights of a parser, before the first step.
 
         Raises:
-            ModelError: it was trained on another treebank, or with other settings.
+            ModelError: it was trained on another treebank, with other settings, or globally.
         """
+        if parser.config.learning.loss == "global":
+            raise ModelError(
+                f"training cannot begin from {self._data.initial}: it was trained globally before",
+                hint="give a locally trained parser, and more epochs by learning.global_epochs",
+            )
         mine, its = (to_dict(config.model) for config in (self.config, parser.config))
         if others := [name for name in mine if mine[name] != its[name]]:
             name = others[0]
@@ -112,8 +116,7 @@ class GlobalTask(ParserTask):
                 f"training cannot begin from {data.initial}: it knows other words, tags or labels",
                 hint="give the treebank that it was trained on",
             )
-        scale = TEMPERATURE if parser.config.learning.loss == "global" else 1.0
-        self._average.take(_scaled(parser.weights, scale))
+        self._average.take(parser.weights)
 
     @property
     def _is_local(self) -> bool:
@@ -125,6 +128,9 @@ class GlobalTask(ParserTask):
         self.items = "configurations" if self._is_local else "sentences"
         if self._is_local:
             return super().start_epoch(epoch)
+        if epoch == self._local_epochs:
+            # a stage is short, and would end with an average that is mostly of the one before
+            self._average.restart()
         self._examples = None  # of the stage before
         usable = self._data.of_epoch(epoch, self._usable)
         learning, lengths = self.config.learning, self._arrays.lengths[usable]
@@ -144,10 +150,27 @@ class GlobalTask(ParserTask):
         self._average.update()
         self._begin_step(index)
         sentences = self._sentences[index]
-        part = self._part(sentences)
-        derivations, seen = self._derive(sentences, part.scorer)
+        part, normalised = self._part(sentences), self._normalised(index)
+        derivations, seen, masks = self._derive(sentences, part.scorer, normalised)
         scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
-        return part.read.loss + losses(scores_NA.float(), derivations).mean(), len(sentences)
+        scores_NA = scores_NA.float() / TEMPERATURE
+        if normalised:
+            legal = torch.from_numpy(masks).long().to(self._device)
+            log_sums_N = (scores_NA + self._barred[legal]).logsumexp(1)
+            scores_NA = scores_NA - normalised * log_sums_N[:, None]
+        return part.read.loss + losses(scores_NA, derivations).mean(), len(sentences)
+
+    def _normalised(self, index: int) -> float:
+        """Return how far scores are normalised in single configurations, see `Beams`.
+
+        All the way where beams begin to learn, as locally trained scores are log-probabilities but
+        for their sums, which mean nothing yet. It is taken back little by little.
+        """
+        learning = self.config.learning
+        if not learning.global_annealing:
+            return 0.0
+        epochs = self._epoch - self._local_epochs + index / len(self._sentences)
+        return max(0.0, 1.0 - epochs / (learning.global_annealing * learning.global_epochs))
 
     def _part(self, sentences: Longs) -> PartOfNetwork:
         """Return a part of the network for some sentences, drawn by chance: what dropout leaves.
@@ -193,18 +216,22 @@ class GlobalTask(ParserTask):
             classifier.scorer(local, in_context, rows),
         )
 
-    def _derive(self, sentences: Longs, scorer: Scorer) -> tuple[Derivations, Seen]:
-        """Search some sentences; also return what stands in the slots of the configurations.
+    def _derive(
+        self, sentences: Longs, scorer: Scorer, normalised: float
+    ) -> tuple[Derivations, Seen, Bytes]:
+        """Search some sentences; also return what the configurations show, and what is legal there.
 
         There are some: two words or more leave a choice, and a beam of two has both ways.
         """
         token_numbers = np.arange(len(self._arrays.types), dtype=np.int32)
         found: list[Seen] = []
+        legal: list[Bytes] = []
 
         def observe(
             configurations: Configurations, which: Ints, masks: Bytes, scores: Floats
         ) -> None:
             found.append(extract(configurations, which, token_numbers, self._slots))
+            legal.append(masks)
 
         lengths = self._arrays.lengths[sentences]
         longest = int(lengths.max())
@@ -212,8 +239,8 @@ class GlobalTask(ParserTask):
             *(self.config.model.system, self._data.labels, len(sentences), longest),
             beam=self.config.learning.global_beam,
             margin=np.inf,
-            temperature=1.0,
-            normalised=False,
+            temperature=TEMPERATURE,
+            normalised=normalised,
         )
         is_static = not self._explores or longest > LONGEST_EXPLORED
         derivations = derive(
@@ -222,7 +249,9 @@ class GlobalTask(ParserTask):
             observe,
         )
         seen = (np.concatenate(column) for column in zip(*found, strict=True))
-        return derivations, Seen(*(column[derivations.configurations] for column in seen))
+        numbers = derivations.configurations
+        masks = np.concatenate(legal)[numbers]
+        return derivations, Seen(*(column[numbers] for column in seen)), masks
 
     def _canonical(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
         """Return the one transition that the static oracle takes for correct, [N, 1]."""
@@ -243,18 +272,12 @@ class GlobalTask(ParserTask):
             learning = dataclasses.replace(config.learning, loss="local")
             config = dataclasses.replace(config, learning=learning)
         else:
-            weights = _scaled(weights, 1.0 / TEMPERATURE)
+            # from here on no temperature is needed
+            for name in ("output.weight", "output.bias"):
+                weights[name] = weights[name] / np.float32(TEMPERATURE)
         return Parser(config, data.types, data.labels, weights, data.word_states)
 
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part with a beam as wide as that of training."""
         dev = self._data.dev
         return dev.scores(self.model().trees(dev.arrays, beam=self.config.learning.global_beam))
-
-
-def _scaled(weights: Mapping[str, Floats], factor: float) -> dict[str, Floats]:
-    """Return the arrays of a classifier whose scores are so many times as large."""
-    scaled = dict(weights)
-    for name in ("output.weight", "output.bias"):
-        scaled[name] = scaled[name] * np.float32(factor)
-    return scaled

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import Interrupted, ModelError
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.treebank.conllu import read_conllu
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 LSTM = {"encoder": "bilstm", "encoder_size": 6, "encoder_layers": 1, "context_units": 8}
@@ -61,7 +64,12 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
 
 @pytest.mark.parametrize("system", list(SYSTEMS))
 def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
-    epochs = trained(treebank, tmp_path / "p", config(system=system))
+    settings = config(system=system)
+    # annealed scores are others in each epoch, and so are their losses, as are parts of a network
+    learning = dataclasses.replace(
+        settings.learning, global_annealing=0.0, dropout_hidden=0.0, dropout_embeddings=0.0
+    )
+    epochs = trained(treebank, tmp_path / "p", dataclasses.replace(settings, learning=learning))
     assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
     assert epochs[-1].scores["dev_las"] == 100.0
     assert epochs[-1].loss < epochs[-2].loss
@@ -152,3 +160,63 @@ def test_ensembles_are_of_one_kind() -> None:
     assert list(twice.trees(twice.encode(sentences), beam=3)) == trees[0]
     with pytest.raises(ModelError, match="cannot parse together"):
         one.ensemble([of_loss("local")])
+
+
+def local_settings() -> ParserConfig:
+    """The same classifier, trained locally only."""
+    whole = config()
+    learning = dataclasses.replace(whole.learning, loss="local")
+    return dataclasses.replace(whole, learning=learning)
+
+
+def test_training_begins_from_a_parser(treebank: Path, tmp_path: Path) -> None:
+    trained(treebank, tmp_path / "local", local_settings())
+    settings = config()
+    # nothing is moved, so that the parser stays what it begins from
+    still = dataclasses.replace(settings.learning, global_rate=1e-12, global_epochs=1)
+    still = dataclasses.replace(settings, learning=still)
+    epochs = trained(treebank, tmp_path / "still", still, init=tmp_path / "local")
+    assert [epoch.items for epoch in epochs] == ["sentences"]
+    before, after = (checkpoint.load(tmp_path / name) for name in ("local", "still"))
+    assert after.config.learning.loss == "global"
+    sentences = list(read_conllu(treebank / "dev.conllu"))
+    found = [list(p.trees(p.encode(sentences))) for p in (before, after)]
+    assert found[0] == found[1]
+    assert checkpoint.read_header(tmp_path / "still").data["initial"] == "local"
+    # a run that is resumed needs its beginning no more
+    trained(treebank, tmp_path / "whole", settings, init=tmp_path / "local")
+    with pytest.raises(Interrupted):
+        trained(
+            treebank,
+            tmp_path / "parts",
+            settings,
+            init=tmp_path / "local",
+            should_stop=lambda step: step == 3,
+        )
+    shutil.rmtree(tmp_path / "local")
+    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+    whole, parts = (
+        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "parts")
+    )
+    for name, array in whole.items():
+        assert np.array_equal(array, parts[name]), name
+    with pytest.raises(ModelError, match="trained globally before"):
+        trained(treebank, tmp_path / "again", settings, init=tmp_path / "still")
+
+
+def test_what_training_cannot_begin_from(treebank: Path, tmp_path: Path) -> None:
+    trained(treebank, tmp_path / "local", local_settings())
+    output = tmp_path / "p"
+    with pytest.raises(ConfigError, match="the loss is local"):
+        trained(treebank, output, local_settings(), init=tmp_path / "local")
+    with pytest.raises(ConfigError, match="would replace"):
+        trained(treebank, tmp_path / "local", config(), init=tmp_path / "local", force=True)
+    with pytest.raises(ModelError, match="its hidden_size is 24, and that of this run 32"):
+        trained(treebank, output, config(hidden_size=32), init=tmp_path / "local")
+    write_treebank(tmp_path / "train.conllu", 20, seed=5)
+    shutil.copy(treebank / "dev.conllu", tmp_path)
+    with pytest.raises(ModelError, match="other words, tags or labels"):
+        trained(tmp_path, output, config(), init=tmp_path / "local")
+    with pytest.raises(ModelError):
+        trained(treebank, output, config(), init=tmp_path / "nothing")
+    assert not output.exists()
