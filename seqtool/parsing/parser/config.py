@@ -230,17 +230,15 @@ class LearningConfig(Config):
         0.3, "global: learning rate, as a share of that of local training", above=0
     )
     global_words: int = setting(512, "global: words per step, about", minimum=1)
-    global_annealing: float = setting(
-        0.6,
-        "global: share of its epochs in which scores are less and less normalised in single "
-        "configurations; 0: not at all, from the first step on",
-        minimum=0,
-        maximum=1,
-        before=0.0,
+    global_scores: Literal["probabilities", "sums"] = setting(
+        "probabilities",
+        "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
+        "scores as they are (Andor et al. 2016)",
+        before="sums",
     )
     log_sum_weight: float = setting(
         0.1,
-        "global: in local training, weight of the square of the logarithm of the sum of "
+        "global, sums: in local training, weight of the square of the logarithm of the sum of "
         "probabilities before they are normalised (Devlin et al. 2014)",
         minimum=0,
     )
@@ -298,6 +296,11 @@ LOSSES = {
     ("graph", "neural"): ("local", "crf", "matrix-tree"),
     ("graph", "linear"): ("local",),
 }
+
+
+def adds_probabilities(learning: LearningConfig) -> bool:
+    """Return whether a hypothesis of a beam has the log-probability of its transitions."""
+    return learning.loss == "local" or learning.global_scores == "probabilities"
 
 
 def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:

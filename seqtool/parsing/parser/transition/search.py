@@ -120,7 +120,7 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
 @compiled(
     types.UniTuple(_int, 2)(
         *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
-        *(types.float32, _hypotheses, _step, _ints),
+        *(_int, _hypotheses, _step, _ints),
     )
 )
 def _select(  # type: ignore[no-untyped-def]
@@ -128,9 +128,9 @@ def _select(  # type: ignore[no-untyped-def]
 ):
     """Choose the best continuations of each lane, and note them as the next step.
 
-    `masks` and `scores` are those of the open hypotheses, in the order of their rows; for
-    `normalised` see `Beams`. `hypotheses` become those that there will be. Returns how many copies
-    and how many transitions there are.
+    `masks` and `scores` are those of the open hypotheses, in the order of their rows; with
+    `normalised`, scores become log-probabilities before they are added up. `hypotheses` become
+    those that there will be. Returns how many copies and how many transitions there are.
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
@@ -153,14 +153,14 @@ def _select(  # type: ignore[no-untyped-def]
             if is_open:
                 mask = masks[place]
                 last = segments.shape[0] - 2
-                if beam > 1 or normalised > 0:
+                if beam > 1 or normalised:
                     highest = np.float32(-np.inf)
                     for action in range(first, last + 1):
                         if mask >> action & 1:
                             top = _highest(scores[place], segments[action], segments[action + 1])
                             highest = max(highest, top)
-                    if normalised > 0:
-                        shift -= normalised * _log_sum(scores[place], mask, segments, highest, bits)
+                    if normalised:
+                        shift -= _log_sum(scores[place], mask, segments, highest, bits)
                     # not even its best continuation is among the best so far
                     if found == beam and shift + highest <= best_score[found - 1]:
                         place += 1
@@ -299,9 +299,8 @@ class Beams:
         beam: hypotheses of a sentence.
         margin: see `MARGIN`; infinite for none.
         temperature: scores are divided by it.
-        normalised: how much of the logarithm of the sum of the exponentials of the legal scores is
-            taken off them before they are added up: 1 (or True) makes log-probabilities of them, 0
-            leaves them as they are.
+        normalised: whether they then become log-probabilities over the legal transitions, before
+            they are added up.
 
     Attributes:
         num_lanes, beam: as above.
@@ -321,7 +320,7 @@ class Beams:
         beam: int,
         margin: float,
         temperature: float,
-        normalised: float,
+        normalised: bool,
     ) -> None:
         size = num_lanes * beam
         self.num_lanes, self.beam = num_lanes, beam
@@ -331,7 +330,7 @@ class Beams:
         self.history: History | None = None
         self._segments = labels.segments
         self._margin, self._temperature = margin, temperature
-        self._normalised = np.float32(normalised)
+        self._normalised = int(normalised)
         self._step = Step(*(np.empty(size, np.int32) for _ in range(4)))
         self._which = np.empty(size, np.int32)
         self._scores = np.empty((size, labels.num_transitions), np.float32)
@@ -439,7 +438,7 @@ def search(
     beam: int = 1,
     margin: float = MARGIN,
     temperature: float = 1.0,
-    normalised: float = 1.0,
+    normalised: bool = True,
 ) -> tuple[Ints, Ints]:
     """Parse sentences.
 
@@ -456,7 +455,7 @@ def search(
         beam: hypotheses per sentence.
         margin: see `MARGIN`; infinite for none.
         temperature: scores are divided by it before they become probabilities.
-        normalised: 1 if they become probabilities, 0 if not; for what is between, see `Beams`.
+        normalised: whether they become probabilities.
 
     Returns:
         Token arrays of heads and of label ids; -1 in the rows of NONE and ROOT.
@@ -472,7 +471,7 @@ def search(
         beam=beam,
         margin=margin,
         temperature=1.0 if is_greedy else temperature,
-        normalised=0.0 if is_greedy else normalised,
+        normalised=normalised and not is_greedy,
     )
     for done, _ in run(beams, tokens, lengths, scorer):
         beams.configurations.collect(done, heads, label_ids)

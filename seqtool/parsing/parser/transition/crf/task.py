@@ -24,7 +24,7 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.reading import KnownTypes
@@ -150,27 +150,19 @@ class GlobalTask(ParserTask):
         self._average.update()
         self._begin_step(index)
         sentences = self._sentences[index]
-        part, normalised = self._part(sentences), self._normalised(index)
-        derivations, seen, masks = self._derive(sentences, part.scorer, normalised)
+        part = self._part(sentences)
+        derivations, seen, masks = self._derive(sentences, part.scorer)
         scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
         scores_NA = scores_NA.float() / TEMPERATURE
-        if normalised:
+        if self._normalised:
             legal = torch.from_numpy(masks).long().to(self._device)
-            log_sums_N = (scores_NA + self._barred[legal]).logsumexp(1)
-            scores_NA = scores_NA - normalised * log_sums_N[:, None]
+            scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
         return part.read.loss + losses(scores_NA, derivations).mean(), len(sentences)
 
-    def _normalised(self, index: int) -> float:
-        """Return how far scores are normalised in single configurations, see `Beams`.
-
-        All the way where beams begin to learn, as locally trained scores are log-probabilities but
-        for their sums, which mean nothing yet. It is taken back little by little.
-        """
-        learning = self.config.learning
-        if not learning.global_annealing:
-            return 0.0
-        epochs = self._epoch - self._local_epochs + index / len(self._sentences)
-        return max(0.0, 1.0 - epochs / (learning.global_annealing * learning.global_epochs))
+    @property
+    def _normalised(self) -> bool:
+        """Whether scores become log-probabilities of transitions before they are added up."""
+        return adds_probabilities(self.config.learning)
 
     def _part(self, sentences: Longs) -> PartOfNetwork:
         """Return a part of the network for some sentences, drawn by chance: what dropout leaves.
@@ -216,9 +208,7 @@ class GlobalTask(ParserTask):
             classifier.scorer(local, in_context, rows),
         )
 
-    def _derive(
-        self, sentences: Longs, scorer: Scorer, normalised: float
-    ) -> tuple[Derivations, Seen, Bytes]:
+    def _derive(self, sentences: Longs, scorer: Scorer) -> tuple[Derivations, Seen, Bytes]:
         """Search some sentences; also return what the configurations show, and what is legal there.
 
         There are some: two words or more leave a choice, and a beam of two has both ways.
@@ -240,7 +230,7 @@ class GlobalTask(ParserTask):
             beam=self.config.learning.global_beam,
             margin=np.inf,
             temperature=TEMPERATURE,
-            normalised=normalised,
+            normalised=self._normalised,
         )
         is_static = not self._explores or longest > LONGEST_EXPLORED
         derivations = derive(
@@ -257,11 +247,14 @@ class GlobalTask(ParserTask):
         """Return the one transition that the static oracle takes for correct, [N, 1]."""
         return self._oracle.transitions(configurations, which)[:, None]
 
-    def _penalty(self, log_sums_N: Tensor) -> Tensor:
+    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
         """Return the penalty that makes scores log-probabilities, near enough to begin with.
 
-        The global stage adds up scores as they are (self-normalisation: Devlin et al. 2014).
+        It is for a global stage that adds up scores as they are (self-normalisation: Devlin et al.
+        2014).
         """
+        if self._normalised:
+            return 0.0
         return self.config.learning.log_sum_weight * (log_sums_N**2).mean()
 
     def model(self) -> Parser:

@@ -14,13 +14,15 @@ from parsing.parser.tiny import random_parser, random_sentences, tiny_config, wr
 from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
+from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
+from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
 
@@ -62,12 +64,18 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
     return [event for event in events if isinstance(event, EpochDone)]
 
 
-@pytest.mark.parametrize("system", list(SYSTEMS))
-def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("system", "scores"),
+    [*((system, "probabilities") for system in SYSTEMS), ("arc-standard", "sums")],
+)
+def test_a_rule_is_learnt(system: str, scores: str, treebank: Path, tmp_path: Path) -> None:
     settings = config(system=system)
-    # annealed scores are others in each epoch, and so are their losses, as are parts of a network
+    # by the whole network in each epoch, so that their losses can be compared
     learning = dataclasses.replace(
-        settings.learning, global_annealing=0.0, dropout_hidden=0.0, dropout_embeddings=0.0
+        settings.learning,
+        global_scores=scores,  # type: ignore[arg-type]
+        dropout_hidden=0.0,
+        dropout_embeddings=0.0,
     )
     epochs = trained(treebank, tmp_path / "p", dataclasses.replace(settings, learning=learning))
     assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
@@ -134,20 +142,47 @@ def test_the_best_epoch_says_how_it_is_to_be_searched(treebank: Path, tmp_path: 
     assert header.config["learning"]["loss"] in ("local", "global")
 
 
-def of_loss(loss: str, seed: int = 0) -> Any:
-    values = {"model": vars(tiny_config().model), "learning": {"loss": loss}}
+def of_loss(loss: str, seed: int = 0, scores: str = "probabilities") -> Any:
+    learning = {"loss": loss, "global_scores": scores}
+    values = {"model": vars(tiny_config().model), "learning": learning}
     return random_parser(from_dict(ParserConfig, values), seed=seed)
 
 
 def test_scores_are_added_up_as_they_are() -> None:
     sentences = random_sentences(40, 9)
-    local, globally = of_loss("local"), of_loss("global")
+    local, globally = of_loss("local"), of_loss("global", scores="sums")
     trees = [list(p.trees(p.encode(sentences), beam=4)) for p in (local, globally)]
     assert trees[0] != trees[1]
     greedy = [list(p.trees(p.encode(sentences))) for p in (local, globally)]
     assert greedy[0] == greedy[1]
     for found in globally.ranked(globally.encode(sentences), 3, beam=8):
         assert sum(math.exp(tree.score) for tree in found) <= 1 + 1e-9
+
+
+def test_no_temperature_is_needed_after_global_training() -> None:
+    sentences = random_sentences(40, 9)
+
+    def ranked(parser: Any) -> list[float]:
+        found = parser.ranked(parser.encode(sentences), 3, beam=8)
+        return [tree.score for trees in found for tree in trees]
+
+    local, globally = of_loss("local"), of_loss("global")
+    assert ranked(local) != ranked(globally)
+    # it is in the weights
+    divided = {
+        name: weight / np.float32(TEMPERATURE) if name.startswith("output.") else weight
+        for name, weight in globally.weights.items()
+    }
+    globally = Parser(globally.config, globally.types, globally.labels, divided)
+    assert ranked(globally) == pytest.approx(ranked(local), abs=1e-4)
+
+
+def test_what_older_models_add_up() -> None:
+    # they had scores as they are, and did not say so
+    values = to_dict(from_dict(ParserConfig, preset("fast")))
+    del values["learning"]["global_scores"]
+    values["learning"]["loss"] = "global"
+    assert from_stored(ParserConfig, values).learning.global_scores == "sums"
 
 
 def test_ensembles_are_of_one_kind() -> None:
@@ -160,6 +195,8 @@ def test_ensembles_are_of_one_kind() -> None:
     assert list(twice.trees(twice.encode(sentences), beam=3)) == trees[0]
     with pytest.raises(ModelError, match="cannot parse together"):
         one.ensemble([of_loss("local")])
+    with pytest.raises(ModelError, match="cannot parse together"):
+        one.ensemble([of_loss("global", scores="sums")])
 
 
 def local_settings() -> ParserConfig:
