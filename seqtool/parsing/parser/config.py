@@ -224,7 +224,7 @@ class LearningConfig(Config):
         "in an epoch",
         minimum=0,
     )
-    global_epochs: int = setting(3, "global: epochs after those of local training", minimum=1)
+    global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
     global_rate: float = setting(
         0.3, "global: learning rate, as a share of that of local training", above=0
