@@ -429,6 +429,14 @@ def train_parser(
             "FILE",
         ),
     ] = None,
+    init: Annotated[
+        Path | None,
+        _setting(
+            "With --loss global: a parser of the same treebank and settings to begin from, without "
+            "local training.",
+            "MODEL",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     options: TreebankOptions,
@@ -459,6 +467,11 @@ def train_parser(
                 "--distil is for a parser alone, not for all that --raw trains",
                 hint="train with --raw first, then the parser in its directory with --distil",
             )
+        if init is not None:
+            raise ConfigError(
+                "--init is for a parser alone, not for all that --raw trains",
+                hint="leave out --raw, or --init",
+            )
         from seqtool.parsing.pipeline.train import train_pipeline
 
         trained = run_training(
@@ -480,6 +493,7 @@ def train_parser(
 
     sources["distil"] = [name for names in distil or () for name in names.split(",") if name]
     sources["unlabelled"] = unlabelled or ()
+    sources["init"] = init
     trained = run_training(
         train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
     )

@@ -163,6 +163,7 @@ class TreebankRecord(Record[C], Generic[C]):
         gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
         distil: the directories of parsers that a parser learns from, its teachers.
         unlabelled: text for the teachers to parse; the run has what they made of it.
+        init: the directory of a model that training begins from, instead of weights by chance.
     """
 
     kind: str
@@ -177,6 +178,7 @@ class TreebankRecord(Record[C], Generic[C]):
     gold_tags: str | None = None
     distil: tuple[str, ...] = ()
     unlabelled: tuple[str, ...] = ()
+    init: str | None = None
 
 
 class MakesTask(Protocol):
@@ -199,7 +201,8 @@ class Kind(Generic[C]):
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
         begin: makes what the run reads beside the treebank, in the directory of a new run.
-        stages: those of a run, by its settings; none for one of all epochs.
+        ready: makes the task of a new run ready for its first step.
+        stages: those of a run, by its record; none for one of all epochs.
         measured: what of a task's model is measured after training, to be kept with its scores.
     """
 
@@ -210,7 +213,8 @@ class Kind(Generic[C]):
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
     begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
-    stages: Callable[[C], Sequence[Stage]] = lambda config: ()
+    ready: Callable[[Any, TreebankRecord[C]], None] = lambda task, record: None
+    stages: Callable[[TreebankRecord[C]], Sequence[Stage]] = lambda record: ()
     measured: Callable[[Any], Mapping[str, float]] = lambda task: {}
 
 
@@ -314,6 +318,7 @@ def train_on_treebank(
         record = dataclasses.replace(record, config=settings)
         task = kind.task(settings, data, device=device, command=record.command)
         if not resume:
+            kind.ready(task, record)
             record.write(output)
     events = train(
         task,
@@ -323,7 +328,7 @@ def train_on_treebank(
         fingerprint=fingerprint(settings, data.summary),
         resume=resume,
         should_stop=should_stop,
-        stages=kind.stages(settings),
+        stages=kind.stages(record),
         begun=begun,
     )
     run = complete(
@@ -350,6 +355,7 @@ def open_record(
     gold_tags: str | Path | None = None,
     distil: Sequence[str | Path] = (),
     unlabelled: Sequence[str | Path] = (),
+    init: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -358,9 +364,9 @@ def open_record(
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    A run that is resumed has read its own `embeddings`, and has a copy of its `lm` and of what its
-    teachers (`distil`) made of the text that is `unlabelled`. A hint names what the treebank has to
-    be, `wanted`. For the others see `TreebankRecord`.
+    A run that is resumed has read its own `embeddings` and `init`, and has a copy of its `lm` and
+    of what its teachers (`distil`) made of the text that is `unlabelled`. A hint names what the
+    treebank has to be, `wanted`. For the others see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.
@@ -395,6 +401,7 @@ def open_record(
         gold_tags=_absolute_path(gold_tags),
         distil=_absolute_paths(distil),
         unlabelled=_absolute_paths(unlabelled),
+        init=_absolute_path(init),
     )
 
 

@@ -376,6 +376,21 @@ class AveragedWeights:
             if not name.startswith(TRAINING_ONLY)
         }
 
+    def take(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Let the network, and the average, begin with such weights; others stay as they are."""
+        with torch.no_grad():
+            for (name, weight), average in zip(
+                self._module.named_parameters(), self._averages, strict=True
+            ):
+                if name in arrays:
+                    weight.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+                    average.copy_(weight)
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the weights so far be soon forgotten, as the first ones are."""
+        self._steps = 0
+
     def carried(self) -> dict[str, Tensor]:
         """Return the tensors that a resumed run needs."""
         carried = {f"average.{i}": tensor.clone() for i, tensor in enumerate(self._averages)}

@@ -264,15 +264,21 @@ class LearningConfig(Config):
         maximum=1,
         before=0.0,
     )
-    global_epochs: int = setting(3, "global: epochs after those of local training", minimum=1)
+    global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
     global_rate: float = setting(
         0.3, "global: learning rate, as a share of that of local training", above=0
     )
     global_words: int = setting(512, "global: words per step, about", minimum=1)
+    global_scores: Literal["probabilities", "sums"] = setting(
+        "probabilities",
+        "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
+        "scores as they are (Andor et al. 2016)",
+        before="sums",
+    )
     log_sum_weight: float = setting(
         0.1,
-        "global: in local training, weight of the square of the logarithm of the sum of "
+        "global, sums: in local training, weight of the square of the logarithm of the sum of "
         "probabilities before they are normalised (Devlin et al. 2014)",
         minimum=0,
     )
@@ -332,12 +338,21 @@ LOSSES = {
 }
 
 
-def stages(config: ParserConfig) -> tuple[Stage, ...]:
-    """Return the stages of a training: global training comes after local training."""
+def adds_probabilities(learning: LearningConfig) -> bool:
+    """Return whether a hypothesis of a beam has the log-probability of its transitions."""
+    return learning.loss == "local" or learning.global_scores == "probabilities"
+
+
+def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:
+    """Return the stages of a training: global training comes after local training.
+
+    Only global training is left of a parser that `is_trained` locally before.
+    """
     local = Stage(config.training.epochs)
     if config.learning.loss != "global":
         return (local,)
-    return local, Stage(config.learning.global_epochs, config.learning.global_rate)
+    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
+    return (beams,) if is_trained else (local, beams)
 
 
 _TABLE: dict[str, dict[str, Any]] = {

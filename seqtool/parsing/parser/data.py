@@ -124,6 +124,7 @@ class TrainingData:
         skipped: what is wrong with each sentence that was left out.
         num_taught: how many sentences of `train`, the last ones, teachers have parsed.
         teachers: those that tell the probabilities of transitions, if there are such.
+        initial: the directory of the parser that training begins from, if given.
     """
 
     config: ParserConfig
@@ -141,6 +142,7 @@ class TrainingData:
     skipped: list[DataError] = field(default_factory=list)
     num_taught: int = 0
     teachers: tuple[Teacher, ...] = ()
+    initial: str | None = None
 
     def of_epoch(self, epoch: int, usable: Places) -> Places:
         """Return the places of the sentences of `train` that are learnt in an epoch.

@@ -8,7 +8,7 @@ from typing import Any
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
-from seqtool.parsing.parser.config import ModelConfig, ParserConfig
+from seqtool.parsing.parser.config import ModelConfig, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
@@ -18,7 +18,7 @@ from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
 from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
 from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
-from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+from seqtool.parsing.parser.transition.decoder import TEMPERATURE, TransitionDecoder
 
 # settings that only some parsers read: the words that hold of these, see `settings_read`
 READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -87,8 +87,13 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
         return GraphDecoder(config, labels, weights)
     if config.model.classifier == "linear":
         return LinearDecoder(config.model, labels, weights)
-    is_global = config.learning.loss == "global"
-    return TransitionDecoder(config.model, labels, weights, normalised=not is_global)
+    return TransitionDecoder(
+        config.model,
+        labels,
+        weights,
+        temperature=TEMPERATURE if config.learning.loss == "local" else 1.0,
+        normalised=adds_probabilities(config.learning),
+    )
 
 
 def weight_shapes(

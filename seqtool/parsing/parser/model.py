@@ -27,7 +27,7 @@ from seqtool.parsing.model import Shapes, TreebankModel
 from seqtool.parsing.parser import calibration
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
-from seqtool.parsing.parser.config import KIND, ParserConfig
+from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
@@ -119,8 +119,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         types, config = self.types, self.config
         model = config.model
         # scores of one kind only can be averaged
-        is_global = config.learning.loss == "global"
-        builds = model.decoder, model.classifier, model.system, model.trees, is_global
+        scores = config.learning.loss == "global", adds_probabilities(config.learning)
+        builds = model.decoder, model.classifier, model.system, model.trees, scores
         characters = None if types.characters is None else types.characters.known
         return types.lexical, types.tags, characters, lm, self.labels, builds
 

@@ -77,6 +77,27 @@ class TypeReader:
         return vectors
 
 
+class KnownTypes(TypeReader):
+    """The same of types whose vectors are known, each by its number as its only lexical symbol.
+
+    Args:
+        vectors: [num_types, D]; NONE's comes first.
+    """
+
+    def __init__(self, vectors: Floats) -> None:
+        self._vectors = vectors
+        self.width = vectors.shape[1]
+
+    def none(self) -> Floats:
+        """Return the vector of NONE, [1, D]."""
+        return self._vectors[:1].copy()
+
+    def vectors(self, lexical: Ints, tags: Ints, characters: Ints | None = None) -> Floats:
+        """Return the vectors of types, [num_types, D], by their numbers alone."""
+        known: Floats = self._vectors[lexical[:, 0]]
+        return known
+
+
 class TypeTable:
     """The vectors of types, made when a type is first met."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint
+from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.parser.config import (
@@ -34,6 +35,7 @@ from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
+from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel
 from seqtool.training.task import Task
 from seqtool.treebank.conllu import read_conllu
@@ -63,6 +65,7 @@ def train_parser(
     gold_tags: str | Path | None = None,
     distil: Sequence[str | Path] | str | Path = (),
     unlabelled: Sequence[str | Path] | str | Path = (),
+    init: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     skip_invalid: bool = False,
@@ -93,6 +96,8 @@ def train_parser(
             parser learns: they parse what is `unlabelled` together.
         unlabelled: files of CoNLL-U, whose trees are not looked at, or, where there is a pipeline
             among the teachers, of plain text.
+        init: the directory of a parser of the same treebank and settings, which global training
+            begins from, without a local training of its own.
         resume: continue the run in `output` where it was saved.
         force: replace a run that is there.
         skip_invalid: leave out broken sentences.
@@ -124,6 +129,7 @@ def train_parser(
         gold_tags=gold_tags,
         distil=distil,
         unlabelled=unlabelled,
+        init=init,
         force=force,
         skip_invalid=skip_invalid,
         threads=threads,
@@ -161,6 +167,9 @@ def _read(
     if record.distil:
         data = with_teachers(data, record.distil)
         data.summary.update(describe(record.distil, record.unlabelled))
+    if record.init is not None:
+        data = dataclasses.replace(data, initial=record.init)
+        data.summary["initial"] = Path(record.init).name
     return data.config, data
 
 
@@ -177,7 +186,20 @@ def _make_task(config: ParserConfig, data: TrainingData, *, device: str, command
 
 
 def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
-    """Let the teachers parse, if there are any."""
+    """Refuse an initial parser that cannot be one; let the teachers parse, if there are any."""
+    if record.init is not None:
+        if record.config.learning.loss != "global":
+            raise ConfigError(
+                "--init is what global training begins from, and the loss is "
+                f"{record.config.learning.loss}",
+                hint="add --loss global, or leave out --init",
+            )
+        if Path(record.init).resolve().is_relative_to(output.resolve()):
+            raise ConfigError(
+                f"the parser would replace {record.init}, which it begins from",
+                hint="choose another output with -o",
+            )
+        checkpoint.load(record.init, Parser)  # an error comes before the treebank is read
     if record.distil or record.unlabelled:
         check_teachers(record.distil, record.unlabelled, output)
         # what is broken there is found before the teachers work for minutes
@@ -186,6 +208,18 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
                 pass
     if record.unlabelled:
         write_taught(record.distil, record.unlabelled, output)
+
+
+def _ready(task: Task, record: TreebankRecord[ParserConfig]) -> None:
+    """Let global training begin from a parser, if one is given."""
+    if record.init is not None:
+        assert isinstance(task, GlobalTask)
+        task.begin_from(checkpoint.load(record.init, Parser))
+
+
+def _stages(record: TreebankRecord[ParserConfig]) -> tuple[Stage, ...]:
+    """Return the stages of a run."""
+    return stages(record.config, is_trained=record.init is not None)
 
 
 def _measured(task: Task) -> Mapping[str, float]:
@@ -200,6 +234,7 @@ PARSER = Kind(
     _make_task,
     Parser.card,
     begin=_begin,
-    stages=stages,
+    ready=_ready,
+    stages=_stages,
     measured=_measured,
 )

@@ -104,6 +104,12 @@ class TokenProducts(TokenReader):
         self._weights: Floats = _by_slot(of_contexts, config.context_units) * np.float32(SCALE)
         self._room = Room()
 
+    def of_units(self, units: Floats) -> Shorts:
+        """Return the products of tokens whose units are known, [T, K]; a table as below."""
+        table = np.empty((len(units), self._weights.shape[1]), np.int16)
+        round_into(units @ self._weights, np.arange(len(units)), table, 0)
+        return table.reshape(-1, self._num_units)
+
     def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
         """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
@@ -162,10 +168,16 @@ class Classifier:
         config: what the network is.
         weights: its arrays, by their names there.
         reserved: bytes of products to ask for at first; 0 where the types are known beforehand.
+        reader: gives the vectors of types, if not by the weights.
     """
 
     def __init__(
-        self, config: ModelConfig, weights: Mapping[str, Floats], *, reserved: int = RESERVED
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, Floats],
+        *,
+        reserved: int = RESERVED,
+        reader: TypeReader | None = None,
     ) -> None:
         self.slots = compile_slots(
             config.slots, config.label_slots, config.measures, config.contexts
@@ -174,7 +186,7 @@ class Classifier:
         first = weights["first.weight"]
         num_sums = len(first)
         of_words, of_labels = np.split(first, [len(config.slots) * config.token_size], axis=1)
-        self.products = ProductTable(TypeReader(weights), of_words, reserved)
+        self.products = ProductTable(reader or TypeReader(weights), of_words, reserved)
         label_products = weights["labels.weight"] @ _by_slot(of_labels, config.label_size)
         num_measures = len(config.measures)
         by_measure = weights["measures.weight"][: num_measures * NUM_BUCKETS]
@@ -206,6 +218,11 @@ class Classifier:
         if self._in_context is None:
             return np.empty((0, self._num_sums), np.int16)
         return self._in_context.table(self.products.vectors, arrays)
+
+    def of_units(self, units: Floats) -> Shorts:
+        """Return the same of tokens whose units behind the encoder are known, [T, K]."""
+        assert self._in_context is not None
+        return self._in_context.of_units(units)
 
     @property
     def num_layers(self) -> int:

@@ -35,7 +35,7 @@ class SearchDecoder(Decoder):
         labels: of arcs.
         temperature: what the scores are divided by before they become probabilities.
         normalised: whether a hypothesis has the sum of the log-probabilities of its transitions, as
-            of a classifier that was trained locally, or of their scores.
+            of a classifier that was trained locally, or of their scores as they are.
     """
 
     def __init__(
@@ -129,8 +129,7 @@ class TransitionDecoder(SearchDecoder):
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
         weights: of the classifier, by their names in `network.ParserNetwork`.
-        normalised: whether the classifier was trained locally: a hypothesis has the sum of the
-            log-probabilities of its transitions then, else of their scores.
+        temperature, normalised: see `SearchDecoder`.
 
     Attributes:
         classifier: of the first member.
@@ -142,9 +141,9 @@ class TransitionDecoder(SearchDecoder):
         labels: Labels,
         weights: Mapping[str, Floats],
         *,
+        temperature: float = TEMPERATURE,
         normalised: bool = True,
     ) -> None:
-        temperature = TEMPERATURE if normalised else 1.0
         super().__init__(config.system, labels, temperature, normalised=normalised)
         self._config = config  # of the first member
         self.classifier = Classifier(config, weights)

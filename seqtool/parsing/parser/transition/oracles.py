@@ -530,3 +530,12 @@ class Oracle:
             *(self.system.number, self._gold.heads, costs),
         )
         return costs
+
+    def free(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
+        """Return of each action the transition that costs nothing; int32 [N, NUM_ACTIONS].
+
+        -1 where its action costs something, or the gold label cannot stand there. For the arguments
+        see `costs`.
+        """
+        targets = self.targets(configurations, which)
+        return np.where(self.costs(configurations, which, legal) == 0, targets, -1)

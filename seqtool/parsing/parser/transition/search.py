@@ -303,6 +303,8 @@ class Beams:
             they are added up.
 
     Attributes:
+        num_lanes, beam: as above.
+        num_transitions: that are scored.
         configurations: those of all lanes.
         hypotheses: what is known of each row of them.
         history: notes what hypotheses come through, if asked to.
@@ -322,6 +324,7 @@ class Beams:
     ) -> None:
         size = num_lanes * beam
         self.num_lanes, self.beam = num_lanes, beam
+        self.num_transitions = labels.num_transitions
         self.configurations = Configurations(system, labels, size, longest)
         self.hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float32))
         self.history: History | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Bytes, Floats, Ints, Longs
+from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import NONE_TYPE, TokenArrays, token_rows
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.task import TreeTask, present_types
 from seqtool.parsing.parser.transition.classifier import Classifier
-from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
+from seqtool.parsing.parser.transition.hidden_layer import Seen, compile_slots, extract
 from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import NODE_ROWS, Scorer
@@ -99,6 +100,26 @@ class _RollOut:
     key: tuple[int, int, bytes]  # the epoch, the step, and a digest of the weights that made them
     examples: Examples
     random_state: Mapping[str, Any]
+
+
+class WordsRead(NamedTuple):
+    """What a step reads of words.
+
+    Dimensions: U types that occur, D width of a vector, T tokens, K units of a token in context.
+
+    Attributes:
+        vectors_UD: of types; NONE comes first.
+        places: int64, of each type that occurs, its place among the U.
+        units_TK: of tokens, with NONE's, zeros, before them; None without an encoder.
+        rows: int64, of each row of the token arrays, its place among these; none without it.
+        loss: of what the encoder learns beside.
+    """
+
+    vectors_UD: Tensor
+    places: Longs
+    units_TK: Tensor | None
+    rows: Longs
+    loss: Tensor
 
 
 class ParserTask(TreeTask):
@@ -229,9 +250,14 @@ class ParserTask(TreeTask):
         self._random.bit_generator.state = self._rolled_out.random_state
         return self._rolled_out.examples
 
+    @property
+    def _explores(self) -> bool:
+        """Whether a dynamic oracle teaches."""
+        return self.config.learning.oracle == "dynamic" and self._oracle.system.dynamic
+
     def _roll_out(self, sentences: Ints) -> Examples:
         """Return what the parser, as it is now, comes through in some sentences."""
-        if self.config.learning.oracle == "static" or not self._oracle.system.dynamic:
+        if not self._explores:
             return self._configurations(sentences)
         # the tables of a dynamic oracle grow with the square of a sentence
         is_long = self._arrays.lengths[sentences] > LONGEST_EXPLORED
@@ -317,9 +343,7 @@ class ParserTask(TreeTask):
                 free = np.full((len(which), NUM_ACTIONS), -1, np.int32)
                 free[:, 0] = chosen  # the column does not matter to what is learnt
             else:
-                targets = self._oracle.targets(configurations, which)
-                costs = self._oracle.costs(configurations, which, legal)
-                free = np.where(costs == 0, targets, -1)
+                free = self._oracle.free(configurations, which, legal)
                 scorer(configurations, which, scores[: len(which)])
                 own = configurations.choose(legal, scores[: len(which)])
                 best = _best_of(free, scores[: len(which)])
@@ -344,44 +368,71 @@ class ParserTask(TreeTask):
         self, tokens_NS: Ints, labels_NC: Ints, measures_NM: Ints, sentences_B: Ints
     ) -> tuple[Tensor, Tensor]:
         """Return the scores of transitions, [N, A], and the loss of what the encoder learns."""
-        learning = self.config.learning
         types_NS = self._arrays.types[tokens_NS[:, : len(self.config.model.slots)]]
+        read = self._read_words(types_NS, sentences_B)
+        learning = self.config.learning
+        scores_NA = self._transitions(
+            read,
+            Seen(tokens_NS, labels_NC, measures_NM),
+            lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
+            lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
+        )
+        return scores_NA, read.loss
+
+    def _read_words(self, types: Ints | Longs, sentences_B: Ints) -> WordsRead:
+        """Return the vectors of types and, with an encoder, what it makes of the sentences.
+
+        Args:
+            types: whose vectors are needed beside those that the encoder reads.
+            sentences_B: the row of each sentence's ROOT, ascending.
+        """
+        learning = self.config.learning
         # what the encoder reads
         lengths_B = self._lengths[sentences_B] if self._contexts else sentences_B[:0]
         inside_T = token_rows(sentences_B[: len(lengths_B)], lengths_B)
-        types = np.append(types_NS, self._arrays.types[inside_T])
-        vectors_UD, places = self._type_vectors(types)
-        places_NS = places[: types_NS.size].reshape(types_NS.shape)
-        contexts_NX, loss = None, torch.zeros((), device=self._device)
+        read: Longs = np.append(types, self._arrays.types[inside_T]).astype(np.int64)
+        vectors_UD, places = self._type_vectors(read)
+        place_of = np.zeros(len(self._symbols[0]), np.int64)
+        place_of[read] = places
+        units_TK, loss = None, torch.zeros((), device=self._device)
+        rows = np.zeros(len(self._arrays.types) if self._contexts else 0, np.int64)
         if self._contexts:
             sentences = np.searchsorted(self._arrays.tokens, sentences_B)
             first_TE, states_TE = self._read(
-                vectors_UD, places[types_NS.size :], sentences, lengths_B + 1
+                vectors_UD, places[types.size :], sentences, lengths_B + 1
             )
             if learning.head_weight:
                 loss = learning.head_weight * self._head_loss(states_TE, inside_T, lengths_B)
             if self._words is not None:
-                loss = loss + self._cloze_loss(first_TE, types[types_NS.size :], lengths_B + 1)
+                loss = loss + self._cloze_loss(first_TE, read[types.size :], lengths_B + 1)
             units_TK = self.module.in_context(
                 states_TE, lambda units: units * self._kept(units, learning.dropout_contexts)
             )
             # NONE's row, of zeros, comes first
-            rows = np.zeros(len(self._arrays.types), np.int64)
+            units_TK = functional.pad(units_TK, (0, 0, 1, 0))
             rows[inside_T] = np.arange(1, 1 + len(inside_T))
-            rows_NX = torch.from_numpy(rows[tokens_NS[:, -len(self._contexts) :]])
-            contexts_NX = functional.embedding(
-                rows_NX.to(self._device), functional.pad(units_TK, (0, 0, 1, 0))
-            ).flatten(1)
+        return WordsRead(vectors_UD, place_of, units_TK, rows, loss)
+
+    def _transitions(
+        self, read: WordsRead, seen: Seen, drop_inputs: Dropout, drop_hidden: Dropout
+    ) -> Tensor:
+        """Return the scores of all transitions, [N, A], where `seen` is seen, by tokens."""
+        num_slots = len(self.config.model.slots)
+        places_NS = read.places[self._arrays.types[seen.words[:, :num_slots]]]
+        contexts_NX = None
+        if read.units_TK is not None:
+            rows_NX = torch.from_numpy(read.rows[seen.words[:, num_slots:]])
+            contexts_NX = functional.embedding(rows_NX.to(self._device), read.units_TK).flatten(1)
         scores_NA: Tensor = self.module(
-            vectors_UD,
+            read.vectors_UD,
             torch.from_numpy(places_NS).to(self._device),
-            torch.from_numpy(labels_NC).long().to(self._device),
-            torch.from_numpy(measures_NM).long().to(self._device),
+            torch.from_numpy(seen.labels).long().to(self._device),
+            torch.from_numpy(seen.measures).long().to(self._device),
             contexts_NX,
-            lambda inputs: inputs * self._kept(inputs, learning.dropout_embeddings),
-            lambda hidden: hidden * self._kept(hidden, learning.dropout_hidden),
+            drop_inputs,
+            drop_hidden,
         )
-        return scores_NA, loss
+        return scores_NA
 
     def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
         """Return the loss of choosing heads by the encoder's states, see `head_choice`."""

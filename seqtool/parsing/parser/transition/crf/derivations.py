@@ -1,9 +1,10 @@
-"""What a beam is trained on: its derivations and the gold one, where the gold one falls out of it.
+"""What a beam is trained on: its derivations, and the correct ones, where these fall out of it.
 
-A sentence is searched as it is parsed, by sums of scores. Where the gold derivation, that of the
-static oracle, is no longer among the hypotheses, the search ends: an early update (Collins & Roark
-2004). What is learnt is then to tell its beginning from the hypotheses in its place; where it stays
-to the end, from those at the end.
+A sentence is searched as it is parsed, by sums of scores. A derivation is correct while it leads to
+the gold tree: several do, as most systems can build a tree in more than one order. Where no correct
+one is left among the hypotheses, the search ends: an early update (Collins & Roark 2004). What is
+learnt is then to tell the correct beginnings that have just been lost from the hypotheses in their
+place; where some stay to the end, from the others at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Bools, Bytes, Floats, Ints, Longs
-from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import Beams, History, Scorer
 from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurations
+
+# (configurations, which of them, their legal actions) -> int32 [N, K], the transitions of each that
+# lead on to the gold tree; -1 for none
+Choices = Callable[[Configurations, Ints, Bytes], Ints]
 
 
 class Derivations(NamedTuple):
@@ -30,8 +33,7 @@ class Derivations(NamedTuple):
         owners: [K], the derivation, of D.
         sentences: [D], the sentence of each derivation, as a place among those given; ascending,
             and each comes.
-        is_gold: [D], whether it is the gold one; one of a sentence is.
-        num_choices: of all gold derivations up to where they end here.
+        is_gold: [D], whether it is a correct one; one of a sentence is, or more.
     """
 
     configurations: Ints
@@ -40,102 +42,101 @@ class Derivations(NamedTuple):
     owners: Longs
     sentences: Longs
     is_gold: Bools
-    num_choices: int
 
 
-class _Gold:
-    """Where the gold derivations are in a search of one sentence in each lane."""
+class _Correct:
+    """Which hypotheses of a search of one sentence in each lane are correct so far.
 
-    def __init__(self, beams: Beams, oracle: Oracle) -> None:
-        num_lanes = beams.num_lanes
-        self._beams, self._oracle = beams, oracle
-        self.rows = np.arange(num_lanes, dtype=np.int32) * beams.beam
-        self.runs = np.ones(num_lanes, np.bool_)  # whether it is among the hypotheses
-        # the last choice on it: the configuration's number, and the transition
-        self.last, self.taken = (np.full(num_lanes, -1, np.int32) for _ in range(2))
+    Attributes:
+        rows: bool, of each row.
+    """
 
-    def scored(self, history: History) -> None:
-        """Note what is to be taken in the configurations that are being scored."""
-        beams = self._beams
-        rows = self.rows[self.runs]
-        is_open = beams.configurations.configs[rows, UNATTACHED] > 0
-        lanes = np.flatnonzero(self.runs)[is_open]
-        rows = rows[is_open]
-        self.last[lanes] = history.last[rows]
-        self.taken[lanes] = self._oracle.transitions(beams.configurations, rows)
+    def __init__(self, beams: Beams, choices: Choices, num_transitions: int) -> None:
+        self._beams, self._choices = beams, choices
+        self._num_transitions = num_transitions
+        self.rows = np.zeros(beams.num_lanes * beams.beam, np.bool_)
+        # the ways on which correct derivations go on: lane, last configuration, transition there
+        self._ways = np.zeros((3, 0), np.int64)
+
+    def scored(self, history: History, which: Ints, masks: Bytes) -> None:
+        """Note how correct derivations go on from the configurations that are being scored."""
+        configurations = self._beams.configurations
+        is_correct = self.rows[which]
+        rows = which[is_correct]
+        choices = self._choices(configurations, rows, masks[is_correct])
+        places, columns = np.nonzero(choices >= 0)
+        opened = rows[places]
+        is_final = configurations.configs[:, UNATTACHED] == 0
+        final = np.flatnonzero(self.rows & is_final)  # it stays as it is
+        both = np.concatenate((opened, final))
+        taken = np.concatenate((choices[places, columns], history.taken[final]))
+        self._ways = np.stack((both // self._beams.beam, history.last[both], taken)).astype(
+            np.int64
+        )
 
     def moved(self, history: History) -> Longs:
-        """Find the gold derivations after a step; return the lanes that have just lost theirs."""
+        """Find the correct hypotheses after a step; return the lanes that have just lost theirs."""
         beams = self._beams
-        shape = (beams.num_lanes, beams.beam)
-        is_it = (
-            beams.hypotheses.used.reshape(shape)
-            & (history.last.reshape(shape) == self.last[:, None])
-            & (history.taken.reshape(shape) == self.taken[:, None])
-        )
-        found = is_it.any(axis=1)
-        self.rows[found] = (
-            np.flatnonzero(found) * beams.beam + is_it[found].argmax(axis=1)
-        ).astype(np.int32)
-        lost: Longs = np.flatnonzero(self.runs & ~found)
-        self.runs &= found
-        return lost
+        used = np.flatnonzero(beams.hypotheses.used)
+        _, last, taken = self._ways
+        known = last * self._num_transitions + taken
+        keys = history.last[used].astype(np.int64) * self._num_transitions + history.taken[used]
+        self.rows[:] = False
+        self.rows[used] = np.isin(keys, known)
+        return np.setdiff1d(used // beams.beam, np.flatnonzero(self.rows) // beams.beam)
+
+    def lost(self, lane: int) -> list[tuple[int, int]]:
+        """Return the last step of each correct derivation that a lane has just lost."""
+        lanes, last, taken = self._ways
+        is_here = lanes == lane
+        return list(zip(last[is_here].tolist(), taken[is_here].tolist(), strict=True))
 
 
 def derive(
-    system: str,
-    labels: Labels,
+    beams: Beams,
     tokens: Ints,
     lengths: Ints,
     scorer: Scorer,
-    oracle: Oracle,
-    beam: int,
+    choices: Choices,
     observe: Callable[[Configurations, Ints, Bytes, Floats], None],
 ) -> Derivations:
     """Search sentences, all at once, for what is to be learnt from them.
 
     Args:
-        system: a name in `transitions.SYSTEMS`.
-        labels: of arcs.
+        beams: has a lane for each.
         tokens: the row of each sentence's ROOT in the token arrays.
         lengths: words of each sentence.
         scorer: fills in the scores of transitions.
-        oracle: of the same token arrays.
-        beam: hypotheses per sentence.
+        choices: what is correct. There is such a transition in every configuration that correct
+            ones lead to.
         observe: is told of every configuration that is scored; see `search.History`.
     """
-    beams = Beams(
-        *(system, labels, len(lengths), int(lengths.max())),
-        beam=beam,
-        margin=np.inf,
-        temperature=1.0,
-        normalised=False,
-    )
-    gold = _Gold(beams, oracle)
+    beam, num_transitions = beams.beam, beams.num_transitions
+    correct = _Correct(beams, choices, num_transitions)
 
     def watch(configurations: Configurations, which: Ints, masks: Bytes, scores: Floats) -> None:
-        gold.scored(history)
+        correct.scored(history, which, masks)
         observe(configurations, which, masks, scores)
 
     beams.history = history = History(len(beams.configurations.configs), watch)
-    beams.begin(gold.rows, tokens, lengths)
-    # of each derivation: sentence, last configuration, transition, whether it is gold
+    begins = np.arange(beams.num_lanes, dtype=np.int32) * beam
+    beams.begin(begins, tokens, lengths)
+    correct.rows[begins] = True
+    # of each derivation: sentence, last configuration, transition, whether it is correct
     found: list[tuple[int, int, int, bool]] = []
     while beams.hypotheses.used.any():
-        beams.step(scorer)
-        lost = gold.moved(history)
+        lost = correct.moved(history) if beams.step(scorer) else begins[:0].astype(np.int64)
         done = beams.finished()
         for lane in lost.tolist():
-            found.append((lane, int(gold.last[lane]), int(gold.taken[lane]), True))
-        # a lane may have lost its gold derivation and be done at once
+            found += [(lane, *way, True) for way in correct.lost(lane)]
+        # a lane may have lost its correct derivations and be done at once
         ended = np.union1d(lost * beam, done - done % beam).astype(np.int32)
         for begin in ended.tolist():
-            lane = begin // beam
             for row in beams.ranked(begin).tolist():
-                is_gold = bool(gold.runs[lane]) and row == gold.rows[lane]
-                found.append((lane, int(history.last[row]), int(history.taken[row]), is_gold))
-        gold.runs[ended // beam] = False
+                way = int(history.last[row]), int(history.taken[row])
+                found.append((begin // beam, *way, bool(correct.rows[row])))
         beams.free(ended)
+        correct.rows &= beams.hypotheses.used
     return _derivations(found, *history.tree())
 
 
@@ -156,7 +157,6 @@ def _derivations(
         parts.append((last, transitions, owners))
         last, transitions = before[last], taken_there[last]
     steps, transitions, owners = (np.concatenate(column) for column in zip(*parts, strict=True))
-    num_choices = int(is_gold[owners].sum())
     # a step that all derivations of a sentence take has no part in telling them apart
     keys = steps * (1 + int(transitions.max(initial=0))) + transitions
     _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
@@ -170,5 +170,4 @@ def _derivations(
         owners[differs],
         sentences,
         is_gold,
-        num_choices,
     )

@@ -1,30 +1,39 @@
 """Global training as a task of the training loop, behind the local training of the same classifier.
 
 The first stage of a run is that of `transition.task`; in the second one, each batch of sentences is
-searched with the weights as they are, and the score of each gold derivation is told from those of
-the hypotheses in its place (`derivations`):
+searched with the weights as they are, and the correct derivations are told from the hypotheses in
+their place (`derivations`):
 
-    loss = log sum over derivations of exp(score) - score of the gold one
+    loss = log sum over derivations of exp(score) - log sum over the correct ones of exp(score)
 
-which are sums of the scores of transitions, not normalised in single configurations, so that a
-later transition can make good for an earlier one (Andor et al. 2016, eq. 3 and 6).
+Scores are sums of those of transitions, not normalised in single configurations, so that a later
+transition can make good for an earlier one (Andor et al. 2016, eq. 3 and 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seqtool.core.arrays import Bytes, Floats, Ints, Longs
-from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ModelError
+from seqtool.parsing.encoding.encoder import Dropout
+from seqtool.parsing.encoding.features import token_rows
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.reading import KnownTypes
+from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
+from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.hidden_layer import Seen, extract
-from seqtool.parsing.parser.transition.task import ParserTask
+from seqtool.parsing.parser.transition.search import Beams, Scorer
+from seqtool.parsing.parser.transition.task import LONGEST_EXPLORED, ParserTask, WordsRead
 from seqtool.parsing.parser.transition.transitions import Configurations
 
 
@@ -33,7 +42,7 @@ def losses(scores_NA: Tensor, derivations: Derivations) -> Tensor:
 
     Args:
         scores_NA: of all transitions in the configurations of the derivations.
-        derivations: of one sentence or more; each has a gold one.
+        derivations: of one sentence or more; each has a correct one.
     """
     steps, transitions, owners = map(
         torch.from_numpy, (derivations.steps, derivations.transitions, derivations.owners)
@@ -45,11 +54,30 @@ def losses(scores_NA: Tensor, derivations: Derivations) -> Tensor:
     # each sentence a row of its own
     sizes = np.bincount(sentences)
     places = np.arange(len(sentences)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    at = torch.from_numpy(sentences), torch.from_numpy(places)
     totals_BD = totals_D.new_full((len(sizes), int(sizes.max())), -torch.inf)
-    totals_BD[torch.from_numpy(sentences), torch.from_numpy(places)] = totals_D
-    is_gold = torch.from_numpy(derivations.is_gold)
-    loss_B: Tensor = totals_BD.logsumexp(1) - totals_D[is_gold]
+    totals_BD[at] = totals_D
+    is_gold_BD = torch.zeros(totals_BD.shape, dtype=torch.bool)
+    is_gold_BD[at] = torch.from_numpy(derivations.is_gold)
+    gold_BD = totals_BD.masked_fill(~is_gold_BD, -torch.inf)
+    loss_B: Tensor = totals_BD.logsumexp(1) - gold_BD.logsumexp(1)
     return loss_B
+
+
+class PartOfNetwork(NamedTuple):
+    """What dropout leaves of the network in a step.
+
+    Attributes:
+        read: what it makes of words.
+        drop_inputs, drop_hidden: leave out inputs of the classifier, and hidden units; the same
+            ones of every configuration.
+        scorer: the same part, for a search.
+    """
+
+    read: WordsRead
+    drop_inputs: Dropout
+    drop_hidden: Dropout
+    scorer: Scorer
 
 
 class GlobalTask(ParserTask):
@@ -58,10 +86,41 @@ class GlobalTask(ParserTask):
     def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
         super().__init__(config, data, **options)
         self._sentences: list[Longs] = []  # of each step of the running epoch
+        self._local_epochs = config.training.epochs if data.initial is None else 0
+
+    def begin_from(self, parser: Parser) -> None:
+        """Take the weights of a parser, before the first step.
+
+        Raises:
+            ModelError: it was trained on another treebank, with other settings, or globally.
+        """
+        if parser.config.learning.loss == "global":
+            raise ModelError(
+                f"training cannot begin from {self._data.initial}: it was trained globally before",
+                hint="give a locally trained parser, and more epochs by learning.global_epochs",
+            )
+        mine, its = (to_dict(config.model) for config in (self.config, parser.config))
+        if others := [name for name in mine if mine[name] != its[name]]:
+            name = others[0]
+            raise ModelError(
+                f"training cannot begin from {self._data.initial}: its {name} is {its[name]}, and "
+                f"that of this run {mine[name]}",
+                hint="give the preset and the settings that it was trained with",
+            )
+        data = self._data
+        if (parser.types.lexical, parser.types.tags, parser.labels) != (
+            *(data.types.lexical, data.types.tags),
+            data.labels,
+        ):
+            raise ModelError(
+                f"training cannot begin from {data.initial}: it knows other words, tags or labels",
+                hint="give the treebank that it was trained on",
+            )
+        self._average.take(parser.weights)
 
     @property
     def _is_local(self) -> bool:
-        return self._epoch < self.config.training.epochs
+        return self._epoch < self._local_epochs
 
     def start_epoch(self, epoch: int) -> int:
         """Draw batches; return the number of steps."""
@@ -69,6 +128,9 @@ class GlobalTask(ParserTask):
         self.items = "configurations" if self._is_local else "sentences"
         if self._is_local:
             return super().start_epoch(epoch)
+        if epoch == self._local_epochs:
+            # a stage is short, and would end with an average that is mostly of the one before
+            self._average.restart()
         self._examples = None  # of the stage before
         usable = self._data.of_epoch(epoch, self._usable)
         learning, lengths = self.config.learning, self._arrays.lengths[usable]
@@ -88,48 +150,125 @@ class GlobalTask(ParserTask):
         self._average.update()
         self._begin_step(index)
         sentences = self._sentences[index]
-        derivations, seen = self._derive(sentences)
-        scores_NA, loss = self._scores(*seen, np.sort(self._arrays.tokens[sentences]))
-        return loss + losses(scores_NA.float(), derivations).mean(), len(sentences)
+        part = self._part(sentences)
+        derivations, seen, masks = self._derive(sentences, part.scorer)
+        scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
+        scores_NA = scores_NA.float() / TEMPERATURE
+        if self._normalised:
+            legal = torch.from_numpy(masks).long().to(self._device)
+            scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
+        return part.read.loss + losses(scores_NA, derivations).mean(), len(sentences)
 
-    def _derive(self, sentences: Longs) -> tuple[Derivations, Seen]:
-        """Search some sentences; also return what stands in the slots of the configurations.
+    @property
+    def _normalised(self) -> bool:
+        """Whether scores become log-probabilities of transitions before they are added up."""
+        return adds_probabilities(self.config.learning)
+
+    def _part(self, sentences: Longs) -> PartOfNetwork:
+        """Return a part of the network for some sentences, drawn by chance: what dropout leaves.
+
+        In local training, each configuration has a part of its own. Here one part searches, and
+        learns from what it found itself: the hypotheses that it preferred, not those that another
+        part did. And as it searches worse than the whole network does, it has more to learn from.
+        """
+        learning, model = self.config.learning, self.config.model
+        begins = self._arrays.tokens[sentences]
+        inside = token_rows(begins, self._arrays.lengths[sentences])
+        types = self._arrays.types[inside]
+        read = self._read_words(types, np.sort(begins))
+        weights = self._average.arrays(averaged=False)
+        first, output = weights["first.weight"], weights["output.weight"]
+        num_inputs, num_units = first.shape[1], output.shape[1]
+        inputs_D, hidden_H = (
+            self._kept(torch.empty(size), dropout) * torch.ones(size)
+            for size, dropout in (
+                (num_inputs, learning.dropout_embeddings),
+                (num_units, learning.dropout_hidden),
+            )
+        )
+        weights |= {
+            "first.weight": first * inputs_D.numpy(),
+            "output.weight": output * hidden_H.numpy(),
+        }
+        vectors = read.vectors_UD.detach().float().cpu().numpy()
+        classifier = Classifier(model, weights, reserved=0, reader=KnownTypes(vectors))
+        numbers = np.arange(len(vectors), dtype=np.int32)[:, None]
+        classifier.products.extend(numbers, numbers)
+        local = np.zeros(len(self._arrays.types), np.int32)
+        local[inside] = read.places[types]
+        in_context = rows = None
+        if read.units_TK is not None:
+            in_context = classifier.of_units(read.units_TK.detach().float().cpu().numpy())
+            rows = read.rows.astype(np.int32)
+        inputs_D, hidden_H = inputs_D.to(self._device), hidden_H.to(self._device)
+        return PartOfNetwork(
+            read,
+            lambda inputs: inputs * inputs_D.to(inputs.dtype),
+            lambda hidden: hidden * hidden_H.to(hidden.dtype),
+            classifier.scorer(local, in_context, rows),
+        )
+
+    def _derive(self, sentences: Longs, scorer: Scorer) -> tuple[Derivations, Seen, Bytes]:
+        """Search some sentences; also return what the configurations show, and what is legal there.
 
         There are some: two words or more leave a choice, and a beam of two has both ways.
         """
         token_numbers = np.arange(len(self._arrays.types), dtype=np.int32)
         found: list[Seen] = []
+        legal: list[Bytes] = []
 
         def observe(
             configurations: Configurations, which: Ints, masks: Bytes, scores: Floats
         ) -> None:
             found.append(extract(configurations, which, token_numbers, self._slots))
+            legal.append(masks)
 
+        lengths = self._arrays.lengths[sentences]
+        longest = int(lengths.max())
+        beams = Beams(
+            *(self.config.model.system, self._data.labels, len(sentences), longest),
+            beam=self.config.learning.global_beam,
+            margin=np.inf,
+            temperature=TEMPERATURE,
+            normalised=self._normalised,
+        )
+        is_static = not self._explores or longest > LONGEST_EXPLORED
         derivations = derive(
-            *(self.config.model.system, self._data.labels),
-            *(self._arrays.tokens[sentences], self._arrays.lengths[sentences]),
-            self._scorer(sentences, self._average.arrays(averaged=False)),
-            self._oracle,
-            self.config.learning.global_beam,
+            *(beams, self._arrays.tokens[sentences], lengths, scorer),
+            self._canonical if is_static else self._oracle.free,
             observe,
         )
         seen = (np.concatenate(column) for column in zip(*found, strict=True))
-        return derivations, Seen(*(column[derivations.configurations] for column in seen))
+        numbers = derivations.configurations
+        masks = np.concatenate(legal)[numbers]
+        return derivations, Seen(*(column[numbers] for column in seen)), masks
 
-    def _penalty(self, log_sums_N: Tensor) -> Tensor:
+    def _canonical(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
+        """Return the one transition that the static oracle takes for correct, [N, 1]."""
+        return self._oracle.transitions(configurations, which)[:, None]
+
+    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
         """Return the penalty that makes scores log-probabilities, near enough to begin with.
 
-        The global stage adds up scores as they are (self-normalisation: Devlin et al. 2014).
+        It is for a global stage that adds up scores as they are (self-normalisation: Devlin et al.
+        2014).
         """
+        if self._normalised:
+            return 0.0
         return self.config.learning.log_sum_weight * (log_sums_N**2).mean()
 
     def model(self) -> Parser:
         """Return the parser of the averaged weights; it is a local one before the second stage."""
         config, data = self.config, self._data
+        weights = self._average.arrays()
         if self._is_local:
             learning = dataclasses.replace(config.learning, loss="local")
             config = dataclasses.replace(config, learning=learning)
-        return Parser(config, data.types, data.labels, self._average.arrays(), data.word_states)
+        else:
+            # from here on no temperature is needed
+            for name in ("output.weight", "output.bias"):
+                weights[name] = weights[name] / np.float32(TEMPERATURE)
+        return Parser(config, data.types, data.labels, weights, data.word_states)
 
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part with a beam as wide as that of training."""

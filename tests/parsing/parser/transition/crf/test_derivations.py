@@ -14,9 +14,10 @@ from parsing.parser.random_scores import legal_transitions, position, random_sco
 from parsing.parser.tiny import LABELS
 
 from seqtool.core.arrays import Bytes, Floats, Ints
-from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
+from seqtool.parsing.parser.transition.crf.derivations import Choices, Derivations, derive
 from seqtool.parsing.parser.transition.crf.task import losses
 from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
     ROOT,
     SHIFT,
@@ -56,24 +57,48 @@ class Observed:
         return [self.keys[number] for number in numbers], torch.tensor(scores, requires_grad=True)
 
 
-def searched(system: str, beam: int, scorer: Callable[..., None]) -> tuple[Derivations, Observed]:
+def correct(oracle: Oracle, *, canonical: bool = False) -> Choices:
+    """What leads on to the gold tree: all that does, or one way where the oracle knows no more."""
+    if oracle.system.dynamic and not canonical:
+        return oracle.free
+    return lambda configurations, which, legal: oracle.transitions(configurations, which)[:, None]
+
+
+def beams_of(system: str, lengths: Ints, beam: int) -> Beams:
+    return Beams(
+        *(system, LABELS, len(lengths), int(lengths.max())),
+        **{"beam": beam, "margin": np.inf, "temperature": 1.0, "normalised": False},
+    )
+
+
+def searched(
+    system: str, beam: int, scorer: Callable[..., None], *, canonical: bool = False
+) -> tuple[Derivations, Observed]:
     observed = Observed()
-    found = derive(system, LABELS, TOKENS, LENGTHS, scorer, oracle_of(system), beam, observed)
-    return found, observed
+    choices = correct(oracle_of(system), canonical=canonical)
+    beams = beams_of(system, LENGTHS, beam)
+    return derive(beams, TOKENS, LENGTHS, scorer, choices, observed), observed
 
 
 def enumerated(
-    system: str, place: int
-) -> tuple[float, dict[tuple[Key, int], float], list[tuple[Key, int]]]:
-    """The loss of a sentence and its gradient, by all derivations; the steps of the gold one."""
-    length = int(LENGTHS[place])
+    system: str, place: int, *, canonical: bool
+) -> tuple[float, dict[tuple[Key, int], float], int]:
+    """The loss of a sentence and its gradient, by all derivations; how many of these are correct.
+
+    A derivation is correct if its tree is the gold one; `canonical` if it is the static oracle's.
+    """
+    length, token = int(LENGTHS[place]), int(TOKENS[place])
     batch = Configurations(system, LABELS, 64, length)
     oracle = oracle_of(system)
-    found: list[tuple[float, list[tuple[Key, int]]]] = []
+    found: list[tuple[float, list[tuple[Key, int]], bool]] = []
+    words = slice(token + 1, token + 1 + length)
 
     def explore(depth: int, score: float, steps: list[tuple[Key, int]]) -> None:
         if batch.configs[depth, UNATTACHED] == 0:
-            found.append((score, steps))
+            heads, labels = (np.zeros(len(HEADS), np.int32) for _ in range(2))
+            batch.collect(np.asarray([depth], np.int32), heads, labels)
+            is_gold = (heads == HEADS)[words].all() and (labels == LABEL_IDS)[words].all()
+            found.append((score, steps, bool(is_gold)))
             return
         here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
         scores = np.empty((1, LABELS.num_transitions), np.float32)
@@ -93,33 +118,34 @@ def enumerated(
         transition = int(oracle.transitions(batch, zero)[0])
         gold.append((position(batch, 0), transition))
         batch.advance(zero, np.asarray([transition], np.int32))
-    highest = max(score for score, _ in found)
-    total = sum(math.exp(score - highest) for score, _ in found)
+    if canonical:
+        found = [(score, steps, steps == gold) for score, steps, _ in found]
+    highest = max(score for score, _, _ in found)
+    total = sum(math.exp(score - highest) for score, _, _ in found)
+    right = sum(math.exp(score - highest) for score, _, is_gold in found if is_gold)
     gradient: dict[tuple[Key, int], float] = defaultdict(float)
-    for score, steps in found:
+    for score, steps, is_gold in found:
         for step in steps:
-            gradient[step] += math.exp(score - highest) / total
-    for step in gold:
-        gradient[step] -= 1.0
-    [gold_score] = [score for score, steps in found if steps == gold]
-    return highest + math.log(total) - gold_score, gradient, gold
+            gradient[step] += math.exp(score - highest) * (1 / total - is_gold / right)
+    return math.log(total) - math.log(right), gradient, sum(is_gold for _, _, is_gold in found)
 
 
+@pytest.mark.parametrize("canonical", [False, True])
 @pytest.mark.parametrize("system", list(SYSTEMS))
-def test_a_beam_of_all_derivations(system: str) -> None:
-    derivations, observed = searched(system, 4096, random_scores)
+def test_a_beam_of_all_derivations(system: str, canonical: bool) -> None:
+    # swap's oracle is static: of a tree it knows one derivation
+    canonical = canonical or system == "swap"
+    derivations, observed = searched(system, 4096, random_scores, canonical=canonical)
     keys, scores = observed.of(derivations)
     found = losses(scores, derivations)
     found.sum().backward()
     assert scores.grad is not None
-    num_choices = 0
     expected: dict[tuple[Key, int], float] = {}
     for place in (0, 1):
-        loss, gradient, gold = enumerated(system, place)
+        loss, gradient, num_correct = enumerated(system, place, canonical=canonical)
         assert found[place].item() == pytest.approx(loss, abs=1e-9)
         expected |= gradient
-        num_choices += len(gold)
-    assert derivations.num_choices == num_choices
+        assert derivations.is_gold[derivations.sentences == place].sum() == num_correct
     # swap comes to one configuration in several ways, each with a number of its own
     here: dict[tuple[Key, int], float] = defaultdict(float)
     for key, row in zip(keys, scores.grad.tolist(), strict=True):
@@ -154,7 +180,7 @@ def test_an_early_update_by_hand() -> None:
             else:
                 scores[place, right], scores[place, right + 1] = 0.5, 5.0
 
-    derivations, observed = searched("arc-standard", 2, scorer)
+    derivations, observed = searched("arc-standard", 2, scorer, canonical=True)
     _, scores = observed.of(derivations)
     # a beam of two loses the first gold derivation at once: SHIFT has 4, LEFT 3.5, the gold one 3.
     # That of the second sentence stays: 2 against 1
@@ -164,10 +190,10 @@ def test_an_early_update_by_hand() -> None:
     ]
     assert losses(scores, derivations).tolist() == pytest.approx(expected, abs=1e-12)
     assert derivations.sentences.tolist() == [0, 0, 0, 1, 1]
-    assert derivations.num_choices == 2
+    assert derivations.is_gold.tolist().count(True) == 2
     # a beam of three keeps it, with LEFT of label 1, and SHIFT. Then the gold one has 3 + 0.5; the
     # beam is filled with 3.5 + 5, 3 + 5 and, after SHIFT, LEFT's best: 4 + 3.5
-    derivations, observed = searched("arc-standard", 3, scorer)
+    derivations, observed = searched("arc-standard", 3, scorer, canonical=True)
     _, scores = observed.of(derivations)
     rest = [math.exp(value) for value in (8.5, 8.0, 7.5, 3.5)]
     loss = math.log(sum(rest)) - 3.5
@@ -188,5 +214,7 @@ def test_sentences_without_a_choice() -> None:
     labels = np.asarray([-1, -1, ROOT - 1, -1, 3], np.int32)
     tokens, lengths = np.asarray([1, 3], np.int32), np.ones(2, np.int32)
     oracle = Oracle("swap", LABELS, heads, labels, tokens, lengths)
-    found = derive("swap", LABELS, tokens, lengths, random_scores, oracle, 4, Observed())
-    assert len(found.configurations) == len(found.steps) == found.num_choices == 0
+    beams = beams_of("swap", lengths, 4)
+    found = derive(beams, tokens, lengths, random_scores, correct(oracle), Observed())
+    assert len(found.configurations) == len(found.steps) == 0
+    assert found.is_gold.tolist() == [True, True]

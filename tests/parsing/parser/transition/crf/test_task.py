@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,17 @@ from parsing.parser.tiny import random_parser, random_sentences, tiny_config, wr
 from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
-from seqtool.core.errors import Interrupted, ModelError
+from seqtool.core.config import from_dict, from_stored, to_dict
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
+from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.treebank.conllu import read_conllu
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 LSTM = {"encoder": "bilstm", "encoder_size": 6, "encoder_layers": 1, "context_units": 8}
@@ -59,9 +64,20 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
     return [event for event in events if isinstance(event, EpochDone)]
 
 
-@pytest.mark.parametrize("system", list(SYSTEMS))
-def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
-    epochs = trained(treebank, tmp_path / "p", config(system=system))
+@pytest.mark.parametrize(
+    ("system", "scores"),
+    [*((system, "probabilities") for system in SYSTEMS), ("arc-standard", "sums")],
+)
+def test_a_rule_is_learnt(system: str, scores: str, treebank: Path, tmp_path: Path) -> None:
+    settings = config(system=system)
+    # by the whole network in each epoch, so that their losses can be compared
+    learning = dataclasses.replace(
+        settings.learning,
+        global_scores=scores,  # type: ignore[arg-type]
+        dropout_hidden=0.0,
+        dropout_embeddings=0.0,
+    )
+    epochs = trained(treebank, tmp_path / "p", dataclasses.replace(settings, learning=learning))
     assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
     assert epochs[-1].scores["dev_las"] == 100.0
     assert epochs[-1].loss < epochs[-2].loss
@@ -74,9 +90,9 @@ def test_beams_learn_from_the_sentences_of_the_epoch(
     searched: list[int] = []
     derive = GlobalTask._derive
 
-    def watched(task: GlobalTask, sentences: Any) -> Any:
+    def watched(task: GlobalTask, sentences: Any, scorer: Any) -> Any:
         searched.extend(sentences.tolist())
-        return derive(task, sentences)
+        return derive(task, sentences, scorer)
 
     monkeypatch.setattr(GlobalTask, "_derive", watched)
     monkeypatch.setattr(TrainingData, "of_epoch", lambda data, epoch, usable: usable[:20])
@@ -126,20 +142,47 @@ def test_the_best_epoch_says_how_it_is_to_be_searched(treebank: Path, tmp_path: 
     assert header.config["learning"]["loss"] in ("local", "global")
 
 
-def of_loss(loss: str, seed: int = 0) -> Any:
-    values = {"model": vars(tiny_config().model), "learning": {"loss": loss}}
+def of_loss(loss: str, seed: int = 0, scores: str = "probabilities") -> Any:
+    learning = {"loss": loss, "global_scores": scores}
+    values = {"model": vars(tiny_config().model), "learning": learning}
     return random_parser(from_dict(ParserConfig, values), seed=seed)
 
 
 def test_scores_are_added_up_as_they_are() -> None:
     sentences = random_sentences(40, 9)
-    local, globally = of_loss("local"), of_loss("global")
+    local, globally = of_loss("local"), of_loss("global", scores="sums")
     trees = [list(p.trees(p.encode(sentences), beam=4)) for p in (local, globally)]
     assert trees[0] != trees[1]
     greedy = [list(p.trees(p.encode(sentences))) for p in (local, globally)]
     assert greedy[0] == greedy[1]
     for found in globally.ranked(globally.encode(sentences), 3, beam=8):
         assert sum(math.exp(tree.score) for tree in found) <= 1 + 1e-9
+
+
+def test_no_temperature_is_needed_after_global_training() -> None:
+    sentences = random_sentences(40, 9)
+
+    def ranked(parser: Any) -> list[float]:
+        found = parser.ranked(parser.encode(sentences), 3, beam=8)
+        return [tree.score for trees in found for tree in trees]
+
+    local, globally = of_loss("local"), of_loss("global")
+    assert ranked(local) != ranked(globally)
+    # it is in the weights
+    divided = {
+        name: weight / np.float32(TEMPERATURE) if name.startswith("output.") else weight
+        for name, weight in globally.weights.items()
+    }
+    globally = Parser(globally.config, globally.types, globally.labels, divided)
+    assert ranked(globally) == pytest.approx(ranked(local), abs=1e-4)
+
+
+def test_what_older_models_add_up() -> None:
+    # they had scores as they are, and did not say so
+    values = to_dict(from_dict(ParserConfig, preset("fast")))
+    del values["learning"]["global_scores"]
+    values["learning"]["loss"] = "global"
+    assert from_stored(ParserConfig, values).learning.global_scores == "sums"
 
 
 def test_ensembles_are_of_one_kind() -> None:
@@ -152,3 +195,65 @@ def test_ensembles_are_of_one_kind() -> None:
     assert list(twice.trees(twice.encode(sentences), beam=3)) == trees[0]
     with pytest.raises(ModelError, match="cannot parse together"):
         one.ensemble([of_loss("local")])
+    with pytest.raises(ModelError, match="cannot parse together"):
+        one.ensemble([of_loss("global", scores="sums")])
+
+
+def local_settings() -> ParserConfig:
+    """The same classifier, trained locally only."""
+    whole = config()
+    learning = dataclasses.replace(whole.learning, loss="local")
+    return dataclasses.replace(whole, learning=learning)
+
+
+def test_training_begins_from_a_parser(treebank: Path, tmp_path: Path) -> None:
+    trained(treebank, tmp_path / "local", local_settings())
+    settings = config()
+    # nothing is moved, so that the parser stays what it begins from
+    still = dataclasses.replace(settings.learning, global_rate=1e-12, global_epochs=1)
+    still = dataclasses.replace(settings, learning=still)
+    epochs = trained(treebank, tmp_path / "still", still, init=tmp_path / "local")
+    assert [epoch.items for epoch in epochs] == ["sentences"]
+    before, after = (checkpoint.load(tmp_path / name) for name in ("local", "still"))
+    assert after.config.learning.loss == "global"
+    sentences = list(read_conllu(treebank / "dev.conllu"))
+    found = [list(p.trees(p.encode(sentences))) for p in (before, after)]
+    assert found[0] == found[1]
+    assert checkpoint.read_header(tmp_path / "still").data["initial"] == "local"
+    # a run that is resumed needs its beginning no more
+    trained(treebank, tmp_path / "whole", settings, init=tmp_path / "local")
+    with pytest.raises(Interrupted):
+        trained(
+            treebank,
+            tmp_path / "parts",
+            settings,
+            init=tmp_path / "local",
+            should_stop=lambda step: step == 3,
+        )
+    shutil.rmtree(tmp_path / "local")
+    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+    whole, parts = (
+        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "parts")
+    )
+    for name, array in whole.items():
+        assert np.array_equal(array, parts[name]), name
+    with pytest.raises(ModelError, match="trained globally before"):
+        trained(treebank, tmp_path / "again", settings, init=tmp_path / "still")
+
+
+def test_what_training_cannot_begin_from(treebank: Path, tmp_path: Path) -> None:
+    trained(treebank, tmp_path / "local", local_settings())
+    output = tmp_path / "p"
+    with pytest.raises(ConfigError, match="the loss is local"):
+        trained(treebank, output, local_settings(), init=tmp_path / "local")
+    with pytest.raises(ConfigError, match="would replace"):
+        trained(treebank, tmp_path / "local", config(), init=tmp_path / "local", force=True)
+    with pytest.raises(ModelError, match="its hidden_size is 24, and that of this run 32"):
+        trained(treebank, output, config(hidden_size=32), init=tmp_path / "local")
+    write_treebank(tmp_path / "train.conllu", 20, seed=5)
+    shutil.copy(treebank / "dev.conllu", tmp_path)
+    with pytest.raises(ModelError, match="other words, tags or labels"):
+        trained(tmp_path, output, config(), init=tmp_path / "local")
+    with pytest.raises(ModelError):
+        trained(treebank, output, config(), init=tmp_path / "nothing")
+    assert not output.exists()
