@@ -55,7 +55,8 @@ def describe(header: Header) -> str:
     parameters = counted(header.num_parameters, "parameter")
     family = model.get("decoder"), model.get("classifier")  # which older models do not name
     if family == ("graph", "linear"):
-        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
+        parts = " and pairs of arcs" if model.get("order") == 2 else ""
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs{parts}, {parameters}"
     if family == ("graph", "neural"):
         units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
         return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"

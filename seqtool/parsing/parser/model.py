@@ -115,7 +115,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         model = config.model
         # scores of one kind only can be averaged
         is_global = config.learning.loss == "global"
-        builds = model.decoder, model.classifier, model.system, model.trees, is_global
+        builds = (
+            *(model.decoder, model.classifier, model.order),
+            *(model.system, model.trees, is_global),
+        )
         return types.lexical, types.tags, lm, self.labels, builds
 
     @classmethod

@@ -155,7 +155,7 @@ def test_scores_are_log_probabilities(treebank: Path) -> None:
         for place, (heads, deprels) in enumerate(data.dev.trees)
     ]
     gold = dataclasses.replace(data.dev, trees=wrong)
-    task._calibration = Calibration(task._scorer, gold, is_projective=False)
+    task._calibration = Calibration(task._scorer, gold, 1, is_projective=False)
     task.start_epoch(0)
     task.learn(0, 1.0)
     weights, calibration = task.weights[WEIGHTS].average(), task._calibration
