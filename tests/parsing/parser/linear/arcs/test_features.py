@@ -24,6 +24,7 @@ from seqtool.parsing.parser.linear.arcs.features import (
     stand,
     tags_between,
 )
+from seqtool.parsing.parser.linear.arcs.parts import part_places
 from seqtool.parsing.parser.linear.arcs.scorer import ArcScorer
 from seqtool.parsing.parser.linear.arcs.templates import (
     Features,
@@ -80,6 +81,14 @@ def places_of_label(features: Features, arrays: TokenArrays, heads: list[int], w
     return places[:num]
 
 
+def places_of_parts(features: Features, arrays: TokenArrays, heads: list[int], word: int) -> Longs:
+    where, places = np.zeros(NUM_ADDRESSES, np.int64), np.empty(4 * len(features.states), np.int64)
+    head, sibling = heads[word - 1], named.sibling_of(heads, word) or -1
+    grand = heads[head - 1] if head else 0
+    num = part_places(features, arrays.types, 1, word, head, sibling, grand, where, places)
+    return places[:num]
+
+
 def test_features_of_a_sentence_by_hand() -> None:
     words = named.words_of(*zip(*WORDS, strict=True))
     # "The" on "dog": leftwards, two words away, with an adjective between
@@ -98,12 +107,21 @@ def test_features_of_a_sentence_by_hand() -> None:
     assert ("h.tag d.tag dl.form", "V", "N", "the") in of_label
     assert ("g.tag h.tag d.tag", "ROOT", "V", "N") in of_label
     assert len(places_of_label(scorer.features, arrays, heads, 3)) == len(of_label)
+    # and of second order: the sibling of "dog" is "never", one word away, its grandparent is ROOT
+    parts = named.parts(words, heads, 3)
+    assert ("h.tag s.tag d.tag", "V", "R", "N", "left 1") in parts
+    assert ("g.tag h.form d.tag", "ROOT", "sleeps", "N", "right left") in parts
+    assert ("s.form d.form", "nothing", "big", "left 1") in named.parts(words, heads, 2)
+    assert not len(places_of_parts(scorer.features, arrays, heads, 3))
+    scorer, arrays = scorer_of(WORDS, order=2)
+    assert len(places_of_parts(scorer.features, arrays, heads, 3)) == len(parts)
+    assert not len(places_of_parts(scorer.features, arrays, heads, 5))
 
 
 def test_a_feature_is_a_place() -> None:
     chooser = random.Random(0)
     words = [(chooser.choice(["a", "bcd", "Efgh", "x"]), chooser.choice("XYZ")) for _ in range(24)]
-    scorer, arrays = scorer_of(words)
+    scorer, arrays = scorer_of(words, order=2)
     rows = named.words_of(*zip(*words, strict=True))
     heads = [chooser.choice([h for h in range(25) if h != word]) for word in range(1, 25)]
     places: dict[named.Feature, int] = {}
@@ -115,6 +133,8 @@ def test_a_feature_is_a_place() -> None:
         ]
         of_label = [("label", *name) for name in named.label(rows, heads, word)]
         found.append((of_label, places_of_label(scorer.features, arrays, heads, word)))
+        of_parts = [("part", *name) for name in named.parts(rows, heads, word)]
+        found.append((of_parts, places_of_parts(scorer.features, arrays, heads, word)))
         for names, numbers in found:
             for name, number in zip(names, numbers.tolist(), strict=True):
                 assert places.setdefault(name, number) == number
