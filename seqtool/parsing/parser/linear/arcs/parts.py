@@ -17,6 +17,7 @@ from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
     distance_of,
     hashed,
+    state_of,
     type_of,
 )
 from seqtool.parsing.parser.linear.arcs.templates import (
@@ -29,6 +30,7 @@ from seqtool.parsing.parser.linear.arcs.templates import (
     H,
     features_type,
 )
+from seqtool.parsing.parser.linear.hashing import mix, place_of
 
 _ints = types.int32[::1]
 _places = types.int64[::1]
@@ -60,6 +62,18 @@ def _turns_of(grand, head, word):  # type: ignore[no-untyped-def]
     return 2 * (head > grand) + (word > head)
 
 
+@compiled(_int(features_type, _int, _places, _int, _places, _int))
+def _turned(features, family, where, turns, places, num):  # type: ignore[no-untyped-def]
+    """Write one place for each template of a family, with the directions of arcs; see `hashed`.
+
+    There are so many triples of words that a second place for each, without them, would take long.
+    """
+    for t in range(features.families[family], features.families[family + 1]):
+        places[num] = place_of(mix(state_of(features, t, where), turns), features.num_bits)
+        num += 1
+    return num
+
+
 @compiled(
     _int(features_type, _ints, _int, _int, _int, _int, _int, _places, _places),
 )
@@ -77,16 +91,25 @@ def part_places(  # type: ignore[no-untyped-def]
     where[GRAND] = token_types[root + grand]
     span = _span_of(head, sibling, word)
     num = hashed(features, PAIRS, where, span, places, 0)
-    num = hashed(features, SIBLINGS, where, span, places, num)
-    return hashed(features, GRANDS, where, _turns_of(grand, head, word), places, num)
+    num = _turned(features, SIBLINGS, where, np.int64(word > head), places, num)
+    return _turned(features, GRANDS, where, _turns_of(grand, head, word), places, num)
 
 
-@compiled(types.float32(features_type, _int, _places, _int, _floats, _places))
-def _sum_of(features, family, where, distance, weights, places):  # type: ignore[no-untyped-def]
-    """Return the sum of the weights of a family's features."""
+@compiled(types.float32(features_type, _places, _int, _floats, _places))
+def _score_of_pair(features, where, span, weights, places):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of the features of a dependent and its sibling."""
     total = np.float32(0.0)
-    for i in range(hashed(features, family, where, distance, places, 0)):
+    for i in range(hashed(features, PAIRS, where, span, places, 0)):
         total += weights[places[i]]
+    return total
+
+
+@compiled(types.float32(features_type, _int, _places, _int, _floats))
+def _score_of_three(features, family, where, turns, weights):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of the features of three words; see `_turned`."""
+    total = np.float32(0.0)
+    for t in range(features.families[family], features.families[family + 1]):
+        total += weights[place_of(mix(state_of(features, t, where), turns), features.num_bits)]
     return total
 
 
@@ -105,7 +128,7 @@ def score_siblings(features, token_types, root, num_words, weights, scores):  # 
         for sibling in range(1, width):
             where[SIBLING] = token_types[root + sibling]
             span = _span_of(0, sibling, word)
-            pairs[word, sibling] = _sum_of(features, PAIRS, where, span, weights, places)
+            pairs[word, sibling] = _score_of_pair(features, where, span, weights, places)
     for word in range(1, width):
         where[D] = token_types[root + word]
         for head in range(1, width):
@@ -114,13 +137,12 @@ def score_siblings(features, token_types, root, num_words, weights, scores):  # 
             where[H] = token_types[root + head]
             row = scores[((word - 1) * width + head) * width :]
             where[SIBLING] = NONE_TYPE
-            span = _span_of(head, 0, word)
-            row[0] += _sum_of(features, PAIRS, where, span, weights, places)
-            row[0] += _sum_of(features, SIBLINGS, where, span, weights, places)
+            side = np.int64(word > head)
+            row[0] += _score_of_pair(features, where, _span_of(head, 0, word), weights, places)
+            row[0] += _score_of_three(features, SIBLINGS, where, side, weights)
             for sibling in range(min(head, word) + 1, max(head, word)):
                 where[SIBLING] = token_types[root + sibling]
-                span = _span_of(head, sibling, word)
-                total = _sum_of(features, SIBLINGS, where, span, weights, places)
+                total = _score_of_three(features, SIBLINGS, where, side, weights)
                 row[sibling] += pairs[word, sibling] + total
 
 
@@ -143,7 +165,6 @@ def score_grands(  # type: ignore[no-untyped-def]
     num_words = heads.shape[0]
     width = num_words + 1
     where = np.zeros(NUM_ADDRESSES, np.int64)
-    places = np.empty(most_part_places(features), np.int64)
     for word in range(1, width):
         parent = np.int64(heads[word - 1])
         where[D] = token_types[root + word]
@@ -155,11 +176,11 @@ def score_grands(  # type: ignore[no-untyped-def]
                 grand = np.int64(heads[other - 1])
                 where[GRAND], where[H] = token_types[root + grand], token_types[root + other]
                 turns = _turns_of(grand, other, word)
-                total = _sum_of(features, GRANDS, where, turns, weights, places)
+                total = _score_of_three(features, GRANDS, where, turns, weights)
                 above[(word - 1) * width + other] += total
             # the word under its own, if that one got another
             if parent > 0 and other != parent:
                 where[GRAND], where[H] = token_types[root + other], token_types[root + parent]
                 turns = _turns_of(other, parent, word)
-                total = _sum_of(features, GRANDS, where, turns, weights, places)
+                total = _score_of_three(features, GRANDS, where, turns, weights)
                 below[(parent - 1) * width + other] += total

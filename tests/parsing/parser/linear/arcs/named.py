@@ -68,7 +68,8 @@ def siblings(words: list[Row], head: int, sibling: int, word: int) -> list[Featu
     """The features of a dependent and its sibling, 0 for none, under a head that is a word."""
     other = words[sibling] if sibling else NOTHING
     at, where = {"h": words[head], "s": other, "d": words[word]}, bucket(sibling or head, word)
-    return instances(PAIR_TEMPLATES, at, where) + instances(SIBLING_TEMPLATES, at, where)
+    side = "right" if word > head else "left"
+    return instances(PAIR_TEMPLATES, at, where) + instances(SIBLING_TEMPLATES, at, side)[1::2]
 
 
 def grands(words: list[Row], grand: int, head: int, word: int) -> list[Feature]:
@@ -77,7 +78,7 @@ def grands(words: list[Row], grand: int, head: int, word: int) -> list[Feature]:
     turns = " ".join(
         "right" if end > begin else "left" for begin, end in ((grand, head), (head, word))
     )
-    return instances(GRAND_TEMPLATES, at, turns)
+    return instances(GRAND_TEMPLATES, at, turns)[1::2]
 
 
 def sibling_of(heads: Sequence[int], word: int) -> int:
