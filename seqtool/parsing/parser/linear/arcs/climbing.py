@@ -3,7 +3,7 @@
 With scores of second order, the best tree of all, or with grandparents, is not found by dynamic
 programming over siblings. From the best projective tree without grandparents, the search goes to
 the best tree that differs in one head, and so on until none is better (McDonald & Pereira 2006,
-section 2.2; with more kinds of parts: Zhang, Lei, Barzilay & Jaakkola 2014). The root stays.
+section 2.2; with more kinds of parts: Zhang, Lei, Barzilay & Jaakkola 2014).
 
 What the changes bring are scores of single arcs, too, by which trees near the best one are compared
 and probabilities of arcs are told.
@@ -103,7 +103,7 @@ def _is_below(heads, word, above):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.boolean(_ints))
-def _is_projective(heads):  # type: ignore[no-untyped-def]
+def is_projective(heads):  # type: ignore[no-untyped-def]
     """Return whether no arc of a tree crosses another, or covers the root."""
     for word in range(1, heads.shape[0] + 1):
         head = heads[word - 1]
@@ -115,10 +115,10 @@ def _is_projective(heads):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.boolean(_ints, _floats, types.boolean))
-def take_best(heads, gains, is_projective):  # type: ignore[no-untyped-def]
+def take_best(heads, gains, projective):  # type: ignore[no-untyped-def]
     """Change the head that brings the most, if one does; return whether there was one.
 
-    The root stays the root, and what comes out is a tree, a projective one if that is asked for.
+    The root stays the root; what comes out is a tree, a projective one if that is asked for.
     """
     num_words = heads.shape[0]
     width = num_words + 1
@@ -132,7 +132,7 @@ def take_best(heads, gains, is_projective):  # type: ignore[no-untyped-def]
             # few are the best so far, so that the tree is rarely looked at
             if gain > best and not _is_below(heads, head, word):
                 heads[word - 1] = head
-                if not is_projective or _is_projective(heads):
+                if not projective or is_projective(heads):
                     best, best_word, best_head = gain, word, head
                 heads[word - 1] = before
     if best_word > 0:

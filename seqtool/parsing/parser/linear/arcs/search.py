@@ -13,12 +13,18 @@ from seqtool.parsing.parser.graph.eisner import projective_trees
 from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.siblings import sibling_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
-from seqtool.parsing.parser.linear.arcs.climbing import take_best, write_gains
+from seqtool.parsing.parser.linear.arcs.climbing import (
+    LEAST_GAIN,
+    is_projective,
+    take_best,
+    write_gains,
+)
 from seqtool.parsing.parser.linear.arcs.features import outer_children
 from seqtool.parsing.parser.linear.arcs.scorer import ArcScorer
 
 # words; the sibling scores of a sentence so long take 64 MB. Of longer ones, arcs alone are scored
 LONGEST_SECOND = 250
+ROOTS = 3  # other roots that are tried, of those that look best
 MORE = 4  # times as many trees are looked at as are wanted, where their order is not exact
 
 
@@ -97,8 +103,37 @@ class Search:
         gains = np.empty_like(scores)
         while True:
             write_gains(heads, scores, siblings, *self._grand_scores(one, heads), gains)
-            if not take_best(heads, gains, self._is_projective):
+            if take_best(heads, gains, self._is_projective):
+                continue
+            other = self._other_root(one, scores, siblings, Found(heads, gains))
+            if other is None:
                 return Found(heads, gains)
+            heads = other
+
+    def _other_root(
+        self, one: TokenArrays, scores: Floats, siblings: Floats, found: Found
+    ) -> Ints | None:
+        """Return a better tree in which another word is the root, above that of a tree, if any.
+
+        Words are tried whose two changes are gains, if each were made alone.
+        """
+        root = int(np.argmin(found.heads))
+        gains = found.scores.reshape(len(found.heads), -1)
+        alone = gains[:, 0] + gains[root, 1:]
+        alone[root] = -np.inf
+        best, score = None, None
+        for word in np.argsort(-alone)[:ROOTS].tolist():
+            if alone[word] <= LEAST_GAIN:
+                break
+            heads = found.heads.copy()
+            heads[word], heads[root] = 0, word + 1
+            if self._is_projective and not is_projective(heads):
+                continue
+            if score is None:
+                score = self._score(one, scores, siblings, found.heads) + LEAST_GAIN
+            if (other := self._score(one, scores, siblings, heads)) > score:
+                best, score = heads, other
+        return best
 
     def ranked(self, one: TokenArrays, num: int) -> tuple[Found, list[tuple[Ints, float]]]:
         """Return the best tree of one sentence, and the `num` best ones with scores.

@@ -104,18 +104,19 @@ def test_no_tree_that_differs_in_one_head_is_better(seed: int, is_projective: bo
     assert not crossing or not is_projective
 
 
-def test_most_trees_are_the_best_of_all() -> None:
+@pytest.mark.parametrize(("is_projective", "least"), [(True, 22), (False, 18)])
+def test_most_trees_are_the_best_of_all(is_projective: bool, least: int) -> None:
     # weights drawn at random are harder than those that are learnt
-    right, missed = 0, []
+    right = 0
     for seed in range(30):
         (sentence,) = random_sentences(1, 5, seed)
         problem = Problem(sentence, seed, grands=True)
-        best = max(problem.score(tree) for tree in trees(problem.num_words))
-        score = problem.score(tuple(problem.find(is_projective=False).heads.tolist()))
+        possible = projective_trees if is_projective else trees
+        best = max(problem.score(tree) for tree in possible(problem.num_words))
+        score = problem.score(tuple(problem.find(is_projective=is_projective).heads.tolist()))
+        assert score <= best + 1e-3
         right += score > best - 1e-3
-        missed.append(best - score)
-    assert right >= 20
-    assert min(missed) > -1e-3
+    assert right >= least
 
 
 def test_ranked_trees_are_ranked_by_their_scores() -> None:
