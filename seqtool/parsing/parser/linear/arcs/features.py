@@ -52,16 +52,6 @@ def distance_of(head, dependent):  # type: ignore[no-untyped-def]
     return 2 * bucket + (dependent > head)
 
 
-@compiled(_int(features_type, _int, _places))
-def state_of(features, t, where):  # type: ignore[no-untyped-def]
-    """Return the state of the hash of template `t` after all its parts."""
-    state = features.states[t]
-    for part in range(features.begins[t], features.begins[t + 1]):
-        type_ = where[features.addresses[part]]
-        state = mix(state, np.int64(features.values[type_, features.columns[part]]))
-    return state
-
-
 @compiled(_int(features_type, _int, _places, _int, _places, _int))
 def hashed(features, family, where, distance, places, num):  # type: ignore[no-untyped-def]
     """Write two places for each template of a family, without distance and with it.
@@ -78,7 +68,10 @@ def hashed(features, family, where, distance, places, num):  # type: ignore[no-u
         How many there are then.
     """
     for t in range(features.families[family], features.families[family + 1]):
-        state = state_of(features, t, where)
+        state = features.states[t]
+        for part in range(features.begins[t], features.begins[t + 1]):
+            type_ = where[features.addresses[part]]
+            state = mix(state, np.int64(features.values[type_, features.columns[part]]))
         places[num] = place_of(state, features.num_bits)
         places[num + 1] = place_of(mix(state, distance), features.num_bits)
         num += 2

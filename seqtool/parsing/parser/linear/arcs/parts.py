@@ -17,7 +17,6 @@ from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
     distance_of,
     hashed,
-    state_of,
     type_of,
 )
 from seqtool.parsing.parser.linear.arcs.templates import (
@@ -34,6 +33,7 @@ from seqtool.parsing.parser.linear.hashing import mix, place_of
 
 _ints = types.int32[::1]
 _places = types.int64[::1]
+_table = types.int64[:, ::1]
 _floats = types.float32[::1]
 _int = types.int64
 
@@ -62,16 +62,57 @@ def _turns_of(grand, head, word):  # type: ignore[no-untyped-def]
     return 2 * (head > grand) + (word > head)
 
 
-@compiled(_int(features_type, _int, _places, _int, _places, _int))
-def _turned(features, family, where, turns, places, num):  # type: ignore[no-untyped-def]
-    """Write one place for each template of a family, with the directions of arcs; see `hashed`.
+# There are so many triples of words that their features are hashed in another way: each word in its
+# role has a code for each template, once for a sentence, and the place of a feature is that of the
+# sum of three codes.
 
-    There are so many triples of words that a second place for each, without them, would take long.
-    """
-    for t in range(features.families[family], features.families[family + 1]):
-        places[num] = place_of(mix(state_of(features, t, where), turns), features.num_bits)
-        num += 1
-    return num
+
+@compiled(types.void(features_type, _int, _int, _int, _places))
+def _write_codes(features, family, role, type_, codes):  # type: ignore[no-untyped-def]
+    """Write the codes of a word for all templates of a family; its role is an address."""
+    begin = features.families[family]
+    for t in range(begin, features.families[family + 1]):
+        state = features.states[t]
+        for part in range(features.begins[t], features.begins[t + 1]):
+            if features.addresses[part] == role:
+                state = mix(state, np.int64(features.values[type_, features.columns[part]]))
+        codes[t - begin] = mix(state, role)
+
+
+@compiled(_table(features_type, _ints, _int, _int, _int, _int))
+def _codes_of(features, token_types, root, num_words, family, role):  # type: ignore[no-untyped-def]
+    """Return the codes of ROOT and all words of a sentence, and behind them those of no word."""
+    num = features.families[family + 1] - features.families[family]
+    codes = np.empty((num_words + 2, num), np.int64)
+    for word in range(num_words + 1):
+        _write_codes(features, family, role, token_types[root + word], codes[word])
+    _write_codes(features, family, role, NONE_TYPE, codes[num_words + 1])
+    return codes
+
+
+@compiled(types.float32(_places, _places, _int, _floats))
+def _sum_at(codes, others, num_bits, weights):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of all templates; `others` are sums of codes, too."""
+    total = np.float32(0.0)
+    for t in range(codes.shape[0]):
+        total += weights[place_of(codes[t] + others[t], num_bits)]
+    return total
+
+
+@compiled(_int(features_type, _int, _places, _int, _places, _int))
+def _triple_places(features, family, where, turns, places, num):  # type: ignore[no-untyped-def]
+    """Write the place of each template of a family of three words; return how many there are."""
+    first = SIBLING if family == SIBLINGS else GRAND
+    begin = features.families[family]
+    size = features.families[family + 1] - begin
+    codes = np.empty(size, np.int64)
+    sums = np.full(size, turns, np.int64)
+    for role in (first, H, D):
+        _write_codes(features, family, role, where[role], codes)
+        sums += codes
+    for t in range(size):
+        places[num + t] = place_of(sums[t], features.num_bits)
+    return num + size
 
 
 @compiled(
@@ -91,8 +132,8 @@ def part_places(  # type: ignore[no-untyped-def]
     where[GRAND] = token_types[root + grand]
     span = _span_of(head, sibling, word)
     num = hashed(features, PAIRS, where, span, places, 0)
-    num = _turned(features, SIBLINGS, where, np.int64(word > head), places, num)
-    return _turned(features, GRANDS, where, _turns_of(grand, head, word), places, num)
+    num = _triple_places(features, SIBLINGS, where, np.int64(word > head), places, num)
+    return _triple_places(features, GRANDS, where, _turns_of(grand, head, word), places, num)
 
 
 @compiled(types.float32(features_type, _places, _int, _floats, _places))
@@ -101,15 +142,6 @@ def _score_of_pair(features, where, span, weights, places):  # type: ignore[no-u
     total = np.float32(0.0)
     for i in range(hashed(features, PAIRS, where, span, places, 0)):
         total += weights[places[i]]
-    return total
-
-
-@compiled(types.float32(features_type, _int, _places, _int, _floats))
-def _score_of_three(features, family, where, turns, weights):  # type: ignore[no-untyped-def]
-    """Return the sum of the weights of the features of three words; see `_turned`."""
-    total = np.float32(0.0)
-    for t in range(features.families[family], features.families[family + 1]):
-        total += weights[place_of(mix(state_of(features, t, where), turns), features.num_bits)]
     return total
 
 
@@ -129,20 +161,24 @@ def score_siblings(features, token_types, root, num_words, weights, scores):  # 
             where[SIBLING] = token_types[root + sibling]
             span = _span_of(0, sibling, word)
             pairs[word, sibling] = _score_of_pair(features, where, span, weights, places)
+    sentence = features, token_types, root, num_words, SIBLINGS
+    of_heads, of_words = _codes_of(*sentence, H), _codes_of(*sentence, D)
+    of_siblings = _codes_of(*sentence, SIBLING)
+    both = np.empty(of_heads.shape[1], np.int64)
+    bits = features.num_bits
     for word in range(1, width):
         where[D] = token_types[root + word]
+        where[SIBLING] = NONE_TYPE
         for head in range(1, width):
             if head == word:
                 continue
-            where[H] = token_types[root + head]
             row = scores[((word - 1) * width + head) * width :]
-            where[SIBLING] = NONE_TYPE
-            side = np.int64(word > head)
+            for t in range(both.shape[0]):
+                both[t] = of_heads[head, t] + of_words[word, t] + (word > head)
             row[0] += _score_of_pair(features, where, _span_of(head, 0, word), weights, places)
-            row[0] += _score_of_three(features, SIBLINGS, where, side, weights)
+            row[0] += _sum_at(of_siblings[width], both, bits, weights)
             for sibling in range(min(head, word) + 1, max(head, word)):
-                where[SIBLING] = token_types[root + sibling]
-                total = _score_of_three(features, SIBLINGS, where, side, weights)
+                total = _sum_at(of_siblings[sibling], both, bits, weights)
                 row[sibling] += pairs[word, sibling] + total
 
 
@@ -162,25 +198,34 @@ def score_grands(  # type: ignore[no-untyped-def]
         below: [n, 1 + n], flat: of each word and the head that it may get, with the dependents that
             the word has in the tree, the sum over these.
     """
-    num_words = heads.shape[0]
+    num_words = np.int64(heads.shape[0])
     width = num_words + 1
-    where = np.zeros(NUM_ADDRESSES, np.int64)
-    for word in range(1, width):
-        parent = np.int64(heads[word - 1])
-        where[D] = token_types[root + word]
-        for other in range(width):
-            if other == word:
+    sentence = features, token_types, root, num_words, GRANDS
+    of_heads, of_words = _codes_of(*sentence, H), _codes_of(*sentence, D)
+    of_grands = _codes_of(*sentence, GRAND)
+    both = np.empty(of_heads.shape[1], np.int64)
+    bits = features.num_bits
+    # words under other heads, which have their own
+    for head in range(1, width):
+        grand = np.int64(heads[head - 1])
+        for word in range(1, width):
+            if word == head:
                 continue
-            # the word under another head, which has its own
-            if other > 0:
-                grand = np.int64(heads[other - 1])
-                where[GRAND], where[H] = token_types[root + grand], token_types[root + other]
-                turns = _turns_of(grand, other, word)
-                total = _score_of_three(features, GRANDS, where, turns, weights)
-                above[(word - 1) * width + other] += total
-            # the word under its own, if that one got another
-            if parent > 0 and other != parent:
-                where[GRAND], where[H] = token_types[root + other], token_types[root + parent]
-                turns = _turns_of(other, parent, word)
-                total = _score_of_three(features, GRANDS, where, turns, weights)
-                below[(parent - 1) * width + other] += total
+            turns = _turns_of(grand, head, word)
+            for t in range(both.shape[0]):
+                both[t] = of_heads[head, t] + of_grands[grand, t] + turns
+            total = _sum_at(of_words[word], both, bits, weights)
+            above[(word - 1) * width + head] += total
+    # words under their own head, if that one got another
+    for word in range(1, width):
+        head = np.int64(heads[word - 1])
+        if head == 0:
+            continue
+        for grand in range(width):
+            if grand in (word, head):
+                continue
+            turns = _turns_of(grand, head, word)
+            for t in range(both.shape[0]):
+                both[t] = of_heads[head, t] + of_words[word, t] + turns
+            total = _sum_at(of_grands[grand], both, bits, weights)
+            below[(head - 1) * width + grand] += total
