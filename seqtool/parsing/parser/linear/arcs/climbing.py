@@ -61,13 +61,12 @@ def write_gains(heads, scores, siblings, above, below, gains):  # type: ignore[n
                 word += step
     lost = np.zeros(width, np.float32)  # of each word, what its head and its siblings give
     for word in range(1, width):
-        head = np.int64(heads[word - 1])
-        place = (word - 1) * width + head
-        near, far = inner[word], outer[word]
+        own = np.int64(heads[word - 1])
+        place = (word - 1) * width + own
         lost[word] = scores[place] + above[place] + below[place]
-        lost[word] += _sibling_score(siblings, width, word, head, near)
-        lost[word] += _sibling_score(siblings, width, far, head, word)
-        lost[word] -= _sibling_score(siblings, width, far, head, near)
+        lost[word] += _sibling_score(siblings, width, word, own, inner[word])
+        lost[word] += _sibling_score(siblings, width, outer[word], own, word)
+        lost[word] -= _sibling_score(siblings, width, outer[word], own, inner[word])
     for head in range(width):
         for step in (-1, 1):
             # the dependents of the head on either side of where we are

@@ -218,14 +218,14 @@ def score_grands(  # type: ignore[no-untyped-def]
             above[(word - 1) * width + head] += total
     # words under their own head, if that one got another
     for word in range(1, width):
-        head = np.int64(heads[word - 1])
-        if head == 0:
+        own = np.int64(heads[word - 1])
+        if own == 0:
             continue
-        for grand in range(width):
-            if grand in (word, head):
+        for other in range(width):
+            if other in (word, own):
                 continue
-            turns = _turns_of(grand, head, word)
+            turns = _turns_of(other, own, word)
             for t in range(both.shape[0]):
-                both[t] = of_heads[head, t] + of_words[word, t] + turns
-            total = _sum_at(of_grands[grand], both, bits, weights)
-            below[(head - 1) * width + grand] += total
+                both[t] = of_heads[own, t] + of_words[word, t] + turns
+            total = _sum_at(of_grands[other], both, bits, weights)
+            below[(own - 1) * width + other] += total
