@@ -170,7 +170,7 @@ parsers: $(INSTALLED)  ## every kind of parser on a treebank in one table (TRAIN
 	  echo "hint: make parsers TRAIN=train.conllu DEV=dev.conllu [OUT=runs/parsers] [ROWS=mst,fast]" >&2; \
 	  exit 1; }
 	@$(BIN)/python tests/benchmarks/parser_table.py $(TRAIN) $(DEV) --out $(or $(OUT),runs/parsers) \
-	  $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(TEXT),--text $(TEXT)) \
+	  $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(UNLABELLED),--unlabelled $(UNLABELLED)) \
 	  $(if $(THREADS),--threads $(THREADS)) $(SET)
 
 clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/

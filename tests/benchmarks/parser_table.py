@@ -33,7 +33,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.errors import ConfigError, SeqtoolError, did_you_mean
+from seqtool.core.errors import ConfigError, SeqtoolError, did_you_mean, from_os_error
 from seqtool.parsing.parser.config import PRESETS
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
@@ -111,7 +111,7 @@ class Table:
         out: the folder, made if it is not there.
         train: CoNLL-U with trees.
         dev: that by which epochs are chosen and parsers are scored.
-        text: what teachers parse for a distilled row; the sentences of `train` if not given.
+        unlabelled: what teachers parse for a distilled row; the sentences of `train` if not given.
         threads: of training; None leaves the choice to torch.
         overrides: settings of all parsers, `name=value`, for a quick try.
 
@@ -126,19 +126,20 @@ class Table:
         train: Path,
         dev: Path,
         *,
-        text: Path | None = None,
+        unlabelled: Path | None = None,
         threads: int | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
         self.out, self.train, self.dev = out, train, dev
-        self.text, self.threads, self.overrides = text or train, threads, list(overrides)
+        self.unlabelled = unlabelled or train
+        self.threads, self.overrides = threads, list(overrides)
         self.file = out / "parsers.json"
         self.gold = read_annotation(dev)
         about = {
             "train": train.name,
             "dev": dev.name,
-            "text": self.text.name,
-            "sums": [storage.sum_of(path) for path in (train, dev, self.text)],
+            "unlabelled": self.unlabelled.name,
+            "sums": [storage.sum_of(path) for path in (train, dev, self.unlabelled)],
             "settings": self.overrides,
         }
         kept = storage.read_object(self.file) if self.file.exists() else {}
@@ -194,7 +195,7 @@ class Table:
             config,
             dev=self.dev,
             distil=teachers,
-            unlabelled=[self.text] if teachers else (),
+            unlabelled=[self.unlabelled] if teachers else (),
             threads=self.threads,
             resume=checkpoint.run_record(folder).exists(),
         )
@@ -353,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--out", type=Path, default=Path("runs/parsers"))
     options.add_argument("--rows", default="", help=f"some of {','.join(BY_NAME)}; default all")
     options.add_argument("--seeds", type=int, default=3, choices=range(1, 1 + MOST_SEEDS))
-    options.add_argument("--text", type=Path, help="what teachers parse; default TRAIN's sentences")
+    options.add_argument("--unlabelled", type=Path, help="what teachers parse; default TRAIN")
     options.add_argument("--threads", type=int, help="of training")
     options.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given = options.parse_args(arguments)
@@ -363,14 +364,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.out,
             given.train,
             given.dev,
-            text=given.text,
+            unlabelled=given.unlabelled,
             threads=given.threads,
             overrides=given.set,
         )
         table.fill(rows, given.seeds, lambda text: print(f"== {text}", file=sys.stderr, flush=True))
         print(table.write())
         print(f"\n{given.out / 'parsers.md'}; all numbers: {table.file}")
-    except SeqtoolError as error:
+    except (SeqtoolError, OSError) as raised:
+        error = from_os_error(raised) if isinstance(raised, OSError) else raised
         print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -82,6 +82,8 @@ def test_seeds_and_what_is_kept(
     assert "parsers of another treebank" in capsys.readouterr().err
     assert main(arguments(tmp_path, "en", "--rows", "mst3")) == 1
     assert "did you mean mst or mst2?" in capsys.readouterr().err
+    assert main([str(tmp_path / "none.conllu"), str(tmp_path / "none.conllu")]) == 1
+    assert "none.conllu: no such file" in capsys.readouterr().err
 
 
 def test_a_training_that_was_stopped_goes_on(
