@@ -8,7 +8,9 @@ differ by the vector d, the weights take the step
 
 so that the gold tree then wins by its loss, the number of wrong heads, unless the step would be
 longer than C. The best other tree is found with one point for each wrong arc added to the scores.
-Labels are learnt after that, word by word, with the gold tree around them and a loss of 1.
+With features of second order, the tree is the one that `search` finds; it may not be the best one,
+and where the gold tree wins against it by its loss, nothing is learnt. Labels are learnt after
+that, word by word, with the gold tree around them and a loss of 1.
 """
 
 from __future__ import annotations

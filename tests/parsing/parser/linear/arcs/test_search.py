@@ -101,6 +101,10 @@ def test_no_tree_that_differs_in_one_head_is_better(seed: int, is_projective: bo
             gain = problem.score(tree) - score
             assert table[word - 1, head] == pytest.approx(gain, abs=1e-3)
             assert gain < 1e-3 or (is_projective and non_projective_words(tree))
+        # what a second root would bring; it is no tree, but scores of arcs have it
+        for word in range(1, problem.num_words + 1):
+            gain = problem.score((*best[: word - 1], 0, *best[word:])) - score
+            assert table[word - 1, 0] == pytest.approx(gain, abs=1e-3)
     assert not crossing or not is_projective
 
 
