@@ -219,10 +219,18 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     _show_pairs("Scores", header.scores)
     _show_data(header.data)
     _show_pairs("Tokenizer", header.tokenizer)
-    _show_pairs("Configuration", header.config)
+    _show_pairs("Configuration", _settings(header))
     files = [(name, _megabytes(num_bytes)) for name, num_bytes in file_sizes.items()]
     echo()
     show_table("", ["file", "size"], files)
+
+
+def _settings(header: Header) -> Mapping[str, Any]:
+    """Return the settings of a model; of a parser those that its family reads."""
+    from seqtool.parsing.parser import families
+    from seqtool.parsing.parser.config import KIND
+
+    return families.settings_read(header) if header.kind == KIND else header.config
 
 
 def _language_model(header: Header) -> dict[str, str]:

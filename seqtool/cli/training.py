@@ -405,8 +405,9 @@ def train_parser(
     distil: Annotated[
         list[str] | None,
         _setting(
-            "Learn from parsers over the same treebank as well, A,B: they parse the text of "
-            "--unlabelled together.",
+            "Learn from parsers over the same treebank as well, A,B: the probabilities of "
+            "transitions, from those with the same system, and what all parse together of the text "
+            "of --unlabelled.",
             "MODEL,MODEL",
         ),
     ] = None,
@@ -516,8 +517,13 @@ def _note_parser_data(data: Any) -> None:
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; {builds}",
     )
-    if "teachers" in summary:
+    if "unlabelled" in summary:
         note(
             f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
             f"{summary['taught_words']:,} words that {summary['teachers']} parsed"
+        )
+    if data.teachers:
+        note(
+            f"{counted(len(data.teachers), 'parser')} among the teachers with probabilities of "
+            "transitions"
         )

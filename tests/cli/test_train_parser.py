@@ -230,10 +230,12 @@ def test_a_parser_learns_from_others(seqtool: Run, folder: Path, tmp_path: Path)
     assert result.code == 0
     assert "beside them 12 sentences of" in result.stderr
     assert "words that a, b parsed" in result.stderr
+    assert "1 parser among the teachers with probabilities of transitions" in result.stderr
     shown = json.loads(seqtool("inspect", tmp_path / "c", "--json").stdout)
     assert shown["data"]["teachers"] == "a, b"
     output = ("-o", tmp_path / "d")
-    assert_error(seqtool(*train, *distil[:2], *output), "without text", "--unlabelled")
+    eager = ("--distil", names[1], *output)
+    assert_error(seqtool(*train, *eager), "probabilities of arc-standard", "--unlabelled")
     assert_error(seqtool(*train, "--unlabelled", "x.txt", *output), "there are none", "--distil")
     text = tmp_path / "text.txt"
     text.write_text("The dog sees a bone.")

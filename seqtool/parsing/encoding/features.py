@@ -264,6 +264,10 @@ class Types:
     def __len__(self) -> int:
         return len(self._rows[0])
 
+    def texts(self) -> Iterable[tuple[str, ...]]:
+        """Return the columns of the types behind ROOT, in the order of their numbers."""
+        return self._ids.keys()
+
     def arrays(self, begin: int = 0) -> tuple[Ints, Ints]:
         """Return the symbols of the types from `begin` on, each [num_types - begin, width]."""
         lexical, tags = (np.asarray(rows[begin:], np.int32) for rows in self._rows)

@@ -90,17 +90,16 @@ class _Pool(NamedTuple):
 
 
 def judged(
-    tables: Iterable[ArcTable], found: Iterable[Sequence[int]], gold: Iterable[Sequence[int]]
+    tables: Iterable[ArcTable], gold: Iterable[Sequence[int]]
 ) -> Iterator[tuple[Floats, Bools]]:
     """Give what is thought of the arcs of each tree, and which of them are those of the gold one.
 
     Args:
-        tables: of sentences.
-        found: the heads of their words.
-        gold: those of the gold trees.
+        tables: of sentences, with their trees.
+        gold: the heads of the gold trees.
     """
-    for table, heads, wanted in zip(tables, found, gold, strict=True):
-        yield of_heads(table, heads), np.asarray(heads) == np.asarray(wanted)
+    for table, wanted in zip(tables, gold, strict=True):
+        yield of_heads(table, table.heads), table.heads == np.asarray(wanted)
 
 
 def of_heads(table: ArcTable, heads: Sequence[int] | Ints) -> Floats:

@@ -229,6 +229,14 @@ class LearningConfig(Config):
         "in an epoch",
         minimum=0,
     )
+    teacher_weight: float = setting(
+        0.5,
+        "with --distil: weight of the probabilities of transitions, as teachers of the same system "
+        "give them, beside trees, which have the rest; 0: trees alone",
+        minimum=0,
+        maximum=1,
+        before=0.0,
+    )
     global_epochs: int = setting(3, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
     global_rate: float = setting(

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Ints
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -88,6 +88,21 @@ class GoldTrees:
         return {"dev_uas": 100.0 * num_heads / num_words, "dev_las": 100.0 * num_both / num_words}
 
 
+class Teacher(NamedTuple):
+    """A parser that tells the probabilities of transitions to one that is trained: its student.
+
+    Attributes:
+        config: what the classifier is.
+        weights: of the classifier, by their names in `network.ParserNetwork`; labels and
+            transitions have the student's numbers.
+        symbols: of the student's types, the teacher's symbols: lexical ones, then tags.
+    """
+
+    config: ModelConfig
+    weights: Mapping[str, Floats]
+    symbols: tuple[Ints, Ints]
+
+
 @dataclass(frozen=True)
 class TrainingData:
     """What a parser is trained on.
@@ -107,6 +122,7 @@ class TrainingData:
         summary: numbers that tell these data from others, for people and for `--resume`.
         skipped: what is wrong with each sentence that was left out.
         num_taught: how many sentences of `train`, the last ones, teachers have parsed.
+        teachers: those that tell the probabilities of transitions, if there are such.
     """
 
     config: ParserConfig
@@ -123,6 +139,7 @@ class TrainingData:
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
     num_taught: int = 0
+    teachers: tuple[Teacher, ...] = ()
 
     def of_epoch(self, epoch: int, usable: Places) -> Places:
         """Return the places of the sentences of `train` that are learnt in an epoch.

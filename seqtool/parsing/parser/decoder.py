@@ -38,10 +38,12 @@ class ArcTable(NamedTuple):
         probabilities: float32 [n, 1 + n]: that head h (0 is ROOT) is the head of word d + 1; a row
             sums to 1 at most.
         label_ids: int32 [n, 1 + n]: the label that the arc would have; -1 where none is known.
+        heads: int32 [n], those of the decoder's own tree, whose labels are among `label_ids`.
     """
 
     probabilities: Floats
     label_ids: Ints
+    heads: Ints
 
 
 class Decoder(ABC):

@@ -1,12 +1,15 @@
-"""What a parser learns from other parsers: text that these, its teachers, have parsed together.
+"""What a parser learns from other parsers, its teachers: their trees, and their probabilities.
 
-Their trees are learnt beside those of the treebank, as if they were gold ones (sequence-level
-distillation, Kim & Rush 2016; of several teachers, Kuncoro et al. 2016). They are written once,
-when a run begins, so that a run that is resumed reads the same ones.
+The teachers parse text together. Their trees are learnt beside those of the treebank, as if they
+were gold ones (sequence-level distillation, Kim & Rush 2016; of several teachers, Kuncoro et al.
+2016). They are written once, when a run begins, so that a run that is resumed reads the same ones.
+Teachers of the same transition system also tell how probable they take each transition to be, on
+the treebank and on the text: see `transition.teachers`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,11 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_treebank
 from seqtool.parsing.parser import columns
+from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.transition.teachers import teachers_of
+from seqtool.parsing.parser.vote import Vote
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL, NUM_COLUMNS, Sentence
 
@@ -24,16 +32,11 @@ BEAM = 4  # of teachers that have one: they parse once, and their trees are read
 
 
 def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) -> None:
-    """Refuse teachers without text, text without teachers, and a run that would be its own teacher.
+    """Refuse text without teachers, and a run that would be its own teacher.
 
     Raises:
         ConfigError: it is so.
     """
-    if not files:
-        raise ConfigError(
-            "--distil is without text for the teachers to parse",
-            hint="give some with --unlabelled, plain or CoNLL-U: the more, the better",
-        )
     if not teachers:
         raise ConfigError(
             "--unlabelled is text for teachers to parse, and there are none",
@@ -51,10 +54,45 @@ def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Return what a model's header tells of its teachers; nothing if it had none."""
     if not teachers:
         return {}
-    return {
-        "teachers": ", ".join(Path(teacher).name for teacher in teachers),
-        "unlabelled": ", ".join(Path(file).name for file in files),
-    }
+    told = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
+    return told | ({"unlabelled": ", ".join(Path(file).name for file in files)} if files else {})
+
+
+def with_teachers(data: TrainingData, teachers: Sequence[str]) -> TrainingData:
+    """Return training data with the teachers that tell the probabilities of transitions.
+
+    They are asked in every epoch, so that a run that is resumed opens them again.
+
+    Raises:
+        ModelError: a teacher cannot be opened, or is no parser.
+        ConfigError: there is no text that they have parsed, and none tells probabilities either.
+    """
+    parsers: list[Parser] = []
+    for path in teachers if data.config.learning.teacher_weight else ():
+        model = checkpoint.load(path)
+        parser = getattr(model, "parser", model)  # of a pipeline
+        found = parser.parsers if isinstance(parser, Vote) else [parser]
+        if not all(isinstance(each, Parser) for each in found):
+            raise _no_parser(path)
+        parsers += found
+    told = teachers_of(parsers, data.config, data.types, data.labels)
+    if not (told or data.num_taught):
+        raise ConfigError(
+            f"no teacher tells the probabilities of {_what(data.config.model)}, and there is no "
+            "text that they could parse",
+            hint="give text with --unlabelled, plain or CoNLL-U: the more, the better",
+        )
+    return dataclasses.replace(data, teachers=told)
+
+
+def _what(model: ModelConfig) -> str:
+    """Return what a parser of such settings decides."""
+    return "arcs" if model.decoder == "graph" else f"{model.system} transitions"
+
+
+def _no_parser(path: str) -> ModelError:
+    hint = "name parsers, or what `seqtool train-parser --raw` made"
+    return ModelError("is no parser, so it teaches none", hint=hint, path=path)
 
 
 def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) -> None:
@@ -72,8 +110,7 @@ def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) ->
     """
     model = checkpoint.load(list(teachers))
     if not hasattr(model, "parse_stream"):
-        hint = "name parsers, or what `seqtool train-parser --raw` made"
-        raise ModelError("is no parser, so it teaches none", hint=hint, path=teachers[0])
+        raise _no_parser(teachers[0])
     paths = find_files(files, treebanks=True)
     texts = [path for path in paths if not is_treebank(path)]
     if texts and not hasattr(model, "read_text"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
@@ -18,6 +19,64 @@ from seqtool.parsing.parser.linear.transitions import classifier as linear_class
 from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+
+# settings that only some parsers read: the words that hold of these, see `settings_read`
+READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("transition",): (
+        *("model.system", "learning.oracle", "learning.exploration", "learning.explore_after"),
+        "learning.batch_size",
+    ),
+    ("graph",): ("model.trees",),
+    ("neural",): (
+        *("model.lexical_size", "model.tag_size", "model.type_units"),
+        *("learning.min_steps", "learning.dropout_types", "learning.dropout_words"),
+        "learning.averaging",
+    ),
+    ("linear",): ("model.hash_bits",),
+    ("encoder",): (
+        *("model.encoder_size", "model.encoder_layers", "model.lm_size"),
+        *("learning.dropout_encoder", "learning.dropout_lm"),
+        *("learning.head_weight", "learning.cloze_weight"),
+    ),
+    ("transition", "neural"): (
+        *("model.slots", "model.label_slots", "model.measures", "model.label_size"),
+        *("model.hidden_size", "model.activation"),
+        *("learning.dropout_hidden", "learning.dropout_embeddings"),
+    ),
+    ("transition", "encoder"): (
+        *("model.context_slots", "model.context_units", "learning.dropout_contexts"),
+    ),
+    ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
+    ("graph", "neural"): (
+        *("model.arc_size", "model.relation_size"),
+        *("learning.batch_words", "learning.dropout_arcs"),
+    ),
+    ("global",): (
+        *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
+        *("learning.global_words", "learning.log_sum_weight"),
+    ),
+    ("unlabelled",): ("learning.taught_words",),
+    ("teachers", "transition", "neural"): ("learning.teacher_weight",),
+}
+
+
+def settings_read(header: Header) -> dict[str, Any]:
+    """Return the settings of a parser without those that parsers of its family do not read."""
+    model, learning = (header.config.get(name) or {} for name in ("model", "learning"))
+    # older models do not name decoder, classifier and loss
+    words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
+    words.update({"global"} if learning.get("loss") == "global" else ())
+    words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
+    words.update({"teachers", "unlabelled"} & header.data.keys())
+    others = {
+        name for holds, names in READ_BY.items() if not words.issuperset(holds) for name in names
+    }
+    return {
+        section: {
+            name: value for name, value in values.items() if f"{section}.{name}" not in others
+        }
+        for section, values in header.config.items()
+    }
 
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:

@@ -207,10 +207,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         for beam in calibration.BEAMS:
             tables: list[tuple[Floats, Bools]] = []
             for places in np.split(np.arange(min(num, len(ends))), cuts):
-                part = arrays.part(places)
-                found = [heads for heads, _ in self.trees(part, beam=beam)]
                 gold = [trees[place][0] for place in places]
-                tables += calibration.judged(self.arc_tables(part, beam=beam), found, gold)
+                tables += calibration.judged(self.arc_tables(arrays.part(places), beam=beam), gold)
             self.calibrations[beam] = calibration.fit(
                 *map(np.concatenate, zip(*tables, strict=True))
             )
@@ -331,38 +329,20 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         Returns:
             Of each sentence a table whose label ids are places in `deprels`.
         """
-        trees: tuple[Ints, Ints] | None = None
-        places: set[int] = set()
-        if self._lifted.any():
-            trees = self.heads_and_labels(arrays, beam=beam)
-            places = set(self.with_lifted_arcs(arrays, trees[1]))
-        tables = self._each(lambda decoder: decoder.arc_tables(arrays, beam=beam))
-        for place, (probabilities, label_ids) in enumerate(tables):
+        for probabilities, label_ids, heads in self._each(
+            lambda decoder: decoder.arc_tables(arrays, beam=beam)
+        ):
+            of_tree = label_ids[np.arange(len(heads)), heads]
             label_ids = self._own_ids[label_ids]
-            if trees is not None and place in places:
-                begin = int(arrays.tokens[place]) + 1
-                words = np.arange(begin, begin + int(arrays.lengths[place]))
-                heads, names = trees[0][words], self._names[trees[1][words]].tolist()
-                new_heads = np.asarray(deprojectivise(heads.tolist(), names)[0], np.int32)
+            if self._lifted[of_tree].any():
+                tree = heads.tolist(), self._names[of_tree].tolist()
+                new_heads = np.asarray(deprojectivise(*tree)[0], np.int32)
                 moved = np.flatnonzero(new_heads != heads)
                 old, new = (moved, heads[moved]), (moved, new_heads[moved])
                 for table in (probabilities, label_ids):
                     table[old], table[new] = table[new], table[old]
-            yield ArcTable(probabilities, label_ids)
-
-    def arc_scores(
-        self, arrays: TokenArrays, trees: Iterable[Tree], *, beam: int = 1
-    ) -> Iterator[list[float]]:
-        """Give the probabilities that the arcs of trees are right, calibrated if that is known.
-
-        Args:
-            arrays: encoded sentences.
-            trees: of these.
-            beam: hypotheses per sentence.
-        """
-        for table, (heads, _) in zip(self.arc_tables(arrays, beam=beam), trees, strict=True):
-            chosen = calibration.of_heads(table, heads)
-            yield self.calibrated(chosen, beam=beam).tolist()
+                heads = new_heads
+            yield ArcTable(probabilities, label_ids, heads)
 
     def calibrated(self, probabilities: Floats, *, beam: int = 1) -> Doubles | Floats:
         """Return probabilities of arcs so that they say how often these are right, if known."""
@@ -420,6 +400,15 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         arrays = self.encode(sentences)
         if check is not None:
             refuse_lacking(sentences, arrays, check, is_all=is_all)
+        if scores:
+            names = np.asarray(self.deprels, object)
+            for sentence, table in zip(sentences, self.arc_tables(arrays, beam=beam), strict=True):
+                words = np.arange(len(sentence))
+                deprels = names[table.label_ids[words, table.heads]].tolist()
+                sentence.set_tree(table.heads.tolist(), deprels)
+                of_arcs = calibration.of_heads(table, table.heads)
+                sentence.set_scores(self.calibrated(of_arcs, beam=beam).tolist())
+            return
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(
             sentences, self.trees(arrays, beam=beam), strict=True
@@ -428,12 +417,6 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             for row, head, deprel in zip(sentence.rows, heads, deprels, strict=True):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
-        if scores:
-            trees = [(sentence.heads(), sentence.column(DEPREL)) for sentence in sentences]
-            for sentence, of_arcs in zip(
-                sentences, self.arc_scores(arrays, trees, beam=beam), strict=True
-            ):
-                sentence.set_scores(of_arcs)
 
     def parse_stream(
         self,

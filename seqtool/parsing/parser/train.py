@@ -19,7 +19,13 @@ from seqtool.parsing.parser.config import (
     stages,
 )
 from seqtool.parsing.parser.data import TrainingData, prepare_data
-from seqtool.parsing.parser.distillation import TAUGHT, check_teachers, describe, write_taught
+from seqtool.parsing.parser.distillation import (
+    TAUGHT,
+    check_teachers,
+    describe,
+    with_teachers,
+    write_taught,
+)
 from seqtool.parsing.parser.graph.task import GraphTask
 from seqtool.parsing.parser.linear.arcs.task import MiraTask
 from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
@@ -152,7 +158,9 @@ def _read(
         gold_tags=record.gold_tags,
         taught=str(output / TAUGHT) if record.unlabelled else None,
     )
-    data.summary.update(describe(record.distil, record.unlabelled))
+    if record.distil:
+        data = with_teachers(data, record.distil)
+        data.summary.update(describe(record.distil, record.unlabelled))
     return data.config, data
 
 
@@ -176,6 +184,7 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
         for files in filter(None, (record.train, record.dev)):
             for _ in read_conllu(files, skip_invalid=record.skip_invalid):
                 pass
+    if record.unlabelled:
         write_taught(record.distil, record.unlabelled, output)
 
 

@@ -18,7 +18,8 @@ of EWT (one seed, 667 sentences of dev):
     probabilities alone, weighted                  80.6     82.1
     both, weighted                                 81.1     82.6
 
-Own trees alone would do for three parsers, but of two, the better one would win each vote.
+Own trees alone would do for three parsers, but of two, the better one would win each vote. Where the
+parsers are better, it matters less: see the page of experiments.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ import numpy as np
 
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ModelError
-from seqtool.parsing.encoding.features import TokenArrays
 from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.parser.calibration import of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
@@ -56,23 +56,25 @@ ERROR_POWER = 4.0
 
 
 def summed(tables: Sequence[ArcTable], weights: Sequence[float]) -> Floats:
-    """Return the scores of the arcs of a sentence, [n, 1 + n]: the weighted probabilities, summed.
+    """Return the scores of the arcs of a sentence, [n, 1 + n]: the weighted votes, summed.
 
     Args:
         tables: of each parser.
         weights: of each parser.
     """
     total = np.zeros_like(tables[0].probabilities)
+    words = np.arange(len(total))
     for table, weight in zip(tables, weights, strict=True):
         total += np.float32(weight) * table.probabilities
+        total[words, table.heads] += np.float32(OWN_TREE * weight)
     return total
 
 
 def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: Ints) -> Ints:
     """Return the labels of the arcs of a tree, [n]; -1 where no parser knows one.
 
-    A parser votes for its label of an arc with the arc's probability, by its weight. Where the sums
-    are alike, and where no parser has the arc, the first one counts.
+    A parser votes for its label of an arc as it does for the arc. Where the sums are alike, and
+    where no parser has the arc, the first one counts.
 
     Args:
         tables: of each parser, with the same numbers of labels.
@@ -82,8 +84,9 @@ def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: In
     words = np.arange(len(heads))
     votes = np.stack(
         [
-            np.float32(w) * t.probabilities[words, heads]
-            for w, t in zip(weights, tables, strict=True)
+            np.float32(weight)
+            * (table.probabilities[words, heads] + np.float32(OWN_TREE) * (table.heads == heads))
+            for weight, table in zip(weights, tables, strict=True)
         ]
     )
     labels = np.stack([table.label_ids[words, heads] for table in tables])
@@ -200,27 +203,17 @@ class Vote(ParsesInputs):
         ]
         return list(np.average(scores, axis=0, weights=self.weights).tolist())
 
-    def trees(
-        self, tables: Sequence[Sequence[ArcTable]], weights: Sequence[float] | None = None
-    ) -> Iterator[Tree]:
-        """Give the trees of sentences.
+    def tree(self, tables: Sequence[ArcTable]) -> Tree:
+        """Return the tree of a sentence of one word or more.
 
         Args:
-            tables: of each parser those of all sentences, with the numbers of `labels`.
-            weights: of each; those of `weights` if not given.
+            tables: of each parser, with the numbers of `labels`.
         """
-        weights = weights or self.weights
-        together = list(zip(*tables, strict=True))
-        if not together:
-            return
-        scores = [summed(of_sentence, weights) for of_sentence in together]
-        lengths = np.asarray([len(table) for table in scores], np.int32)
-        flat = np.concatenate([table.ravel() for table in scores])
-        found = np.split(spanning_trees(flat, lengths), np.cumsum(lengths)[:-1])
-        for heads, of_sentence in zip(found, together, strict=True):
-            labels = voted_labels(of_sentence, weights, heads)
-            labels = np.where(labels < 0, np.where(heads > 0, *self._commonest), labels)
-            yield heads.tolist(), [self.labels[label] for label in labels.tolist()]
+        scores = summed(tables, self.weights)
+        heads = spanning_trees(scores.ravel(), np.asarray([len(scores)], np.int32))
+        labels = voted_labels(tables, self.weights, heads)
+        labels = np.where(labels < 0, np.where(heads > 0, *self._commonest), labels)
+        return heads.tolist(), [self.labels[label] for label in labels.tolist()]
 
 
 class _StreamVote:
@@ -228,7 +221,7 @@ class _StreamVote:
 
     def __init__(self, vote: Vote, beam: int, *, allow_missing: bool, scores: bool) -> None:
         self._vote, self._beam, self._scores = vote, beam, scores
-        self._numbers = ids = {label: number for number, label in enumerate(vote.labels)}
+        ids = {label: number for number, label in enumerate(vote.labels)}
         # of each parser, the numbers of its labels here; the last one is that of none, -1
         self._ids = [
             np.asarray([*(ids[_own(label)] for label in parser.deprels), -1], np.int32)
@@ -243,47 +236,28 @@ class _StreamVote:
         is_all = is_last and self._is_first
         self._is_first = False
         short = [sentence for sentence in sentences if len(sentence) <= LONGEST]
-        tables: list[list[ArcTable]] = []
-        of_parsers: list[list[ArcTable]] = []
-        weights: list[float] = []
+        of_parsers: list[Iterator[ArcTable]] = []
         for place, parser in enumerate(self._vote.parsers):
             arrays = parser.encode(sentences)
             if (check := self._checks[place]) is not None:
                 refuse_lacking(sentences, arrays, check, is_all=is_all)
             if len(short) < len(sentences):
                 arrays = parser.encode(short)
-            of_parsers.append(self._tables(parser, arrays, self._ids[place]))
-            tables.append(of_parsers[-1])
-            weights.append(self._vote.weights[place])
-            tables.append(self._own_trees(parser, arrays))
-            weights.append(OWN_TREE * self._vote.weights[place])
-        found = self._vote.trees(tables, weights)
-        for place, (heads, deprels) in enumerate(found):
-            short[place].set_tree(heads, deprels)
+            of_parsers.append(parser.arc_tables(arrays, beam=self._beam))
+        # sentence by sentence, as the tables of a long one are large
+        for sentence, *tables in zip(short, *of_parsers, strict=True):
+            tables = [
+                table._replace(label_ids=ids[table.label_ids])
+                for table, ids in zip(tables, self._ids, strict=True)
+            ]
+            heads, deprels = self._vote.tree(tables)
+            sentence.set_tree(heads, deprels)
             if self._scores:
-                of_sentence = [of_parser[place] for of_parser in of_parsers]
-                short[place].set_scores(self._vote.arc_scores(of_sentence, heads, beam=self._beam))
+                sentence.set_scores(self._vote.arc_scores(tables, heads, beam=self._beam))
         if len(short) < len(sentences):
             first, long = self._vote.parsers[0], [s for s in sentences if len(s) > LONGEST]
             # they were checked above
             first.parse(long, beam=self._beam, allow_missing=True, scores=self._scores)
-
-    def _tables(self, parser: Parser, arrays: TokenArrays, ids: Ints) -> list[ArcTable]:
-        """Return what a parser thinks of arcs, with the numbers of the vote's labels."""
-        tables = parser.arc_tables(arrays, beam=self._beam)
-        return [table._replace(label_ids=ids[table.label_ids]) for table in tables]
-
-    def _own_trees(self, parser: Parser, arrays: TokenArrays) -> list[ArcTable]:
-        """Return tables of the arcs of a parser's own trees alone."""
-        tables = []
-        for heads, deprels in parser.trees(arrays, beam=self._beam):
-            num, words = len(heads), np.arange(len(heads))
-            probabilities = np.zeros((num, 1 + num), np.float32)
-            label_ids = np.full((num, 1 + num), -1, np.int32)
-            probabilities[words, heads] = 1.0
-            label_ids[words, heads] = [self._numbers[deprel] for deprel in deprels]
-            tables.append(ArcTable(probabilities, label_ids))
-        return tables
 
 
 def weights_of(parsers: Sequence[Parser]) -> list[float]:

@@ -245,7 +245,9 @@ def test_batches_hold_few_sentences_and_every_example_once() -> None:
     sentences = np.repeat(np.arange(10, dtype=np.int32) * 20, np.arange(1, 11))
     shuffled = np.random.default_rng(0).permutation(sentences)
     none = np.zeros((55, 0), np.int32)
-    examples = Examples(none, none, none, np.zeros(55, np.uint8), none, shuffled)
+    examples = Examples(
+        none, none, none, np.zeros(55, np.uint8), none, shuffled, np.zeros((55, 0), np.float32)
+    )
     batches = [
         batch.tolist() for batch in examples.batches_of_sentences(5, np.random.default_rng(3))
     ]

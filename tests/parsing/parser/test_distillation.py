@@ -153,17 +153,24 @@ def test_the_trees_are_what_the_teachers_find_together(folder: Path, tmp_path: P
     assert record["unlabelled"] == [str(folder / "text.conllu")]
 
 
-def test_a_resumed_run_needs_no_teachers(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_resumed_run_goes_on_as_it_would_have(
+    weight: float, folder: Path, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         shutil.copytree(folder / name, tmp_path / name)
     shutil.copy(folder / "text.conllu", tmp_path)
     options = {**taught_by(tmp_path), "should_stop": lambda step: step == 3}
-    settings = config(3, learning__taught_words=0.5)
+    settings = config(3, learning__taught_words=0.5, learning__teacher_weight=weight)
     with pytest.raises(Interrupted):
         train(folder, tmp_path / "parts", settings, **options)
-    for name in ("a", "b"):
-        shutil.rmtree(tmp_path / name)
+    # the text is not parsed again, but teachers may be asked for probabilities
     (tmp_path / "text.conllu").unlink()
+    shutil.move(tmp_path / "a", tmp_path / "moved")
+    if weight:
+        with pytest.raises(ModelError, match="no such model"):
+            train_parser(None, tmp_path / "parts", resume=True, device="cpu")
+        shutil.move(tmp_path / "moved", tmp_path / "a")
     train_parser(None, tmp_path / "parts", resume=True, device="cpu")
     train(folder, tmp_path / "whole", settings, **taught_by(folder))
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
@@ -200,7 +207,7 @@ def test_plain_text_is_split_by_a_pipeline(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"unlabelled": ()}, ConfigError, "--distil is without text"),
+        ({"unlabelled": (), "distil": "{}/b"}, ConfigError, "arc-standard transitions, and there"),
         ({"distil": ()}, ConfigError, "there are none"),
         ({"distil": ["{}/a", "{}/none"]}, ModelError, "no such model"),
         ({"unlabelled": "{}/none.conllu"}, DataError, "none.conllu"),
@@ -226,6 +233,23 @@ def test_what_cannot_be_is_refused(
     with pytest.raises(error, match=message) as caught:
         train(folder, tmp_path / "p", config(1), **taught_by(folder, **given_options))
     assert "allow-missing" not in getattr(caught.value, "hint", "")
+    assert not (tmp_path / "p").exists()
+
+
+def test_teachers_tell_probabilities_where_there_is_no_text(folder: Path, tmp_path: Path) -> None:
+    """Of the treebank; also those of a pipeline, and members of a vote."""
+    events: list[Any] = []
+    alone = train(folder, tmp_path / "alone", config(2))
+    options = taught_by(folder, unlabelled=())
+    told = train(folder, tmp_path / "told", config(2), **options, on_data=events.append)
+    assert (len(events[0].teachers), events[0].num_taught) == (1, 0)
+    assert events[0].summary["teachers"] == "a, b"
+    assert "unlabelled" not in events[0].summary
+    assert not (told.path / TAUGHT).exists()
+    assert not np.array_equal(*(weights(run.path)["first.weight"] for run in (alone, told)))
+    # with no weight, nothing is learnt from them, so there has to be text
+    with pytest.raises(ConfigError, match="tells the probabilities"):
+        train(folder, tmp_path / "p", config(1, learning__teacher_weight=0), **options)
     assert not (tmp_path / "p").exists()
 
 

@@ -55,7 +55,7 @@ def table(heads: Sequence[int], labels: Sequence[int], probability: float) -> Ar
     label_ids = np.full((num, 1 + num), -1, np.int32)
     probabilities[np.arange(num), heads] = probability
     label_ids[np.arange(num), heads] = labels
-    return ArcTable(probabilities, label_ids)
+    return ArcTable(probabilities, label_ids, np.asarray(heads, np.int32))
 
 
 @cache
@@ -71,46 +71,50 @@ def test_three_small_trees_by_hand() -> None:
         table([2, 3, 0], [DET, NSUBJ, ROOT], 0.5),
         table([0, 1, 2], [ROOT, OBJ, OBJ], 0.75),
     ]
-    # the sums of the arcs: word 1: ROOT 0.75, word 2 1.0; word 2: ROOT 0.5, word 3 0.5, word 1
-    # 0.75; word 3: word 2 1.25, ROOT 0.5
+    # each arc of a tree has 0.5 more than its probability: 1, 1 and 1.25. The sums: word 1: ROOT
+    # 1.25, word 2 2; word 2: ROOT 1, word 3 1, word 1 1.25; word 3: word 2 2.25, ROOT 1
     scores = summed(tables, [1.0, 1.0, 1.0])
-    assert scores.tolist() == [[0.75, 0, 1, 0], [0.5, 0.75, 0, 0.5], [0.5, 0, 1.25, 0]]
-    # each word by itself would have 2, 1, 2: no tree. Of trees, 2 <- 1, ROOT, 2 has 1.0 + 0.5 +
-    # 1.25 = 2.75 and ROOT, 1, 2 has 0.75 + 0.75 + 1.25 = 2.75: alike; with more weight for the
-    # first two parsers it is the former
+    assert scores.tolist() == [[1.25, 0, 2, 0], [1, 1.25, 0, 1], [1, 0, 2.25, 0]]
+    # each word by itself would have 2, 1, 2: no tree. Of trees, with a weight of w for the third
+    # parser, 2, ROOT, 2 has 2 + 1 + 1 + 1.25 w and ROOT, 1, 2 has 1.25 w + 1.25 w + 1 + 1.25 w:
+    # alike where w is 1.2
     voting = Vote([parser(), parser(system="arc-eager"), parser(system="swap")])
-    voting.weights = [1.2, 1.0, 1.0]
-    ((heads, deprels),) = voting.trees([[each] for each in tables])
-    assert heads == [2, 0, 2]
-    # word 1: nsubj 0.6, det 0.5; word 3: obj by two of them
-    assert deprels == ["nsubj", "root", "obj"]
-    voting.weights = [1.0, 1.0, 1.2]
-    ((heads, deprels),) = voting.trees([[each] for each in tables])
-    assert (heads, deprels) == ([0, 1, 2], ["root", "obj", "obj"])
+    voting.weights = [1.0, 0.9, 1.0]
+    # word 1: nsubj 1, det 0.9; word 3: obj by two of them
+    assert voting.tree(tables) == ([2, 0, 2], ["nsubj", "root", "obj"])
+    voting.weights = [1.0, 1.0, 1.3]
+    assert voting.tree(tables) == ([0, 1, 2], ["root", "obj", "obj"])
 
 
 def test_labels_are_those_of_who_has_the_arc() -> None:
     heads = np.asarray([0], np.int32)
 
-    def chosen(*votes: tuple[float, int]) -> int:
+    def chosen(*votes: tuple[float, int], has_it: int = -1) -> int:
+        """Of the arc from ROOT, which is in the tree of one of the parsers, or of none."""
         tables = [
-            ArcTable(np.asarray([[p, 0.0]], np.float32), np.asarray([[label, -1]], np.int32))
-            for p, label in votes
+            ArcTable(
+                np.asarray([[p, 0.0]], np.float32),
+                np.asarray([[label, -1]], np.int32),
+                np.asarray([0 if place == has_it else 1], np.int32),
+            )
+            for place, (p, label) in enumerate(votes)
         ]
         return int(voted_labels(tables, [1.0] * len(tables), heads)[0])
 
     assert chosen((0.5, 7), (0.3, 8), (0.3, 8)) == 8
     assert chosen((0.5, 7), (0.25, 8), (0.25, 8)) == 7  # alike: the first one
+    assert chosen((0.5, 7), (0.3, 8), (0.3, 8), has_it=0) == 7  # 1.0 against 0.6
     assert chosen((0.9, -1), (0.1, 3)) == 3
     assert chosen((0.0, 4), (0.0, 5)) == 4  # nobody has it
     assert chosen((0.2, -1), (0.0, -1)) == -1
 
 
 def test_an_arc_that_nobody_labels_gets_the_commonest_label() -> None:
-    nothing = ArcTable(np.zeros((2, 3), np.float32), np.full((2, 3), -1, np.int32))
+    heads = np.asarray([0, 1], np.int32)
+    nothing = ArcTable(np.zeros((2, 3), np.float32), np.full((2, 3), -1, np.int32), heads)
     voting = Vote([parser(), parser(system="swap")])
-    ((heads, deprels),) = voting.trees([[nothing], [nothing]])
-    assert find_fault(heads) is None
+    found, deprels = voting.tree([nothing, nothing])
+    assert find_fault(found) is None
     assert sorted(deprels) == ["nsubj", "root"]
 
 
@@ -128,7 +132,7 @@ def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float
     num = len(trees[0])
     voting = Vote([ONE] * len(trees), weights[: len(trees)])
     tables = [table(heads, [NSUBJ] * num, 1.0) for heads in trees]
-    ((heads, _),) = voting.trees([[each] for each in tables])
+    heads, _ = voting.tree(tables)
     scores = summed(tables, voting.weights).astype(np.float64)
 
     def total(tree: Sequence[int]) -> float:
@@ -148,6 +152,23 @@ def test_a_parser_agrees_with_itself() -> None:
         one.parse(sentences)
         both.parse(found)
         assert [item.rows for item in found] == [item.rows for item in sentences]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_tables_have_the_parser_s_own_tree(beam: int) -> None:
+    """Also where arcs were lifted, and are put back."""
+    lifting = Labels(("obj", "det↑obj", "nsubj↑root", "obj↑nsubj"), ("root",))
+    moved = 0
+    for one in (*kinds(), random_parser(tiny_config(), lifting, 1)):
+        arrays = one.encode(random_sentences(30, 12))
+        trees = one.trees(arrays, beam=beam)
+        for table, (heads, deprels) in zip(one.arc_tables(arrays, beam=beam), trees, strict=True):
+            assert table.heads.tolist() == heads
+            labels = table.label_ids[np.arange(len(heads)), table.heads]
+            assert [one.deprels[label] for label in labels] == deprels
+        _, label_ids = one.heads_and_labels(arrays, beam=beam)
+        moved += len(one.with_lifted_arcs(arrays, label_ids))
+    assert moved
 
 
 @pytest.mark.parametrize("system", list(SYSTEMS))
@@ -175,8 +196,6 @@ def test_what_is_found_is_the_tree_of_the_tables() -> None:
         assert heads.count(0) == 1
         scores = summed([tables[place] for tables in of_each], voting.weights).astype(np.float64)
         trees = [next(one.trees(one.encode([sentence])))[0] for one in voting.parsers]
-        for weight, own in zip(voting.weights, trees, strict=True):
-            scores[np.arange(len(own)), own] += 0.5 * weight
         total = scores[np.arange(len(heads)), heads].sum()
         for own in trees:
             assert total >= scores[np.arange(len(own)), own].sum() - 1e-5

@@ -149,13 +149,15 @@ class GraphDecoder(Decoder):
         """
         for sentence in self._each(arrays):
             if sentence is None:
-                yield ArcTable(np.zeros((0, 1), np.float32), np.zeros((0, 1), np.int32))
+                none = np.zeros((0, 1), np.int32)
+                yield ArcTable(none.astype(np.float32), none, none[:, 0])
                 continue
             layout, units, scores, parts = sentence
             root = int(layout.roots[parts[0]])
             num_words = int(layout.lengths[parts].sum())
             probabilities = np.zeros((num_words, 1 + num_words), np.float32)
             label_ids = np.full(probabilities.shape, -1, np.int32)
+            tree = np.empty(num_words, np.int32)
             root_word = 0
             for part in parts:
                 table = layout.table(scores, part)
@@ -166,8 +168,9 @@ class GraphDecoder(Decoder):
                 probabilities[np.ix_(rows, heads)] = likely[:, 1:]
                 # a later part's root depends on that of the first one
                 probabilities[rows, root_word] = likely[:, 0]
+                best = self._best_heads(table.ravel(), layout.lengths[part : part + 1])
+                tree[rows] = layout.places(best, [part]) - root
                 if part == parts[0]:
-                    best = self._best_heads(table.ravel(), layout.lengths[part : part + 1])
                     root_word = 1 + int(best.tolist().index(0)) if len(parts) > 1 else 0
                 candidates = np.unique(np.concatenate(([0, root_word], heads)))
                 for first in range(0, length, LABEL_WORDS):
@@ -176,7 +179,7 @@ class GraphDecoder(Decoder):
                         units, places[block], root + candidates
                     )
                 label_ids[rows, heads] = -1  # of a word with itself
-            yield ArcTable(probabilities, label_ids)
+            yield ArcTable(probabilities, label_ids, tree)
 
     def _scored(
         self, arrays: TokenArrays, groups: Iterable[Longs]

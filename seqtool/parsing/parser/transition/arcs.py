@@ -256,4 +256,4 @@ def arc_tables(
         known = shares > 0
         together = np.where(known, table, 0.0).sum(axis=1, keepdims=True)
         probabilities = np.where(known, together * shares, table).astype(np.float32)
-        yield ArcTable(probabilities, label_ids)
+        yield ArcTable(probabilities, label_ids, of_sentence[0].heads)

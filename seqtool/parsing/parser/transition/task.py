@@ -31,6 +31,7 @@ from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extrac
 from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import NODE_ROWS, Scorer
+from seqtool.parsing.parser.transition.teachers import shares
 from seqtool.parsing.parser.transition.transitions import (
     NUM_ACTIONS,
     TOKENS,
@@ -50,6 +51,8 @@ class Examples:
         legal: the legal actions, as bits.
         free: int32 [N, NUM_ACTIONS], of each action the transition that costs nothing, or -1.
         sentences: the row of ROOT in the sentence.
+        shares: float32 [N, A], the teachers' probabilities of transitions, see `teachers`; [N, 0]
+            without teachers that have any.
     """
 
     tokens: Ints
@@ -58,6 +61,7 @@ class Examples:
     legal: Bytes
     free: Ints
     sentences: Ints
+    shares: Floats
 
     def __len__(self) -> int:
         return len(self.legal)
@@ -108,6 +112,7 @@ class ParserTask(TreeTask):
         self._contexts = config.model.contexts
         super().__init__(config, data, **options)
         labels, arrays = data.labels, self._arrays
+        self._own_symbols = data.types.arrays()
         self._slots = compile_slots(
             (*config.model.slots, *self._contexts),
             config.model.label_slots,
@@ -189,7 +194,14 @@ class ParserTask(TreeTask):
         free = torch.from_numpy(self._examples.free[batch]).long().to(self._device)
         free_scores = scores_NA.gather(1, free.clamp_min(0)).masked_fill(free < 0, -torch.inf)
         log_sums_N = scores_NA.logsumexp(1)
-        loss = loss + (log_sums_N - free_scores.logsumexp(1)).mean()
+        loss_N = log_sums_N - free_scores.logsumexp(1)
+        if self._data.teachers:
+            shares = torch.from_numpy(self._examples.shares[batch]).to(self._device)
+            # a transition that is not legal has no share, and its score is minus infinity
+            told_N = (shares * scores_NA.masked_fill(shares == 0, 0.0)).sum(1)
+            weight = self.config.learning.teacher_weight
+            loss_N = (1 - weight) * loss_N + weight * (shares.sum(1) * log_sums_N - told_N)
+        loss = loss + loss_N.mean()
         return loss + self._penalty(log_sums_N), len(batch)
 
     def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
@@ -234,13 +246,25 @@ class ParserTask(TreeTask):
 
     def _scorer(self, sentences: Ints | Longs, weights: Mapping[str, Floats]) -> Scorer:
         """Return what scores the configurations of some sentences by such weights."""
-        tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
         classifier = Classifier(self.config.model, weights, reserved=0)
+        return self._scorer_of(classifier, self._own_symbols, sentences)
+
+    def _scorer_of(
+        self, classifier: Classifier, symbols: tuple[Ints, Ints], sentences: Ints | Longs
+    ) -> Scorer:
+        """Return what scores the configurations of some sentences by a classifier.
+
+        Args:
+            classifier: one that knows no types.
+            symbols: of all types, those of the classifier.
+            sentences: places in the treebank.
+        """
+        tokens, lengths = self._arrays.tokens[sentences], self._arrays.lengths[sentences]
         # only the types of these sentences, numbered anew
         inside = token_rows(tokens, lengths)
-        present, places = present_types(self._arrays.types[inside], len(self._symbols[0]))
-        symbols = [rows[present].numpy().astype(np.int32) for rows in self._symbols]
-        classifier.products.extend(*symbols)
+        present, places = present_types(self._arrays.types[inside], len(symbols[0]))
+        lexical, tags = symbols
+        classifier.products.extend(lexical[present], tags[present])
         local = np.zeros(len(self._arrays.types), np.int32)
         local[inside] = places
         rows = np.zeros(len(self._arrays.types), np.int32)
@@ -268,6 +292,10 @@ class ParserTask(TreeTask):
         configurations = Configurations(self.config.model.system, labels, num_lanes, longest)
         lanes = np.arange(num_lanes, dtype=np.int32)
         scores = np.empty((num_lanes, labels.num_transitions), np.float32)
+        teachers = [
+            self._scorer_of(Classifier(config, weights, reserved=0), symbols, sentences)
+            for config, weights, symbols in self._data.teachers
+        ]
         found: list[tuple[npt.NDArray[np.generic], ...]] = []
         waiting = 0
         while True:
@@ -298,13 +326,18 @@ class ParserTask(TreeTask):
                 # no gold label at all on what is free: only its own choice is left
                 follows = (self._random.random(len(which)) < exploration) | (best < 0)
                 chosen = np.where(follows, own, best).astype(np.int32)
+            told = np.zeros((len(which), labels.num_transitions if teachers else 0), np.float32)
+            for teacher in teachers:
+                teacher(configurations, which, scores[: len(which)])
+                told += shares(scores[: len(which)], legal, labels.segments) / len(teachers)
             roots = configurations.configs[which, TOKENS]
             seen = extract(configurations, which, token_numbers, self._slots)
-            found.append((*seen, legal, free, roots))
+            found.append((*seen, legal, free, roots, told))
             configurations.advance(which, chosen)
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        examples = Examples(*columns)
         # a word that has lost its head for good may leave no transition with its gold label
-        known = (columns[-2] >= 0).any(axis=1)
+        known = (examples.free >= 0).any(axis=1)
         return Examples(*(column[known] for column in columns))
 
     def _scores(
@@ -363,7 +396,8 @@ class ParserTask(TreeTask):
         carried = super().carried()
         if self._examples is not None:
             for name, array in vars(self._examples).items():
-                carried[f"examples.{name}"] = torch.from_numpy(array)
+                if array.size:  # without teachers there are no shares
+                    carried[f"examples.{name}"] = torch.from_numpy(array)
         return carried
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
@@ -374,6 +408,8 @@ class ParserTask(TreeTask):
             for name, tensor in tensors.items()
             if name.startswith("examples.")
         }
+        if parts:
+            parts.setdefault("shares", np.zeros((len(parts["legal"]), 0), np.float32))
         self._examples = Examples(**parts) if parts else None
         self._batches = []  # of other examples
 

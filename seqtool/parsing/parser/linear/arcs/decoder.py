@@ -153,7 +153,7 @@ class LinearGraphDecoder(Decoder):
             words = np.arange(num_words)
             label_ids[words, words + 1] = -1  # of no arc
             probabilities = chances.reshape(num_words, -1).astype(np.float32)
-            yield ArcTable(probabilities, np.ascontiguousarray(label_ids))
+            yield ArcTable(probabilities, np.ascontiguousarray(label_ids), tree)
 
     def _each(self, arrays: TokenArrays) -> Iterator[TokenArrays]:
         """Give each sentence alone."""

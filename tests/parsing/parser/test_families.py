@@ -1,0 +1,60 @@
+"""Which settings parsers of a family read."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import from_dict, to_dict
+from seqtool.parsing.parser.config import PRESETS, ParserConfig
+from seqtool.parsing.parser.families import READ_BY, settings_read
+
+
+def header(preset: str, data: dict[str, Any] | None = None) -> Header:
+    settings = to_dict(from_dict(ParserConfig, PRESETS.settings(preset)))
+    return Header("parser", settings, {}, data=data or {})
+
+
+def test_the_table_names_settings() -> None:
+    known = {
+        f"{section.name}.{field.name}"
+        for section in dataclasses.fields(ParserConfig)
+        for field in dataclasses.fields(getattr(ParserConfig(), section.name))
+    }
+    assert {name for names in READ_BY.values() for name in names} <= known
+
+
+@pytest.mark.parametrize(
+    ("preset", "own", "others"),
+    [
+        ("fast", ["model.slots", "learning.oracle"], ["model.encoder_size", "model.trees"]),
+        ("accurate", ["model.slots", "model.context_units"], ["model.arc_size"]),
+        ("graph", ["model.arc_size", "model.encoder_size"], ["model.slots", "model.system"]),
+        ("linear", ["model.templates", "model.hash_bits"], ["model.slots", "model.trees"]),
+        ("mst", ["model.trees", "model.hash_bits"], ["model.templates", "model.arc_size"]),
+    ],
+)
+def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: list[str]) -> None:
+    found = settings_read(header(preset))
+    shown = {f"{section}.{name}" for section, values in found.items() for name in values}
+    assert {*own, "model.fields", "training.epochs"} <= shown
+    assert not {*others, "learning.global_beam", "learning.taught_words"} & shown
+
+
+def test_what_is_learnt_from_others_is_shown_where_it_was() -> None:
+    taught = settings_read(header("fast", {"teachers": "a", "unlabelled": "b"}))["learning"]
+    assert {"taught_words", "teacher_weight"} <= taught.keys()
+    told = settings_read(header("fast", {"teachers": "a"}))["learning"]
+    assert "teacher_weight" in told
+    assert "taught_words" not in told
+
+
+def test_older_models_name_less() -> None:
+    old = header("fast")
+    del old.config["model"]["decoder"], old.config["model"]["classifier"]
+    del old.config["learning"]["loss"]
+    assert "slots" in settings_read(old)["model"]
+    assert "arc_size" not in settings_read(old)["model"]
