@@ -63,7 +63,7 @@ def test_all_rows_of_the_korean_sample(tmp_path: Path, capsys: pytest.CaptureFix
     greedy = kept["figures"]["fast-1"]["searches"]["1"]
     assert greedy["uas"] == pytest.approx(header.scores["dev_uas"], abs=0.01)
     teachers = checkpoint.read_header(tmp_path / "out" / "distilled-1").data["teachers"]
-    assert teachers == "accurate-1, global-1, graph-1"
+    assert teachers == "accurate-1, graph-1, linear-1"
 
 
 def test_seeds_and_what_is_kept(

@@ -47,6 +47,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("model.context_slots", "model.context_units", "learning.dropout_contexts"),
     ),
     ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
+    ("graph", "linear"): ("model.order",),
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size"),
         *("learning.batch_words", "learning.dropout_arcs"),
