@@ -18,8 +18,8 @@ of EWT (one seed, 667 sentences of dev):
     probabilities alone, weighted                  80.6     82.1
     both, weighted                                 81.1     82.6
 
-Own trees alone would do for three parsers, but of two, the better one would win each vote. Where the
-parsers are better, it matters less: see the page of experiments.
+Own trees alone would do for three parsers, but of two, the better one would win each vote. Where
+the parsers are better, it matters less: see the page of experiments.
 """
 
 from __future__ import annotations
