@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt clean
+.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt parsers clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -105,7 +105,7 @@ treebank: $(INSTALLED)  ## check a treebank, train three parsers on it, score an
 	  echo "error: no treebank is given" >&2; \
 	  echo "hint: make treebank TRAIN=train.conllu DEV=dev.conllu [TEST=test.conllu] [NAME=mine]" >&2; \
 	  exit 1; }
-	@$(MAKE) --no-print-directory parsers NAME=$(or $(NAME),treebank)
+	@$(MAKE) --no-print-directory scored NAME=$(or $(NAME),treebank)
 
 ewt: $(INSTALLED)  ## the same with UD English-EWT from a folder (DATA=)
 	@test -n "$(DATA)" || { echo "error: no folder is given" >&2; \
@@ -124,8 +124,8 @@ runs/$(NAME)-fast/model.json: SETTINGS = --preset fast $(SET)
 runs/$(NAME)-accurate/model.json: SETTINGS = --preset accurate $(SET)
 runs/$(NAME)-raw/model.json: SETTINGS = --raw $(RAW_SET)
 
-.PHONY: parsers
-parsers: $(TREES)/scores.txt $(TREES)/fast.html $(TREES)/accurate.html
+.PHONY: scored
+scored: $(TREES)/scores.txt $(TREES)/fast.html $(TREES)/accurate.html
 	@cat $(TREES)/checked.txt $(TREES)/scores.txt
 	@echo "Ten sentences with their errors: $(filter %.html,$^)"
 
@@ -162,6 +162,16 @@ $(TREES)/%.html: $(TREES)/%.conllu
 	  END { if (!wrong) printf "%s", first }' $< - > $(TREES)/$*-errors.conllu
 	$(BIN)/seqtool parse $(TREES)/$*-errors.conllu -m runs/$(NAME)-$* \
 	  --gold $(TREES)/$*-errors.conllu --format html -o $@
+
+# Goes on where it was stopped. For a quick try: ROWS=linear,fast SET="--set training.epochs=1"
+parsers: $(INSTALLED)  ## every kind of parser on a treebank in one table (TRAIN= DEV= OUT= ROWS= SEEDS=)
+	@test -n "$(TRAIN)" && test -n "$(DEV)" || { \
+	  echo "error: no treebank is given" >&2; \
+	  echo "hint: make parsers TRAIN=train.conllu DEV=dev.conllu [OUT=runs/parsers] [ROWS=mst,fast]" >&2; \
+	  exit 1; }
+	@$(BIN)/python tests/benchmarks/parser_table.py $(TRAIN) $(DEV) --out $(or $(OUT),runs/parsers) \
+	  $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(UNLABELLED),--unlabelled $(UNLABELLED)) \
+	  $(if $(THREADS),--threads $(THREADS)) $(SET)
 
 clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/
 	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

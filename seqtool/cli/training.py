@@ -391,7 +391,7 @@ def train_parser(
         str | None,
         _setting(
             "Settings by name (default fast; accurate with --raw).",
-            "fast|accurate|graph|chen-manning|linear|mst",
+            "fast|accurate|graph|chen-manning|linear|mst|mst2",
         ),
     ] = None,
     fast: Annotated[

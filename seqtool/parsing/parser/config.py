@@ -106,6 +106,11 @@ class ModelConfig(Config):
     trees: Literal["auto", "projective", "all"] = setting(
         "auto", "graph: projective or all trees; auto is by the treebank and the loss"
     )
+    order: Literal[1, 2] = setting(
+        1,
+        "linear graph: 1: scores of arcs; 2: of siblings, and of a head with its own head, too "
+        "(McDonald & Pereira 2006)",
+    )
     hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
@@ -305,6 +310,12 @@ class ParserConfig(Config):
                 f"a linear classifier reads no {model.encoder}",
                 hint="leave out --encoder, or take --classifier neural",
             )
+        if model.order == 2 and (model.decoder, model.classifier) != ("graph", "linear"):
+            raise ConfigError(
+                f"order is 2, and decoder {model.decoder} with classifier {model.classifier} has "
+                "no such scores",
+                hint="use --preset mst2, or leave order out",
+            )
         if model.decoder == "graph" and model.templates != ("standard",):
             raise ConfigError(
                 "templates are of transitions, and decoder is graph",
@@ -441,6 +452,12 @@ _TABLE["graph"] = {
 _TABLE["mst"] = {
     "model": {"decoder": "graph", "classifier": "linear"},
     "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
+}
+
+# McDonald & Pereira 2006
+_TABLE["mst2"] = {
+    "model": {**_TABLE["mst"]["model"], "order": 2},
+    "training": _TABLE["mst"]["training"],
 }
 
 # the presets of other decoders and classifiers than those of `fast`

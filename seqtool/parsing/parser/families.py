@@ -47,6 +47,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("model.context_slots", "model.context_units", "learning.dropout_contexts"),
     ),
     ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
+    ("graph", "linear"): ("model.order",),
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size"),
         *("learning.batch_words", "learning.dropout_arcs"),
@@ -124,7 +125,8 @@ def describe(header: Header) -> str:
     parameters = counted(header.num_parameters, "parameter")
     family = model.get("decoder"), model.get("classifier")  # which older models do not name
     if family == ("graph", "linear"):
-        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
+        parts = " and pairs of arcs" if model.get("order") == 2 else ""
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs{parts}, {parameters}"
     if family == ("graph", "neural"):
         units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
         return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"

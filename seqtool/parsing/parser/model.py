@@ -120,7 +120,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         model = config.model
         # scores of one kind only can be averaged
         scores = config.learning.loss == "global", adds_probabilities(config.learning)
-        builds = model.decoder, model.classifier, model.system, model.trees, scores
+        builds = (
+            *(model.decoder, model.classifier, model.order),
+            *(model.system, model.trees, scores),
+        )
         characters = None if types.characters is None else types.characters.known
         return types.lexical, types.tags, characters, lm, self.labels, builds
 

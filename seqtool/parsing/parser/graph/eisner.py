@@ -38,7 +38,7 @@ def highest_sum(left, right):  # type: ignore[no-untyped-def]
 
 
 @compiled(_int(_doubles, _doubles))
-def _place_of_highest(left, right):  # type: ignore[no-untyped-def]
+def place_of_highest(left, right):  # type: ignore[no-untyped-def]
     """Return the place of the highest sum; of equal ones the first."""
     best = 0
     for place in range(1, left.shape[0]):
@@ -102,7 +102,7 @@ def _projective_tree(  # type: ignore[no-untyped-def]
         in_i, in_j = np.int64(i) * size, np.int64(j) * size
         if not is_complete:
             heads[end] = head + 1
-            k = i + _place_of_highest(
+            k = i + place_of_highest(
                 complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
             )
             waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 1, i, k
@@ -112,12 +112,12 @@ def _projective_tree(  # type: ignore[no-untyped-def]
                 k = (
                     i
                     + 1
-                    + _place_of_highest(
+                    + place_of_highest(
                         incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
                     )
                 )
             else:
-                k = i + _place_of_highest(
+                k = i + place_of_highest(
                     incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
                 )
             waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 0, head, k

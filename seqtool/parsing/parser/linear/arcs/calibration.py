@@ -3,7 +3,8 @@
 MIRA learns which tree is the best one by a margin; how large the margin is in nats it does not say.
 So the weights are multiplied by the factor with which the gold trees of the validation part are
 most likely, as the scores of trees in a conditional random field over the trees that are searched
-(temperature scaling: Guo et al. 2017). Which tree is the best one stays the same.
+(temperature scaling: Guo et al. 2017). Which tree is the best one stays the same. With scores of
+second order, the scores of trees are those around the best one; see `search.Found`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.data import GoldTrees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.linear.arcs.scorer import ArcScorer
+from seqtool.parsing.parser.linear.arcs.search import Search
 
 MOST_SENTENCES = 300
 LONGEST = 60  # words: marginals are cubic
@@ -29,12 +31,15 @@ class Calibration:
     Args:
         scorer: scores their arcs; it knows their types.
         dev: the validation part.
+        order: of the scores, 1 or 2.
         is_projective: projective trees are searched, or all.
     """
 
-    def __init__(self, scorer: ArcScorer, dev: GoldTrees, *, is_projective: bool) -> None:
+    def __init__(
+        self, scorer: ArcScorer, dev: GoldTrees, order: int, *, is_projective: bool
+    ) -> None:
         usable = np.flatnonzero(dev.arrays.lengths <= LONGEST)[:MOST_SENTENCES]
-        self._scorer, self._is_projective = scorer, is_projective
+        self._scorer, self._order, self._is_projective = scorer, order, is_projective
         self._arrays = dataclasses.replace(
             dev.arrays,
             tokens=dev.arrays.tokens[usable],
@@ -45,13 +50,13 @@ class Calibration:
         widths = np.repeat(1 + self._arrays.lengths.astype(np.int64), self._arrays.lengths)
         gold = [head for place in usable.tolist() for head in dev.trees[place][0]]
         self._gold = np.cumsum(widths) - widths + np.asarray(gold, np.int64)
-        self._size = int(widths.sum())
 
     def scale(self, weights: Floats) -> float:
         """Return the factor of weights; 1 where there is nothing to tell it by."""
-        scores = np.zeros(self._size, np.float32)
-        self._scorer.add_arc_scores(weights, self._arrays, scores)
-        spread = float(scores.std()) if self._size else 0.0
+        members = [(self._scorer, weights)]
+        search = Search(members, self._order, is_projective=self._is_projective)
+        scores = search.comparable(self._arrays)
+        spread = float(scores.std()) if scores.size else 0.0
         if not spread:
             return 1.0
         values = scores.astype(np.float64) / spread

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from seqtool.core.arrays import Floats, Ints, Longs
+from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
 from seqtool.parsing.parser.graph.partition import marginals
-from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer
+from seqtool.parsing.parser.linear.arcs.search import LONGEST_SECOND, Search
 
 LONGEST = 2047  # words whose arcs are all scored
 HELD_SCORES = LONGEST * (1 + LONGEST)  # of arcs: 16 MB
@@ -33,16 +31,22 @@ class LinearGraphDecoder(Decoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        self._labels = labels
+        self._labels, self._order = labels, config.order
         self._is_projective = config.trees == "projective"
         # of each member, what knows the places of its weights, and these
         self._members = [(ArcScorer(config, labels), weights[WEIGHTS])]
+        self._search = self._make_search()
 
     def joined(self, others: Sequence[LinearGraphDecoder]) -> LinearGraphDecoder:
         """Return a decoder of several members; see `Decoder.joined`."""
         together = copy.copy(self)
         together._members = [m for each in (self, *others) for m in each._members]
+        together._search = together._make_search()
         return together
+
+    def _make_search(self) -> Search:
+        """Return the search by the scores of all members."""
+        return Search(self._members, self._order, is_projective=self._is_projective)
 
     def prepare(self, types: Types) -> None:
         """Note the symbols of the types that were met since the last time."""
@@ -72,7 +76,9 @@ class LinearGraphDecoder(Decoder):
 
     @property
     def longest(self) -> int:
-        """Words of the longest sentence that gets its best tree; see `eisner`."""
+        """Words of the longest sentence that gets its best tree; see `eisner` and `search`."""
+        if self._order == 2:
+            return LONGEST_SECOND
         return LONGEST_PROJECTIVE if self._is_projective else LONGEST
 
     def _trees(self, part: TokenArrays) -> Ints:
@@ -81,29 +87,19 @@ class LinearGraphDecoder(Decoder):
         A sentence of more than `LONGEST` words is alone, and parsed in pieces, as if each were a
         sentence; the roots of the later ones depend on that of the first.
         """
-        find = projective_trees if self._is_projective else spanning_trees
         num_words = int(part.lengths[0]) if len(part.lengths) else 0
         if num_words <= LONGEST:
-            return find(self._arc_scores(part), part.lengths)
+            return self._search.trees(part)
         root, borders = int(part.tokens[0]), list(range(0, num_words, LONGEST))
         found: list[Ints] = []
         for begin, end in zip(borders, [*borders[1:], num_words], strict=True):
             words = part.types[root + 1 + begin : root + 1 + end]
             types = np.concatenate((np.asarray([NONE_TYPE, ROOT_TYPE], np.int32), words))
             piece = TokenArrays(types, np.ones(1, np.int32), np.asarray([end - begin], np.int32))
-            heads = find(self._arc_scores(piece), piece.lengths)
+            heads = self._search.trees(piece)
             first_root = 1 + int(np.argmin(found[0])) if found else 0
             found.append(np.where(heads > 0, heads + np.int32(begin), np.int32(first_root)))
         return np.concatenate(found)
-
-    def _arc_scores(self, part: TokenArrays) -> Floats:
-        """Return the average scores of all arcs of some sentences, flat."""
-        lengths = part.lengths.astype(np.int64)
-        scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
-        for scorer, weights in self._members:
-            scorer.add_arc_scores(weights, part, scores)
-        scores /= len(self._members)
-        return scores
 
     def _label_scores(self, part: TokenArrays, heads: Ints, tree: Ints) -> Floats:
         """Return the scores of the labels of arcs, [words, labels], the sums over all members.
@@ -125,25 +121,27 @@ class LinearGraphDecoder(Decoder):
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`. Labels are the best ones.
 
-        The score of a tree is the logarithm of its probability among all that are searched.
+        The score of a tree is the logarithm of its probability among all that are searched; with
+        scores of second order about so, see `Search.ranked`.
         """
-        for one, scores in self._each(arrays):
-            log_partition = float(marginals(scores, one.lengths, self._is_projective)[0][0])
-            table = scores.reshape(one.lengths[0], -1)
+        for one in self._each(arrays):
+            found, trees = self._search.ranked(one, num)
+            partition = float(marginals(found.scores, one.lengths, self._is_projective)[0][0])
             yield [
-                RankedTree(heads, self._best_labels(one, heads, heads), score - log_partition)
-                for heads, score in ranked_trees(table, num, self._is_projective)
+                RankedTree(heads, self._best_labels(one, heads, heads), score - partition)
+                for heads, score in trees
             ]
 
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give how likely each arc is, of all trees that are searched, and its best label.
 
-        Of an arc that is not in the best tree, it is the label that it has with the other arcs of
-        that tree around it. See `Decoder.arc_tables`.
+        With scores of second order, the scores of trees are those around the best one, see
+        `search.Found`. Of an arc that is not in the best tree, it is the label that it has with
+        the other arcs of that tree around it. See `Decoder.arc_tables`.
         """
-        find = projective_trees if self._is_projective else spanning_trees
-        for one, scores in self._each(arrays):
-            tree, num_words = find(scores, one.lengths), int(one.lengths[0])
+        for one in self._each(arrays):
+            tree, scores = self._search.find(one, self._search.arc_scores(one))
+            num_words = int(one.lengths[0])
             _, chances = marginals(scores, one.lengths, self._is_projective)
             label_ids = np.stack(
                 [
@@ -157,17 +155,10 @@ class LinearGraphDecoder(Decoder):
             probabilities = chances.reshape(num_words, -1).astype(np.float32)
             yield ArcTable(probabilities, np.ascontiguousarray(label_ids), tree)
 
-    def _each(self, arrays: TokenArrays) -> Iterator[tuple[TokenArrays, Floats]]:
-        """Give each sentence alone, with the scores of its arcs."""
+    def _each(self, arrays: TokenArrays) -> Iterator[TokenArrays]:
+        """Give each sentence alone."""
         for place in range(len(arrays.lengths)):
-            one = _of(arrays, np.asarray([place]))
-            yield one, self._arc_scores(one)
-
-
-def _of(arrays: TokenArrays, places: Longs) -> TokenArrays:
-    """Return some of the sentences, in the same rows."""
-    tokens, lengths = arrays.tokens[places], arrays.lengths[places]
-    return dataclasses.replace(arrays, tokens=tokens, lengths=lengths, lm_states=None)
+            yield arrays.part(np.asarray([place]))
 
 
 def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:
@@ -178,4 +169,4 @@ def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:
     is_long = lengths > LONGEST
     cuts = np.flatnonzero(np.diff(sizes // HELD_SCORES) | is_long[:-1] | is_long[1:]) + 1
     for places in np.split(np.arange(len(lengths)), cuts):
-        yield _of(arrays, places)
+        yield arrays.part(places)

@@ -58,7 +58,7 @@ def hashed(features, family, where, distance, places, num):  # type: ignore[no-u
 
     Args:
         features: see `Features`.
-        family: one of ARCS, BETWEEN, LABELS.
+        family: one of ARCS, BETWEEN, LABELS, PAIRS, SIBLINGS, GRANDS.
         where: the type at each address.
         distance: see `distance_of`.
         places: where to write.
@@ -200,7 +200,7 @@ def outer_children(heads, num_words, around):  # type: ignore[no-untyped-def]
 
 
 @compiled(_int(_ints, _int, _int))
-def _type_of(token_types, root, word):  # type: ignore[no-untyped-def]
+def type_of(token_types, root, word):  # type: ignore[no-untyped-def]
     """Return the type of a word, that of no word for -1."""
     return token_types[root + word] if word >= 0 else NONE_TYPE
 
@@ -215,10 +215,10 @@ def label_places(  # type: ignore[no-untyped-def]
     `outer_children` wrote; `where` is room.
     """
     stand(token_types, root, num_words, head, word, where)
-    where[D_LEFT] = _type_of(token_types, root, around[0, word])
-    where[D_RIGHT] = _type_of(token_types, root, around[1, word])
-    where[SIBLING] = _type_of(token_types, root, around[2, word] if head == tree[word - 1] else -1)
-    where[GRAND] = _type_of(token_types, root, tree[head - 1] if head else -1)
+    where[D_LEFT] = type_of(token_types, root, around[0, word])
+    where[D_RIGHT] = type_of(token_types, root, around[1, word])
+    where[SIBLING] = type_of(token_types, root, around[2, word] if head == tree[word - 1] else -1)
+    where[GRAND] = type_of(token_types, root, tree[head - 1] if head else -1)
     # the direction alone: how far the head is says little of the label
     direction = distance_of(0, 1) if word > head else distance_of(1, 0)
     return hashed(features, LABELS, where, direction, places, 0)

@@ -7,12 +7,11 @@ import numpy as np
 from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.graph.eisner import projective_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.linear.arcs.calibration import Calibration
 from seqtool.parsing.parser.linear.arcs.features import score_arcs
 from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes
+from seqtool.parsing.parser.linear.arcs.search import Search
 from seqtool.parsing.parser.linear.task import LinearTask
 
 STEP_SENTENCES = 32  # learnt one by one; a step of the training loop is so many
@@ -33,8 +32,11 @@ class MiraTask(LinearTask):
         self._scorer.extend(data.types)
         self._changes = np.zeros(shapes[WEIGHTS], np.float32)
         is_projective = config.model.trees == "projective"
-        self._find = projective_trees if is_projective else spanning_trees
-        self._calibration = Calibration(self._scorer, data.dev, is_projective=is_projective)
+        members = [(self._scorer, self.weights[WEIGHTS].values)]
+        self._search = Search(members, config.model.order, is_projective=is_projective)
+        self._calibration = Calibration(
+            self._scorer, data.dev, config.model.order, is_projective=is_projective
+        )
         self._order = np.empty(0, np.int64)
 
     def start_epoch(self, epoch: int) -> int:
@@ -74,9 +76,10 @@ class MiraTask(LinearTask):
         points[np.arange(num_words), heads] = 0.0
         scores = points.reshape(-1)
         score_arcs(*read, weights.values, scores)
-        found = self._find(scores, arrays.lengths[sentence : sentence + 1])
+        found = self._search.find(arrays.part(np.asarray([sentence])), scores).heads
+        is_second = self._search.is_second(num_words)
         step = longest, weights, self._changes
-        missing: float = learn_heads(*read, heads, found, *step)
+        missing: float = learn_heads(*read, heads, found, is_second, *step)
         learn_labels(*read, heads, label_ids, len(labels.arcs), len(labels), *step)
         if longest:
             weights.num[0] += 1

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.parsing.parser.config import ParserConfig, implied, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.partition import marginals
@@ -68,8 +68,9 @@ def test_trees_and_their_probabilities(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["projective", "all"])
-def test_every_output_is_a_tree(which: str) -> None:
-    parser = random_parser(which)
+@pytest.mark.parametrize("order", [1, 2])
+def test_every_output_is_a_tree(order: int, which: str) -> None:
+    parser = random_parser(which, order=order)
     sentences = random_sentences(60, 30)
     parser.parse(sentences)
     crossing = 0
@@ -80,6 +81,23 @@ def test_every_output_is_a_tree(which: str) -> None:
         for head, deprel in zip(heads, sentence.column(7), strict=True):
             assert deprel in (LABELS.arcs if head else LABELS.roots)
     assert (crossing == 0) == (which == "projective")
+
+
+@pytest.mark.parametrize("which", ["projective", "all"])
+def test_probabilities_of_second_order(which: str) -> None:
+    parser = random_parser(which, order=2)
+    arrays = parser.encode(random_sentences(30, 6))
+    tables = list(parser.arc_tables(arrays))
+    ranked = list(parser.ranked(arrays, 3))
+    for (heads, deprels), table, best in zip(parser.trees(arrays), tables, ranked, strict=True):
+        words = np.arange(len(heads))
+        assert np.allclose(table.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        assert not table.probabilities[words, words + 1].any()
+        assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
+        assert (best[0].heads, best[0].deprels) == (heads, deprels)
+        scores = [tree.score for tree in best]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] <= 1e-5
 
 
 def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +117,9 @@ def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
     assert max(map(len, sentences)) > 20
 
 
-def test_members_are_averaged() -> None:
-    one, two = random_parser("all", 1), random_parser("all", 2)
+@pytest.mark.parametrize("order", [1, 2])
+def test_members_are_averaged(order: int) -> None:
+    one, two = (random_parser("all", seed, order=order) for seed in (1, 2))
     mean = {WEIGHTS: (one.weights[WEIGHTS] + two.weights[WEIGHTS]) / 2}
     alone = Parser(one.config, one.types, one.labels, mean)
     sentences = random_sentences(40, 12)
@@ -119,10 +138,11 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("which", ["projective", "all", "auto"])
-def test_a_rule_is_learnt(which: str, treebank: Path, tmp_path: Path) -> None:
+def test_a_rule_is_learnt(which: str, order: int, treebank: Path, tmp_path: Path) -> None:
     dev = treebank / "dev.conllu"
-    settings = config(trees=which)
+    settings = config(trees=which, order=order)
     result = train_parser(treebank / "train.conllu", tmp_path / "p", settings, dev=dev)
     assert result.scores["dev_las"] == 100.0
     assert result.system == ("projective" if which == "projective" else "all")
@@ -132,15 +152,20 @@ def test_a_rule_is_learnt(which: str, treebank: Path, tmp_path: Path) -> None:
     gold = [sentence.to_conllu() for sentence in sentences]
     parser.parse(sentences)
     assert [sentence.to_conllu() for sentence in sentences] == gold
-    assert "linear scores of arcs" in (tmp_path / "p" / "README.md").read_text()
+    card = (tmp_path / "p" / "README.md").read_text()
+    assert "linear scores of arcs" + " and pairs of arcs" * (order == 2) in card
 
 
-def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_resumed_run_ends_with_the_same_weights(
+    order: int, treebank: Path, tmp_path: Path
+) -> None:
     train, dev = (treebank / f"{name}.conllu" for name in ("train", "dev"))
-    train_parser(train, tmp_path / "whole", config(), dev=dev)
+    settings = config(order=order)
+    train_parser(train, tmp_path / "whole", settings, dev=dev)
     with pytest.raises(Interrupted):
-        train_parser(train, tmp_path / "p", config(), dev=dev, should_stop=lambda step: step == 3)
-    train_parser(train, tmp_path / "p", config(), dev=dev, resume=True)
+        train_parser(train, tmp_path / "p", settings, dev=dev, should_stop=lambda step: step == 3)
+    train_parser(train, tmp_path / "p", settings, dev=dev, resume=True)
     whole, resumed = (load_file(tmp_path / d / "weights.safetensors") for d in ("whole", "p"))
     assert np.array_equal(whole[WEIGHTS], resumed[WEIGHTS])
 
@@ -155,7 +180,7 @@ def test_scores_are_log_probabilities(treebank: Path) -> None:
         for place, (heads, deprels) in enumerate(data.dev.trees)
     ]
     gold = dataclasses.replace(data.dev, trees=wrong)
-    task._calibration = Calibration(task._scorer, gold, is_projective=False)
+    task._calibration = Calibration(task._scorer, gold, 1, is_projective=False)
     task.start_epoch(0)
     task.learn(0, 1.0)
     weights, calibration = task.weights[WEIGHTS].average(), task._calibration
@@ -187,3 +212,10 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(ConfigError, match="loss is crf") as refused:
         from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}})
     assert refused.value.hint == "use local or --classifier neural"
+    assert preset("mst2") == {**preset("mst"), "model": {**preset("mst")["model"], "order": 2}}
+    with pytest.raises(ConfigError, match="order is 2, and decoder transition") as refused:
+        from_dict(ParserConfig, {"model": {"order": 2}})
+    assert refused.value.hint == "use --preset mst2, or leave order out"
+    one, two = random_parser("all"), random_parser("all", order=2)
+    with pytest.raises(ModelError):
+        one.ensemble([two])
