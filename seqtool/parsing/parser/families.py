@@ -30,7 +30,8 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("neural",): (
         *("model.lexical_size", "model.tag_size", "model.type_units"),
         *("learning.min_steps", "learning.dropout_types", "learning.dropout_words"),
-        "learning.averaging",
+        *("model.num_filters", "model.character_size", "model.filter_width"),
+        *("learning.dropout_fields", "learning.averaging"),
     ),
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
@@ -49,12 +50,12 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
     ("graph", "linear"): ("model.order",),
     ("graph", "neural"): (
-        *("model.arc_size", "model.relation_size"),
+        *("model.arc_size", "model.relation_size", "model.distances"),
         *("learning.batch_words", "learning.dropout_arcs"),
     ),
     ("global",): (
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
-        *("learning.global_words", "learning.log_sum_weight"),
+        *("learning.global_words", "learning.global_scores", "learning.log_sum_weight"),
     ),
     ("unlabelled",): ("learning.taught_words",),
     ("teachers", "transition", "neural"): ("learning.teacher_weight",),
