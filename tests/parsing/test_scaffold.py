@@ -147,7 +147,7 @@ def test_a_record_as_it_was_always_written(presets: Any, tmp_path: Path) -> None
     )  # fmt: skip
     assert record == expected
     record.write(tmp_path)
-    added = {"gold_tags": None, "distil": [], "unlabelled": []}
+    added = {"gold_tags": None, "distil": [], "unlabelled": [], "init": None}
     assert json.loads((tmp_path / "run.json").read_text()) == {**content, **added}
     assert presets.resolve(None, None, {}, [], run=tmp_path) == config
     for name, value in (("train", "a.conllu"), ("skip_invalid", "yes"), ("threads", -1)):
