@@ -38,6 +38,7 @@ INNER_FLOORS = {
         ("config", "hardware", "run", "task"),
         ("optimisers",),
         ("state",),
+        ("limit", "losses"),
         ("loop",),
     ),
 }
