@@ -198,9 +198,11 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             machine = event.machine
             together = f" in each of {num} processes" if (num := machine.get("processes")) else ""
             whole = f"{counted(event.total_steps, 'step')} ({counted(event.epochs, 'epoch')})"
+            rest = " of"
             if event.time_limit is not None:
                 whole = f"{format_seconds(event.time_limit)}, as many epochs as fit in"
-            verb = f"continuing at step {event.step:,} of" if event.resumed else "training for"
+                rest = ", in all for"
+            verb = f"continuing at step {event.step:,}{rest}" if event.resumed else "training for"
             return (
                 f"{verb} {whole}, "
                 f"{counted(event.num_parameters, 'parameter')}, on {machine.get('device', '?')} "

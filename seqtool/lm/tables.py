@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import unpacked_name
 from seqtool.core.storage import atomic_file
+
+if TYPE_CHECKING:
+    from seqtool.lm.rows import Plain
 
 STDOUT = "-"
 PARQUET = ".parquet"
@@ -43,8 +46,7 @@ class Table(Protocol):
     def write(self, columns: Mapping[str, Column]) -> None:
         """Append rows, given as columns of one length, the same ones in every call.
 
-        A column holds texts, numbers or truths; None where there is no value. An array of numbers
-        may be masked there.
+        A column holds texts, numbers or truths; None where there is no value.
         """
         ...
 
@@ -208,23 +210,23 @@ class _TextTable:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
         self._write_rows([_cells(column) for column in columns.values()], lengths.pop())
 
-    def _write_rows(self, cells: Sequence[Sequence[str] | npt.NDArray[Any]], num_rows: int) -> None:
+    def _write_rows(self, cells: Sequence[Plain], num_rows: int) -> None:
         from seqtool.lm.rows import rows_of
 
         for rows in rows_of(cells, num_rows, self._separator):
             self._write_bytes(rows)
 
 
-def _cells(column: Column) -> Sequence[str] | npt.NDArray[Any]:
+def _cells(column: Column) -> Plain:
     """Return the cells of a column as texts, or plain numbers as they are."""
-    from seqtool.lm.rows import Cells, is_plain
+    from seqtool.lm.rows import Cells, Numbers, is_plain
 
     if isinstance(column, Cells):
         return column
-    if isinstance(column, np.ndarray):
+    if isinstance(column, np.ndarray | Numbers):
         if is_plain(column):
             return column
-        column = column.tolist()  # None where it is masked
+        column = column.tolist() if isinstance(column, np.ndarray) else [*column]
     kinds = set(map(type, column))
     if kinds <= {str}:
         return column

@@ -56,7 +56,7 @@ from seqtool.lm.protocol import (
     check_log_probs,
     summarise,
 )
-from seqtool.lm.rows import Cells
+from seqtool.lm.rows import Cells, Numbers
 from seqtool.lm.tables import Column
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
@@ -393,10 +393,10 @@ class Frequencies:
             lambda words: table.look_up(words.texts.data, words.texts.begins, words.texts.ends),
         )
 
-    def log10s(self, words: ScoredWords) -> Doubles:
-        """Return log10 of each word's share of the text, [U], masked where it is not there."""
+    def log10s(self, words: ScoredWords) -> Numbers:
+        """Return log10 of each word's share of the text, [U], missing where it is not there."""
         found_U = self._log10s[self._numbers_of(words)]
-        return np.ma.masked_array(found_U, np.isneginf(found_U))
+        return Numbers(found_U, np.isneginf(found_U))
 
 
 def word_columns(
@@ -431,12 +431,16 @@ def word_columns(
         "pieces": words.pieces,
         "length": words.ends - words.starts,
     }
-    nothing = np.ma.masked_array(np.zeros(num), mask=True)
+    nothing = Numbers(np.zeros(num), np.ones(num, np.bool_))
     if entropy:
         columns["entropy"] = nothing if words.entropies is None else words.entropies
     if order:
         columns["order"] = nothing if words.orders is None else words.orders
-    carried = {"surprisal": words.bits, "length": words.ends - words.starts}
+    none = np.zeros(num, np.bool_)
+    carried = {
+        "surprisal": Numbers(words.bits, none),
+        "length": Numbers(words.ends - words.starts, none),
+    }
     if frequencies is not None:
         columns["log10_frequency"] = carried["log10_frequency"] = frequencies.log10s(words)
     for back in range(1, previous + 1):
@@ -444,5 +448,7 @@ def word_columns(
         is_missing = words.numbers <= back
         rows[is_missing] = 0
         for name, column in carried.items():
-            columns[f"{name}_{back}"] = np.ma.masked_array(column[rows], is_missing)
+            columns[f"{name}_{back}"] = Numbers(
+                column.values[rows], column.missing[rows] | is_missing
+            )
     return columns

@@ -41,7 +41,7 @@ def columns_of(stretch: bytes, path: str) -> list[str] | None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         message = f"column {twice[0]} is named twice"
         raise DataError(message, hint="name each column once", path=path, line=1)
-    return names
+    return None if names == list(COLUMNS) else names  # the line is a comment like others then
 
 
 def arranged(text: str, names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, OutputError
-from seqtool.lm.rows import Cells
+from seqtool.lm.rows import Cells, Numbers
 from seqtool.lm.tables import check_target, open_table, write_table
 
 TOKENS = [
@@ -175,8 +175,8 @@ def test_arrays_are_written_as_python_writes_numbers(
             table.write(
                 {
                     "real": np.array(reals, float),
-                    "number": np.ma.masked_array(np.array(numbers, np.int64), missing),
-                    "other": np.ma.masked_array(np.array(reals, float), missing),
+                    "number": Numbers(np.array(numbers, np.int64), np.array(missing, bool)),
+                    "other": Numbers(np.array(reals, float), np.array(missing, bool)),
                     "text": list(texts),
                 }
             )

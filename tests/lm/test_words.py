@@ -398,7 +398,7 @@ def test_line_ends_inside_a_text_are_spaces() -> None:
 
 def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
     (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
-    logs: list[float | None] = found.log10s(words).tolist()
+    logs = [*found.log10s(words)]
     assert logs.pop() is None  # the end of the line
     return logs
 

@@ -252,6 +252,10 @@ def test_conllu_plus(tmp_path: Path) -> None:
     text = f"# global.columns = {names}\n\n1\tl\tf\tX\t_\t_\t0\troot\t_\t_\n"
     (only,) = read_batches(text)
     assert only.column(FORM) == ["f"]
+    # of the usual ten, it is CoNLL-U, whose comments stay as they are
+    usual = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+    (plain,) = seqtool.read_conllu(f"{usual}\n1\tf\tl\tX\t_\t_\t0\troot\t_\t_\n")
+    assert plain.comments == [usual]
     # a file after it has its own columns
     (tmp_path / "y.conllu").write_text(OTHER)
     assert len(list(seqtool.read_conllu(tmp_path))) == 3

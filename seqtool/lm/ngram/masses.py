@@ -156,6 +156,9 @@ def _follow(words, begins, log_probs, class_, contexts, column, places, found): 
     for c in range(places.shape[0]):
         if c + AHEAD < places.shape[0]:
             fetch(begins, np.uint64(contexts[places[c + AHEAD], column]))
+            first = np.uint64(begins[contexts[places[c + AHEAD // 2], column]])
+            fetch(words, first)
+            fetch(log_probs, first)
         row = contexts[places[c], column]
         total = 0.0
         for k in range(begins[row], begins[row + 1]):
@@ -198,6 +201,9 @@ def _back_off(  # type: ignore[no-untyped-def]
     for c in range(places.shape[0]):
         if c + AHEAD < places.shape[0]:
             fetch(begins, np.uint64(max(contexts[places[c + AHEAD], column], 0)))
+            first = np.uint64(begins[max(contexts[places[c + AHEAD // 2], column], 0)])
+            fetch(words, first)
+            fetch(log_probs, first)
         row = contexts[places[c], column]
         if row < 0:
             num_open += found.ends[c + 1] - found.ends[c]
@@ -259,6 +265,10 @@ def _sum_up(  # type: ignore[no-untyped-def]
     """
     for c in range(places.shape[0]):
         place = places[c]
+        if c + AHEAD < places.shape[0]:
+            ahead = np.uint64(contexts[places[c + AHEAD], column])
+            fetch(backoffs, ahead)
+            fetch(masses, np.uint64(starts[column]) + ahead)
         row, before = contexts[place, column], of_all
         for shorter in range(column - 1, -1, -1):
             if contexts[place, shorter] >= 0:

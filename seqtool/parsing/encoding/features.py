@@ -313,6 +313,11 @@ class Types:
         return tuple(arrays)
 
     @property
+    def known_characters(self) -> str | None:
+        """Those that are known; None where none are read."""
+        return None if self.characters is None else self.characters.known
+
+    @property
     def num_characters(self) -> int:
         """The number of symbols of characters; 0 where none are read."""
         return 0 if self.characters is None else self.characters.num_symbols

@@ -94,8 +94,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         empty = {} if shares is None else {"empty_shares": list(shares)}
         found = calibration.to_json(self.calibrations)
         fitted: dict[str, Any] = {CALIBRATIONS: found} if found else {}
-        characters = self.types.characters
-        known = {} if characters is None else {CHARACTERS: characters.known}
+        characters = self.types.known_characters
+        known = {} if characters is None else {CHARACTERS: characters}
         return Vocabulary(
             tables={
                 **lexical.to_tables("lexical"),
@@ -124,8 +124,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             *(model.decoder, model.classifier, model.order),
             *(model.system, model.trees, scores),
         )
-        characters = None if types.characters is None else types.characters.known
-        return types.lexical, types.tags, characters, lm, self.labels, builds
+        return types.lexical, types.tags, types.known_characters, lm, self.labels, builds
 
     @classmethod
     def restore(

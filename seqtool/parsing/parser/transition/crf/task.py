@@ -108,10 +108,11 @@ class GlobalTask(ParserTask):
                 hint="give the preset and the settings that it was trained with",
             )
         data = self._data
-        if (parser.types.lexical, parser.types.tags, parser.labels) != (
-            *(data.types.lexical, data.types.tags),
-            data.labels,
-        ):
+        mine_known, its_known = (
+            (read.lexical, read.tags, read.known_characters, labels)
+            for read, labels in ((data.types, data.labels), (parser.types, parser.labels))
+        )
+        if mine_known != its_known:
             raise ModelError(
                 f"training cannot begin from {data.initial}: it knows other words, tags or labels",
                 hint="give the treebank that it was trained on",
