@@ -11,6 +11,7 @@ import sys
 import time
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults.conftest import SOAK, Clock
@@ -53,20 +54,35 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
 
 
 def _interrupted(
-    arguments: list[str], folder: Path, numbers: list[int], after: float
+    arguments: list[str],
+    folder: Path,
+    numbers: list[int],
+    after: float,
+    *,
+    begins_with: Any = signal.SIG_DFL,
 ) -> tuple[int, str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seqtool", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    time.sleep(after)
-    for number in numbers:
-        process.send_signal(number)
-        time.sleep(0.05)
-    _, told = process.communicate(timeout=120)
+    """Send signals to a command, whatever the tests themselves were started with."""
+    before = {number: signal.signal(number, begins_with) for number in set(numbers)}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seqtool", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    try:
+        time.sleep(after)
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(0.05)
+        _, told = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
     return process.returncode, told.decode("utf-8", "replace")
 
 
@@ -93,16 +109,13 @@ def test_a_process_ends_without_a_traceback(
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_is_ignored_when_a_command_starts_stays_ignored(number: int, tmp_path: Path) -> None:
     lay_out(tmp_path)
-    before = signal.signal(number, signal.SIG_IGN)
-    try:  # as nohup and the & of a shell do
-        code, told = _interrupted(
-            ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=3", "-o", "out"],
-            tmp_path,
-            [number] * 40,
-            0.1,
-        )
-    finally:
-        signal.signal(number, before)
+    code, told = _interrupted(
+        ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=3", "-o", "out"],
+        tmp_path,
+        [number] * 40,
+        0.1,
+        begins_with=signal.SIG_IGN,  # as nohup and the & of a shell do
+    )
     assert code == 0, told
 
 
