@@ -504,6 +504,12 @@ def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
     return split
 
 
+def refuse_other_than_text(line: object, number: int) -> None:
+    """Refuse a sentence, of this number, that is no string: a TypeError."""
+    if not isinstance(line, str):
+        raise TypeError(f"sentence {number} is {line!r}, not a string")
+
+
 class _TextBlocks(Iterator[bytes]):
     """A text in memory as blocks of whole lines, as `read_blocks` gives those of files."""
 
@@ -533,8 +539,7 @@ class _TextBlocks(Iterator[bytes]):
         return b"".join(parts)
 
     def _checked(self, line: str, number: int) -> bytes:
-        if not isinstance(line, str):
-            raise TypeError(f"sentence {number} is {line!r}, not a string")
+        refuse_other_than_text(line, number)
         if self._are_sentences and "\n" in line:
             raise DataError(
                 "a sentence with a line end inside",

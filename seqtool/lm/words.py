@@ -54,6 +54,7 @@ from seqtool.lm.protocol import (
     TokenScores,
     adaptations_of,
     check_log_probs,
+    refuse_other_than_text,
     summarise,
 )
 from seqtool.lm.rows import Cells, Numbers
@@ -192,13 +193,14 @@ class LineBlocks(Iterator[bytes]):
         self._num_read = self._num_last = 0  # lines before the block given last, and its own
 
     def __next__(self) -> bytes:
-        lines = [
-            line.translate(_ENDS_AS_SPACES) + "\n" for line in islice(self._lines, BLOCK_LINES)
-        ]
+        lines = [*islice(self._lines, BLOCK_LINES)]
         if not lines:
             raise StopIteration
         self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
-        return "".join(lines).encode(errors="replace")
+        for number, line in enumerate(lines, self._num_read + 1):
+            refuse_other_than_text(line, number)
+        texts = (line.translate(_ENDS_AS_SPACES) + "\n" for line in lines)
+        return "".join(texts).encode(errors="replace")
 
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with the line's number."""

@@ -396,6 +396,12 @@ def test_line_ends_inside_a_text_are_spaces() -> None:
     assert list(LineBlocks([])) == []
 
 
+@pytest.mark.parametrize(("lines", "number"), [(["a", b"b"], 2), (b"a", 1)])
+def test_what_is_no_text(lines: Any, number: int) -> None:
+    with pytest.raises(TypeError, match=f"sentence {number} is .*, not a string"):
+        list(score_words(two_words(), lines))
+
+
 def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
     (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
     logs = [*found.log10s(words)]
