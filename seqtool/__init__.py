@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
+    from seqtool.lm.snm.config import SnmConfig as SnmConfig
+    from seqtool.lm.snm.train import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
     from seqtool.parsing.parser.model import Parser as Parser
@@ -72,6 +74,8 @@ _MODULES = {
     "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
+    "lm.snm.config": "SnmConfig",
+    "lm.snm.train": "train_snm",
     "lm.words": "score_words",
     "parsing.parser.config": "ParserConfig",
     "parsing.parser.model": "Parser",

@@ -25,6 +25,7 @@ COMMANDS = {
     "ngram export": "seqtool.cli.ngram:export",
     "ngram import": "seqtool.cli.ngram:import_",
     "ngram counts": "seqtool.cli.ngram:counts",
+    "train-snm": "seqtool.cli.train_snm:train_snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
