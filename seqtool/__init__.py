@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
+    from seqtool.lm.comparison import compare_lms as compare_lms
     from seqtool.lm.model import LanguageModel as LanguageModel
     from seqtool.lm.neural.config import DataConfig as DataConfig
     from seqtool.lm.neural.config import ModelConfig as ModelConfig
@@ -66,6 +67,7 @@ _MODULES = {
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
     "PromptError SeqtoolError TrainingError",
     "core.vocabulary": "Vocabulary",
+    "lm.comparison": "compare_lms",
     "lm.model": "LanguageModel",
     "lm.neural.config": "DataConfig ModelConfig NeuralLMConfig",
     "lm.neural.train": "train_lm",

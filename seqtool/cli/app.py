@@ -27,6 +27,7 @@ COMMANDS = {
     "ngram counts": "seqtool.cli.ngram:counts",
     "train-snm": "seqtool.cli.train_snm:train_snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
+    "compare": "seqtool.cli.compare:compare",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
     "states": "seqtool.cli.states:states",

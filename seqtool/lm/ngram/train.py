@@ -171,7 +171,7 @@ def train_ngram(
             output,
             model,
             config=to_dict(config),
-            scores=scores,
+            scores={**scores, "train_seconds": sum(stages.seconds.values())},
             data=data,
             command=command,
             statistics=estimated.statistics,
