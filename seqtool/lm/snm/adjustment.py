@@ -1,6 +1,6 @@
 """The adjustment of relative frequencies, by hashed metafeatures, learnt by leaving one out.
 
-The element of the matrix for feature i and target j is (Shazeer, Pelemans & Chelba 2015, eq. 4)
+The element of the matrix for feature i and target j is (Shazeer, Pelemans & Chelba 2015)
 
     M_ij = exp(A(i, j)) C_ij / C_i*
 
@@ -10,8 +10,8 @@ Counts are on a scale of log2: the two whole numbers around it share the weight.
 the feature needs neither its template nor its count, which the feature has always; one with the
 pair needs no counts at all. The weights are in one table of 2^bits, wherever their hashes fall.
 
-The loss is the Poisson loss of each token t in its history (section 3.2), with y the sum of M over
-the features that are there, and 1 / V for a word that no feature predicts, times exp(A_0):
+The loss is the Poisson loss of each token t in its history, with y the sum of M over the features
+that are there, and 1 / V for a word that no feature predicts, times exp(A_0):
 
     sum over all words u of y_u, less log y_t
 
