@@ -66,7 +66,7 @@ def test_json(seqtool: Run) -> None:
         (("--gap", "0"), "error: remote is 2, but gap is 0"),
         (("--remote", "3", "--order", "1"), "error: remote is set, but features of order 1"),
         (("--vocab-size", "2"), "error: vocab_size is 2, but must be at least 3"),
-        (("--lr", "0"), "error: learning_rate is 0, but must be more than 0"),
+        (("--lr", "0"), "error: learning_rate is 0.0, but must be more than 0"),
     ],
 )
 def test_a_mistake_is_two_lines_and_nothing_is_written(
