@@ -149,7 +149,7 @@ def find_own(room, row, first, mask, template, feature, target, count, pair_coun
     of_feature = mix(mix(SEED, _FEATURE), np.uint64(feature))
     column = first
     for step in range(2):
-        # 64 is more than any level of C_i* alone, which has no multiple of it
+        # levels of C_i* are below 64: what stands for one count is never what stands for both
         own = (np.uint64(own_low + step) + _ONE) * _SCALE
         share = own_upper if step else 1.0 - own_upper
         _put(room, row, column, mix(of_template, own) & mask, share)
