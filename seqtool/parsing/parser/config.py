@@ -28,6 +28,7 @@ _CHILDREN = (
 CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
 CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
+LOWEST_TEMPERATURE = 0.1
 SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
 MEASURES = (
@@ -269,6 +270,14 @@ class LearningConfig(Config):
         maximum=1,
         before=0.0,
     )
+    beam_temperature: float = setting(
+        0.0,
+        "what scores of transitions are divided by before the hypotheses of a beam are compared; "
+        "0: fitted on the validation part, or 1.5 where global training follows",
+        minimum=0,
+        maximum=10,
+        before=1.5,
+    )
     global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
     global_rate: float = setting(
@@ -292,6 +301,15 @@ class LearningConfig(Config):
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "
         "where they came from, so that they are put back (Nivre & Nilsson 2005)",
     )
+
+    def check(self) -> None:
+        """Refuse a temperature by which scores would be divided beyond all numbers."""
+        if 0 < self.beam_temperature < LOWEST_TEMPERATURE:
+            raise ConfigError(
+                f"beam_temperature is {self.beam_temperature}, but must be at least "
+                f"{LOWEST_TEMPERATURE}, or 0",
+                hint="0 fits it on the validation part",
+            )
 
 
 @dataclass(frozen=True)

@@ -79,14 +79,19 @@ class GoldTrees:
 
         They are UAS and LAS as the CoNLL 2018 scorer gives them: a subtype does not count.
         """
+        num_words = int(self.arrays.lengths.sum())
+        num_heads, num_both = self.num_right(trees)
+        return {"dev_uas": 100.0 * num_heads / num_words, "dev_las": 100.0 * num_both / num_words}
+
+    def num_right(self, trees: Iterable[Tree]) -> tuple[int, int]:
+        """Return of how many words the head is right, and of how many the label, too."""
         num_heads = num_both = 0
         for found, told in zip(trees, self.trees, strict=True):
             for head, deprel, gold, wanted in zip(*found, *told, strict=True):
                 if head == gold:
                     num_heads += 1
                     num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
-        num_words = int(self.arrays.lengths.sum())
-        return {"dev_uas": 100.0 * num_heads / num_words, "dev_las": 100.0 * num_both / num_words}
+        return num_heads, num_both
 
 
 class Teacher(NamedTuple):
