@@ -1,15 +1,15 @@
 """Parsers of different kinds over one treebank, combined: `Vote`.
 
-Each parser gives every arc of a sentence a probability, and a quarter of a vote more to the arcs of
-its own tree. The weighted sums are the scores of a graph, whose best spanning tree with one arc from
-ROOT is taken: it has the most heads that are expected to be right, if one of the parsers, drawn by
-chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an arc is that for which
+Each parser gives every arc of a sentence a probability, and a quarter of a vote more to the arcs
+of its own tree. The weighted sums are the scores of a graph, whose best spanning tree with one arc
+from ROOT is taken: it has the most heads that are expected to be right, if one of the parsers, drawn
+by chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an arc is that for which
 those have most who have the arc. A parser's weight is by its errors on the validation part.
 
 How votes are counted makes little difference where parsers are of different kinds. Mean dev LAS of
-sets of two to five parsers (graph, `accurate`, `fast`, `linear`, `mst`, `mst2`; one seed; 10 sets of
-English-EWT, 6 of Korean-Kaist, 2 of French-Sequoia), and of arc-standard, arc-eager and arc-hybrid
-on 1,000 sentences of EWT, each `fast` with a beam of 4 (2026-11-22):
+sets of two to five parsers (graph, `accurate`, `fast`, `linear`, `mst`, `mst2`; one seed; 10 sets
+of English-EWT, 6 of Korean-Kaist, 2 of French-Sequoia), and of arc-standard, arc-eager and
+arc-hybrid on 1,000 sentences of EWT, each `fast` with a beam of 4 (2026-11-22):
 
     own tree   power of errors      EWT    Kaist   Sequoia   three systems
            0                 0    91.36    79.85     90.29            82.0

@@ -71,8 +71,8 @@ def test_three_small_trees_by_hand() -> None:
         table([2, 3, 0], [DET, NSUBJ, ROOT], 0.5),
         table([0, 1, 2], [ROOT, OBJ, OBJ], 0.75),
     ]
-    # each arc of a tree has 0.25 more than its probability: 0.75, 0.75 and 1. The sums: word 1: ROOT
-    # 1, word 2 1.5; word 2: ROOT 0.75, word 3 0.75, word 1 1; word 3: word 2 1.75, ROOT 0.75
+    # each arc of a tree has 0.25 more than its probability: 0.75, 0.75 and 1. The sums: word 1:
+    # ROOT 1, word 2 1.5; word 2: ROOT 0.75, word 3 0.75, word 1 1; word 3: word 2 1.75, ROOT 0.75
     scores = summed(tables, [1.0, 1.0, 1.0])
     assert scores.tolist() == [[1, 0, 1.5, 0], [0.75, 1, 0, 0.75], [0.75, 0, 1.75, 0]]
     # each word by itself would have 2, 1, 2: no tree. Of trees, with a weight of w for the third
