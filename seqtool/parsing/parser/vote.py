@@ -2,8 +2,8 @@
 
 Each parser gives every arc of a sentence a probability, and a quarter of a vote more to the arcs
 of its own tree. The weighted sums are the scores of a graph, whose best spanning tree with one arc
-from ROOT is taken: it has the most heads that are expected to be right, if one of the parsers, drawn
-by chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an arc is that for which
+from ROOT is taken: it has the most heads that are expected to be right, if one of the parsers,
+drawn by chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an arc is that for which
 those have most who have the arc. A parser's weight is by its errors on the validation part.
 
 How votes are counted makes little difference where parsers are of different kinds. Mean dev LAS of
