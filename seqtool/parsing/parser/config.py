@@ -28,6 +28,7 @@ _CHILDREN = (
 CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
 CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
+SMALL_SENTENCES = 2000  # a treebank of fewer has epochs of its own in some presets
 LOWEST_TEMPERATURE = 0.1
 SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
@@ -206,6 +207,12 @@ class LearningConfig(Config):
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
+    small_epochs: int = setting(
+        0,
+        f"epochs of a treebank of fewer than {SMALL_SENTENCES:,} sentences, where training.epochs "
+        "is not given; 0: the same",
+        minimum=0,
+    )
     min_steps: int = setting(
         400,
         "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
@@ -386,6 +393,7 @@ def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ..
 
 _TABLE: dict[str, dict[str, Any]] = {
     "fast": {
+        "learning": {"small_epochs": 16},
         "training": {
             "epochs": 8,
             "optimiser": "adamw",
@@ -493,7 +501,10 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
+# epochs that are given are those of any treebank
+REPLACED = {"training.epochs": "learning.small_epochs"}
+
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, replaced=REPLACED)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 
