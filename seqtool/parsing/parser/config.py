@@ -450,6 +450,7 @@ _TABLE["linear"] = {
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
+    "learning": {"small_epochs": 26},
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
 
