@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,7 @@ class Presets(Generic[C]):
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
         implied: the name that options, as dotted settings with values, stand for where none is
             given; None for the default.
+        replaced: dotted settings that are not in presets once others are given, by these.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Presets(Generic[C]):
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
     implied: Callable[[Mapping[str, Any]], str | None] = _none
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -83,7 +85,7 @@ class Presets(Generic[C]):
         settings = self.settings(
             self.implied({f"{part}.{k}": v for part in parts for k, v in parts[part].items()})
         )
-        _merge(settings, given)
+        self._lay_over(settings, given)
         return from_dict(self.config, settings)
 
     def resolve(
@@ -109,13 +111,31 @@ class Presets(Generic[C]):
 
             settings = to_dict(read_settings(run, self.config, self.kind))
         if file is not None:
-            _merge(settings, load_yaml(file))
+            self._lay_over(settings, load_yaml(file))
             from_dict(self.config, settings)  # an error in the file is told before the options'
+        given: dict[str, Any] = {}
         for option, value in values.items():
             for target in self.targets(option):
-                set_value(self.config, settings, target, value)
-        apply_overrides(self.config, settings, overrides)
+                set_value(self.config, given, target, value)
+        apply_overrides(self.config, given, overrides)
+        self._lay_over(settings, given)
         return from_dict(self.config, settings)
+
+    def _lay_over(self, settings: dict[str, Any], given: Mapping[str, Any]) -> None:
+        """Lay what is given over settings, in place, and take out what it replaces."""
+        for name, other in self.replaced.items():
+            *sections, last = name.split(".")
+            if last in _section(given, sections):
+                *sections, last = other.split(".")
+                _section(settings, sections).pop(last, None)
+        _merge(settings, given)
+
+
+def _section(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a section of settings; an empty one where there is none."""
+    for name in names:
+        settings = settings.get(name, {}) if isinstance(settings, Mapping) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _merge(settings: dict[str, Any], others: Mapping[str, Any]) -> None:

@@ -128,6 +128,7 @@ def test_words_beyond_those_kept_are_what_their_vectors_say(folder: Path, tmp_pa
         assert heads(grown, noun, verb) == known[0]
         assert heads(grown, verb, noun) == known[1]
         assert heads(grown, NOUNS[1], VERBS[1]) == heads(pipeline, NOUNS[1], VERBS[1])
+        assert grown.parser.calibrations == pipeline.parser.calibrations != {}
 
 
 def test_new_rows_are_the_same_image_as_the_old_ones(folder: Path, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ _CHILDREN = (
 CHEN_MANNING = ("s0", "s1", "s2", "b0", "b1", "b2", *_CHILDREN)
 CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
+SMALL_SENTENCES = 2000  # a treebank of fewer has epochs of its own in some presets
+LOWEST_TEMPERATURE = 0.1
 SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
 MEASURES = (
@@ -205,6 +207,12 @@ class LearningConfig(Config):
     )
     batch_size: int = setting(512, "configurations per step", minimum=1)
     batch_words: int = setting(600, "graph: words per step, about", minimum=1)
+    small_epochs: int = setting(
+        0,
+        f"epochs of a treebank of fewer than {SMALL_SENTENCES:,} sentences, where training.epochs "
+        "is not given; 0: the same",
+        minimum=0,
+    )
     min_steps: int = setting(
         400,
         "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
@@ -269,6 +277,14 @@ class LearningConfig(Config):
         maximum=1,
         before=0.0,
     )
+    beam_temperature: float = setting(
+        0.0,
+        "what scores of transitions are divided by before the hypotheses of a beam are compared; "
+        "0: fitted on the validation part, or 1.5 where global training follows",
+        minimum=0,
+        maximum=10,
+        before=1.5,
+    )
     global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
     global_rate: float = setting(
@@ -292,6 +308,15 @@ class LearningConfig(Config):
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "
         "where they came from, so that they are put back (Nivre & Nilsson 2005)",
     )
+
+    def check(self) -> None:
+        """Refuse a temperature by which scores would be divided beyond all numbers."""
+        if 0 < self.beam_temperature < LOWEST_TEMPERATURE:
+            raise ConfigError(
+                f"beam_temperature is {self.beam_temperature}, but must be at least "
+                f"{LOWEST_TEMPERATURE}, or 0",
+                hint="0 fits it on the validation part",
+            )
 
 
 @dataclass(frozen=True)
@@ -368,6 +393,7 @@ def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ..
 
 _TABLE: dict[str, dict[str, Any]] = {
     "fast": {
+        "learning": {"small_epochs": 16},
         "training": {
             "epochs": 8,
             "optimiser": "adamw",
@@ -424,6 +450,7 @@ _TABLE["linear"] = {
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
     "model": {"encoder": "bilstm"},
+    "learning": {"small_epochs": 26},
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
 
@@ -475,7 +502,10 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
+# epochs that are given are those of any treebank
+REPLACED = {"training.epochs": "learning.small_epochs"}
+
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, replaced=REPLACED)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

@@ -25,7 +25,13 @@ from seqtool.parsing.encoding.features import (
     columns_of,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
-from seqtool.parsing.parser.config import LEXICAL_FIELDS, TAG_FIELDS, ModelConfig, ParserConfig
+from seqtool.parsing.parser.config import (
+    LEXICAL_FIELDS,
+    SMALL_SENTENCES,
+    TAG_FIELDS,
+    ModelConfig,
+    ParserConfig,
+)
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import held_out, read_conllu
@@ -79,14 +85,19 @@ class GoldTrees:
 
         They are UAS and LAS as the CoNLL 2018 scorer gives them: a subtype does not count.
         """
+        num_words = int(self.arrays.lengths.sum())
+        num_heads, num_both = self.num_right(trees)
+        return {"dev_uas": 100.0 * num_heads / num_words, "dev_las": 100.0 * num_both / num_words}
+
+    def num_right(self, trees: Iterable[Tree]) -> tuple[int, int]:
+        """Return of how many words the head is right, and of how many the label, too."""
         num_heads = num_both = 0
         for found, told in zip(trees, self.trees, strict=True):
             for head, deprel, gold, wanted in zip(*found, *told, strict=True):
                 if head == gold:
                     num_heads += 1
                     num_both += deprel.partition(":")[0] == wanted.partition(":")[0]
-        num_words = int(self.arrays.lengths.sum())
-        return {"dev_uas": 100.0 * num_heads / num_words, "dev_las": 100.0 * num_both / num_words}
+        return num_heads, num_both
 
 
 class Teacher(NamedTuple):
@@ -326,7 +337,7 @@ def prepare_data(
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
     share = num_non_projective / num_gold
-    config = _with_trees(_with_system(config, share), share)
+    config = _with_epochs(_with_trees(_with_system(config, share), share), num_gold)
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -418,6 +429,16 @@ def _with_system(config: ParserConfig, share: float) -> ParserConfig:
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
     model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
     return dataclasses.replace(config, model=model)
+
+
+def _with_epochs(config: ParserConfig, num_sentences: int) -> ParserConfig:
+    """Return settings with the epochs of a treebank of so many sentences."""
+    learning, training = config.learning, config.training
+    if learning.small_epochs and num_sentences < SMALL_SENTENCES:
+        training = dataclasses.replace(training, epochs=learning.small_epochs)
+    return dataclasses.replace(
+        config, learning=dataclasses.replace(learning, small_epochs=0), training=training
+    )
 
 
 def _with_trees(config: ParserConfig, share: float) -> ParserConfig:

@@ -8,6 +8,7 @@ from typing import Any
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
+from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
@@ -18,7 +19,7 @@ from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
 from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
 from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
-from seqtool.parsing.parser.transition.decoder import TEMPERATURE, TransitionDecoder
+from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 
 # settings that only some parsers read: the words that hold of these, see `settings_read`
 READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -41,7 +42,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("transition", "neural"): (
         *("model.slots", "model.label_slots", "model.measures", "model.label_size"),
-        *("model.hidden_size", "model.activation"),
+        *("model.hidden_size", "model.activation", "learning.beam_temperature"),
         *("learning.dropout_hidden", "learning.dropout_embeddings"),
     ),
     ("transition", "encoder"): (
@@ -93,7 +94,8 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
         config.model,
         labels,
         weights,
-        temperature=TEMPERATURE if config.learning.loss == "local" else 1.0,
+        # what global training made of scores needs none
+        temperature=temperature.of(config) if config.learning.loss == "local" else 1.0,
         normalised=adds_probabilities(config.learning),
     )
 

@@ -24,16 +24,17 @@ from seqtool.parsing.encoding.features import (
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
 from seqtool.parsing.model import Shapes, TreebankModel
-from seqtool.parsing.parser import calibration
+from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
-from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.data import GoldTrees, TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
+from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
@@ -160,7 +161,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     def _with_words(self, vectors: WordVectors) -> Parser:
         symbols, weights = self._grown(self.types.lexical, vectors)
         types = Types(symbols, self.types.tags, self.types.empty_shares, self.types.characters)
-        return Parser(self.config, types, self.labels, weights, self.word_states)
+        return self._like(types, weights)
 
     @staticmethod
     def card(header: Header) -> str:
@@ -201,11 +202,13 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
-        copied = Parser(
-            self.config, self.types.as_new(), self.labels, self.weights, self.word_states
-        )
-        copied.scores, copied.calibrations = self.scores, self.calibrations
-        return copied
+        return self._like(self.types.as_new(), self.weights)
+
+    def _like(self, types: Types, weights: Mapping[str, Floats]) -> Parser:
+        """Return a parser with other types or weights, and what was measured and fitted of this."""
+        other = Parser(self.config, types, self.labels, weights, self.word_states)
+        other.scores, other.calibrations = self.scores, self.calibrations
+        return other
 
     @property
     def is_calibrated(self) -> bool:
@@ -213,20 +216,48 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         return bool(self.calibrations)
 
     def tune(self, data: TrainingData) -> None:
-        """Fit the calibrations on the validation part; see `TreebankModel.tune`."""
+        """Fit temperature and calibrations on the validation part; see `TreebankModel.tune`.
+
+        The temperature comes first, as probabilities of a beam depend on it.
+        """
         arrays, trees = data.dev.arrays, data.dev.trees
-        # two numbers do not need more; and in chunks, as a search keeps its history for tables
+        # few numbers do not need more; and in chunks, as a search keeps its history for tables
         ends = np.cumsum(arrays.lengths, dtype=np.int64)
         num = max(1, int(np.searchsorted(ends, TUNING_WORDS)))
         cuts = np.flatnonzero(np.diff(ends[:num] // CHUNK_WORDS)) + 1
+        parts = [
+            GoldTrees(arrays.part(places), [trees[place] for place in places])
+            for places in np.split(np.arange(min(num, len(ends))), cuts)
+        ]
+        if temperature.fits(self.config):
+            self._set_temperature(temperature.fit(self._num_right(parts)))
         for beam in calibration.BEAMS:
             tables: list[tuple[Floats, Bools]] = []
-            for places in np.split(np.arange(min(num, len(ends))), cuts):
-                gold = [trees[place][0] for place in places]
-                tables += calibration.judged(self.arc_tables(arrays.part(places), beam=beam), gold)
+            for part in parts:
+                gold = [heads for heads, _ in part.trees]
+                tables += calibration.judged(self.arc_tables(part.arrays, beam=beam), gold)
             self.calibrations[beam] = calibration.fit(
                 *map(np.concatenate, zip(*tables, strict=True))
             )
+
+    def _num_right(self, parts: Sequence[GoldTrees]) -> list[int]:
+        """Return how many words are right with each temperature that is tried."""
+        assert isinstance(self.decoder, TransitionDecoder)
+        sums = [0] * len(temperature.TRIED)
+        with self._threads.limit(limits=1, user_api="blas"):
+            self.prepare()
+            for part in parts:
+                found = self.decoder.decoded(part.arrays, temperature.TRIED, beam=temperature.BEAM)
+                for place, decoded in enumerate(found):
+                    sums[place] += part.num_right(self._named(part.arrays, *decoded))[1]
+        return sums
+
+    def _set_temperature(self, value: float) -> None:
+        """Make it that of the decoder and, so that it is saved, of the settings."""
+        assert isinstance(self.decoder, TransitionDecoder)
+        learning = dataclasses.replace(self.config.learning, beam_temperature=value)
+        self.config = dataclasses.replace(self.config, learning=learning)
+        self.decoder = self.decoder.at(value)
 
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Return sentences as token arrays; earlier types are forgotten if there are too many."""
@@ -299,7 +330,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
     def trees(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Tree]:
         """Parse encoded sentences: heads and labels of each, lifted arcs put back."""
-        heads, label_ids = self.heads_and_labels(arrays, beam=beam)
+        return self._named(arrays, *self.heads_and_labels(arrays, beam=beam))
+
+    def _named(self, arrays: TokenArrays, heads: Ints, label_ids: Ints) -> Iterator[Tree]:
+        """Give the trees of token arrays of heads and label ids, lifted arcs put back."""
         names = self._names[label_ids].tolist()
         lifted = set(self.with_lifted_arcs(arrays, label_ids))
         head_list = heads.tolist()

@@ -136,5 +136,10 @@ PRESETS = Presets(
     default="accurate",
     targets=_targets,
     implied=parsers.implied,
+    replaced={
+        f"{part}.{given}": f"{part}.{other}"
+        for part in PARSERS
+        for given, other in parsers.REPLACED.items()
+    },
 )
 preset, resolve = PRESETS.settings, PRESETS.resolve

@@ -71,16 +71,16 @@ def test_three_small_trees_by_hand() -> None:
         table([2, 3, 0], [DET, NSUBJ, ROOT], 0.5),
         table([0, 1, 2], [ROOT, OBJ, OBJ], 0.75),
     ]
-    # each arc of a tree has 0.5 more than its probability: 1, 1 and 1.25. The sums: word 1: ROOT
-    # 1.25, word 2 2; word 2: ROOT 1, word 3 1, word 1 1.25; word 3: word 2 2.25, ROOT 1
+    # each arc of a tree has 0.25 more than its probability: 0.75, 0.75 and 1. The sums: word 1:
+    # ROOT 1, word 2 1.5; word 2: ROOT 0.75, word 3 0.75, word 1 1; word 3: word 2 1.75, ROOT 0.75
     scores = summed(tables, [1.0, 1.0, 1.0])
-    assert scores.tolist() == [[1.25, 0, 2, 0], [1, 1.25, 0, 1], [1, 0, 2.25, 0]]
+    assert scores.tolist() == [[1, 0, 1.5, 0], [0.75, 1, 0, 0.75], [0.75, 0, 1.75, 0]]
     # each word by itself would have 2, 1, 2: no tree. Of trees, with a weight of w for the third
-    # parser, 2, ROOT, 2 has 2 + 1 + 1 + 1.25 w and ROOT, 1, 2 has 1.25 w + 1.25 w + 1 + 1.25 w:
-    # alike where w is 1.2
+    # parser, 2, ROOT, 2 has 1.5 + 0.75 + 0.75 + w and ROOT, 1, 2 has w + w + 0.75 + w: alike where
+    # w is 1.125
     voting = Vote([parser(), parser(system="arc-eager"), parser(system="swap")])
     voting.weights = [1.0, 0.9, 1.0]
-    # word 1: nsubj 1, det 0.9; word 3: obj by two of them
+    # word 1: nsubj 0.75, det 0.675; word 3: obj by two of them
     assert voting.tree(tables) == ([2, 0, 2], ["nsubj", "root", "obj"])
     voting.weights = [1.0, 1.0, 1.3]
     assert voting.tree(tables) == ([0, 1, 2], ["root", "obj", "obj"])
@@ -103,7 +103,7 @@ def test_labels_are_those_of_who_has_the_arc() -> None:
 
     assert chosen((0.5, 7), (0.3, 8), (0.3, 8)) == 8
     assert chosen((0.5, 7), (0.25, 8), (0.25, 8)) == 7  # alike: the first one
-    assert chosen((0.5, 7), (0.3, 8), (0.3, 8), has_it=0) == 7  # 1.0 against 0.6
+    assert chosen((0.5, 7), (0.3, 8), (0.3, 8), has_it=0) == 7  # 0.75 against 0.6
     assert chosen((0.9, -1), (0.1, 3)) == 3
     assert chosen((0.0, 4), (0.0, 5)) == 4  # nobody has it
     assert chosen((0.2, -1), (0.0, -1)) == -1
@@ -205,11 +205,11 @@ def test_weights_are_by_errors_and_members() -> None:
     first, second, third, _ = kinds()
     assert weights_of([first, second]) == [1, 1]
     first.scores, second.scores = {"dev_las": 80.0}, {"dev_las": 90.0}
-    # half the errors count 2 ** 4 times as much
-    assert weights_of([first, second]) == [1 / 16, 1]
+    # half the errors count 2 ** 2 times as much
+    assert weights_of([first, second]) == [1 / 4, 1]
     assert weights_of([first, second, third]) == [1, 1, 1]  # one is not known
     both = first.ensemble([first.copy()])
-    assert weights_of([both, second]) == [1 / 8, 1]
+    assert weights_of([both, second]) == [1 / 2, 1]
     second.scores = {"dev_las": 100.0}
     assert weights_of([both, second]) == [1, 1 / 2]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import geometric_mean
+from typing import Self
 
 import numpy as np
 
@@ -19,10 +21,6 @@ from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lane
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
 from seqtool.treebank.derivation import Derivation
 
-# what the scores are divided by in a beam. A classifier is too sure of single transitions, and its
-# sum of log-probabilities then goes by the first mistake; EWT dev, `fast`, beam of 4: LAS 89.0 with
-# 1, 89.2 with 1.25, 89.4 to 89.6 with 1.4 to 2, 89.1 with 2.5 (`accurate`: 90.3, best about 1.4)
-TEMPERATURE = 1.5
 # as `MARGIN`, for sums of scores that are not normalised
 GLOBAL_MARGIN = np.inf
 
@@ -55,18 +53,32 @@ class SearchDecoder(Decoder):
 
     def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
-        return search(
-            self._system,
-            self._labels,
-            arrays.tokens,
-            arrays.lengths,
-            len(arrays.types),
-            self._scorer(arrays),
-            beam=beam,
-            margin=self._margin,
-            temperature=self._temperature,
-            normalised=self._normalised,
-        )
+        return next(self.decoded(arrays, [self._temperature], beam=beam))
+
+    def decoded(
+        self, arrays: TokenArrays, temperatures: Iterable[float], *, beam: int
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Give what `decode` gives with each of some temperatures; words are read once."""
+        scorer = self._scorer(arrays)
+        for temperature in temperatures:
+            yield search(
+                self._system,
+                self._labels,
+                arrays.tokens,
+                arrays.lengths,
+                len(arrays.types),
+                scorer,
+                beam=beam,
+                margin=self._margin,
+                temperature=temperature,
+                normalised=self._normalised,
+            )
+
+    def at(self, temperature: float) -> Self:
+        """Return a decoder of the same weights with another temperature."""
+        other = copy.copy(self)
+        other._temperature = temperature
+        return other
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`.
@@ -141,7 +153,7 @@ class TransitionDecoder(SearchDecoder):
         labels: Labels,
         weights: Mapping[str, Floats],
         *,
-        temperature: float = TEMPERATURE,
+        temperature: float,
         normalised: bool = True,
     ) -> None:
         super().__init__(config.system, labels, temperature, normalised=normalised)
@@ -150,9 +162,13 @@ class TransitionDecoder(SearchDecoder):
         self._classifiers = [self.classifier]
 
     def joined(self, others: Sequence[TransitionDecoder]) -> TransitionDecoder:
-        """Return a decoder of several members; see `Decoder.joined`."""
-        together = copy.copy(self)
-        together._classifiers = [c for each in (self, *others) for c in each._classifiers]
+        """Return a decoder of several members; see `Decoder.joined`.
+
+        Its temperature is the geometric mean of theirs.
+        """
+        together, members = copy.copy(self), (self, *others)
+        together._classifiers = [c for each in members for c in each._classifiers]
+        together._temperature = geometric_mean([each._temperature for each in members])
         return together
 
     def prepare(self, types: Types) -> None:

@@ -24,13 +24,13 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import token_rows
+from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.reading import KnownTypes
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
-from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.hidden_layer import Seen, extract
 from seqtool.parsing.parser.transition.search import Beams, Scorer
 from seqtool.parsing.parser.transition.task import LONGEST_EXPLORED, ParserTask, WordsRead
@@ -87,6 +87,7 @@ class GlobalTask(ParserTask):
         super().__init__(config, data, **options)
         self._sentences: list[Longs] = []  # of each step of the running epoch
         self._local_epochs = config.training.epochs if data.initial is None else 0
+        self._temperature = temperature.of(config)
 
     def begin_from(self, parser: Parser) -> None:
         """Take the weights of a parser, before the first step.
@@ -154,7 +155,7 @@ class GlobalTask(ParserTask):
         part = self._part(sentences)
         derivations, seen, masks = self._derive(sentences, part.scorer)
         scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
-        scores_NA = scores_NA.float() / TEMPERATURE
+        scores_NA = scores_NA.float() / self._temperature
         if self._normalised:
             legal = torch.from_numpy(masks).long().to(self._device)
             scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
@@ -230,7 +231,7 @@ class GlobalTask(ParserTask):
             *(self.config.model.system, self._data.labels, len(sentences), longest),
             beam=self.config.learning.global_beam,
             margin=np.inf,
-            temperature=TEMPERATURE,
+            temperature=self._temperature,
             normalised=self._normalised,
         )
         is_static = not self._explores or longest > LONGEST_EXPLORED
@@ -266,9 +267,11 @@ class GlobalTask(ParserTask):
             learning = dataclasses.replace(config.learning, loss="local")
             config = dataclasses.replace(config, learning=learning)
         else:
-            # from here on no temperature is needed
+            # from here on no temperature is needed; the settings say which one was
+            learning = dataclasses.replace(config.learning, beam_temperature=self._temperature)
+            config = dataclasses.replace(config, learning=learning)
             for name in ("output.weight", "output.bias"):
-                weights[name] = weights[name] / np.float32(TEMPERATURE)
+                weights[name] = weights[name] / np.float32(self._temperature)
         return Parser(config, data.types, data.labels, weights, data.word_states)
 
     def validate(self) -> dict[str, float]:

@@ -20,9 +20,9 @@ from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.temperature import TEMPERATURE
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
-from seqtool.parsing.parser.transition.decoder import TEMPERATURE
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
 

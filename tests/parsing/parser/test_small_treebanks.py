@@ -1,0 +1,88 @@
+"""Epochs of small treebanks: of presets, and where others are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.parser.tiny import write_treebank
+
+from seqtool.core.config import from_dict, to_dict
+from seqtool.parsing.parser import data
+from seqtool.parsing.parser.config import PRESETS, ParserConfig
+from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
+
+NUM = 30  # sentences of the treebank, a tenth of which is held out
+
+
+def fast() -> ParserConfig:
+    return from_dict(ParserConfig, PRESETS.settings("fast"))
+
+
+SMALL = fast().learning.small_epochs
+
+
+def epochs_on(config: ParserConfig, folder: Path) -> int:
+    found = prepare_data([str(write_treebank(folder / "train.conllu", NUM))], None, config)
+    assert found.summary["sentences"] == NUM - NUM // 10
+    assert found.config.learning.small_epochs == 0  # nothing is left to be chosen
+    return found.config.training.epochs
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_small"), [(NUM - NUM // 10 + 1, True), (NUM - NUM // 10, False)]
+)
+def test_a_treebank_of_fewer_sentences_is_small(
+    limit: int, is_small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "SMALL_SENTENCES", limit)
+    assert epochs_on(fast(), tmp_path) == (SMALL if is_small else fast().training.epochs)
+
+
+def test_a_preset_without_them_keeps_its_epochs(tmp_path: Path) -> None:
+    config = from_dict(ParserConfig, PRESETS.settings("chen-manning"))
+    assert epochs_on(config, tmp_path) == config.training.epochs
+
+
+@pytest.mark.parametrize("way", ["option", "set", "file", "dictionary"])
+def test_epochs_that_are_given_are_those_of_any_treebank(way: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"training": {"epochs": 3}}
+    file = tmp_path / "settings.yaml"
+    file.write_text("training:\n  epochs: 3\n", encoding="utf-8")
+    config = {
+        "option": lambda: PRESETS.resolve(None, None, {"training.epochs": 3}, ()),
+        "set": lambda: PRESETS.resolve("fast", None, {}, ["epochs=3"]),
+        "file": lambda: PRESETS.resolve(None, file, {}, ()),
+        "dictionary": lambda: PRESETS.chosen(given),
+    }[way]()
+    assert config is not None
+    assert epochs_on(config, tmp_path) == 3
+    assert given == {"training": {"epochs": 3}}
+
+
+def test_both_may_be_given() -> None:
+    config = PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"])
+    assert (config.training.epochs, config.learning.small_epochs) == (3, 5)
+
+
+def test_other_settings_leave_them() -> None:
+    config = PRESETS.resolve(None, None, {"training.learning_rate": 0.1}, ["hidden_size=8"])
+    assert config.learning.small_epochs == SMALL
+    assert config == PRESETS.chosen(to_dict(config))
+
+
+def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
+    whole = PIPELINES.resolve("fast", None, {}, ())
+    assert whole.parser.learning.small_epochs == SMALL
+    assert (
+        PIPELINES.resolve("fast", None, {"training.epochs": 2}, ()).parser.learning.small_epochs
+        == 0
+    )
+    other = PIPELINES.resolve("fast", None, {}, ["graph.training.epochs=2"])
+    assert other.parser.learning.small_epochs == SMALL
+    assert other.graph.learning.small_epochs == 0
+    named = PIPELINES.chosen({"parser": {"training": {"epochs": 2}}})
+    assert named is not None
+    assert named.parser.learning.small_epochs == 0
