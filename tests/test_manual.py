@@ -60,6 +60,11 @@ SHORTER = (
         "--set training.epochs=1 --set training.time_limit=null --hidden 8 --embedding 8 "
         "--layers 1 --batch-size 4 --bptt 10 --threads 1",
     ),
+    (
+        "tune ",
+        "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1 "
+        "--set model.hidden_size=8",
+    ),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )
 

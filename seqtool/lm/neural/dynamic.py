@@ -407,7 +407,7 @@ def make_dynamic(
                 model, text, config, field=field, on_progress=on_progress
             )
         learning = DynamicLanguageModel(model, statistics, config, name=str(path))
-        if tune is not None:
+        if tune is not None and free:
             tuning = tune_dynamic(learning, tune, names=free, field=field, on_trial=on_trial)
             tunings.append(tuning)
             learning = tuning.model
