@@ -146,6 +146,19 @@ class ModelConfig(Config):
         minimum=1,
         maximum=WIDEST,
     )
+    mogrifier_rounds: int = setting(
+        0,
+        "lstm: rounds in which input and state gate each other before the gates read them (the "
+        "Mogrifier; Melis et al. 2020)",
+        minimum=0,
+        maximum=DEEPEST,
+    )
+    mogrifier_rank: int | None = setting(
+        None,
+        "lstm: rank of the weights of these rounds; default: they are full",
+        minimum=1,
+        maximum=WIDEST,
+    )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
         "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
     )
@@ -253,6 +266,16 @@ class ModelConfig(Config):
             )
 
     def _check_sizes(self) -> None:
+        if self.mogrifier_rounds and self.cell != "lstm":
+            raise ConfigError(
+                f"mogrifier_rounds is set, but the cell is {self.cell}",
+                hint="leave it out, or choose the cell lstm",
+            )
+        if self.mogrifier_rank is not None and not self.mogrifier_rounds:
+            raise ConfigError(
+                "mogrifier_rank is set, but there are no rounds",
+                hint="leave it out, or set mogrifier_rounds, to 5 for example",
+            )
         if self.last_size is not None and self.layers == 1:
             raise ConfigError(
                 "last_size is set, but the network has 1 layer",
@@ -378,6 +401,8 @@ ONE_CELL_SETTINGS = {
     "model.window": "window",
     "model.forget_bias": "lstm",
     "model.projection_size": "lstm",
+    "model.mogrifier_rounds": "lstm",
+    "model.mogrifier_rank": "lstm",
 }
 
 
