@@ -70,7 +70,8 @@ def fresh(network: NeuralNetwork, seed: int) -> NeuralNetwork:
     """Return a network as it is before its training with that seed."""
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        drawn = NeuralNetwork(network.config, network.embedding.num_embeddings)
+        size = network.embedding.num_embeddings
+        drawn = NeuralNetwork(network.config, size, words=network.words)
     # tables that are counted and not drawn: the ranks of words
     own = {name for name, _ in drawn.named_buffers() if not name.endswith("marks_S")}
     kept = {name: value for name, value in network.state_dict().items() if name in own}

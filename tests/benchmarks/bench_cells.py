@@ -25,6 +25,7 @@ VOCABULARY, HIDDEN, BATCH, BPTT = 10_000, 256, 20, 35
 AT_LEAST = 1 / 1.6
 OTHERS: dict[str, dict[str, Any]] = {
     "mogrifier, 5 rounds": {"mogrifier_rounds": 5, "tied": True},
+    "words by characters": {"input": {"kind": "char-cnn"}},
 }
 
 

@@ -242,6 +242,7 @@ class _Learner:
                 weight.lerp_(trained, decay)
                 if weight.grad is not None:
                     weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
+        self._network.eval()  # what is kept of the weights before is forgotten
 
 
 def _native_loops(device: str) -> AbstractContextManager[object]:
