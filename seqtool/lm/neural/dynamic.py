@@ -160,6 +160,10 @@ class DynamicLanguageModel(NeuralLanguageModel):
         """Return the same with other settings."""
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
+    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+        """Return the ids as they are: unknown words are `<unk>` to a network that learns."""
+        return ids
+
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:

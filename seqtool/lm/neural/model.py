@@ -20,14 +20,16 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
+from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.protocol import Summary, TokenScores
+from seqtool.lm.unknown import written
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 from seqtool.training import hardware
 
@@ -68,6 +70,20 @@ class NeuralLanguageModel(LanguageModel):
 
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
+
+    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+        """Return ids from V on for unknown words, where words are read by their characters."""
+        embedding = self.network.embedding
+        if not isinstance(embedding, SpelledWords) or self.tokenizer.unit != "word":
+            return ids
+        # a literal `<unk>` stands for a word whose letters are not there
+        found = [item for item in written(ids, block, self.tokenizer) if item[1] != UNK]
+        if not found:
+            return ids
+        places, words = zip(*found, strict=True)
+        spelled = ids.copy()
+        spelled[list(places)] = embedding.add(words)
+        return spelled
 
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
@@ -115,6 +131,8 @@ class NeuralLanguageModel(LanguageModel):
         They are its nats, and of the distribution that it is drawn from, what is asked for: the
         nats of a class, the entropy.
         """
+        # a word that the vocabulary lacks is read by its characters, and predicted as `<unk>`
+        targets_TB = targets_TB.where(targets_TB < len(self.tokenizer.vocabulary), UNK_ID)
         output = self.network.output(inputs_TB, state)
         hidden_TBH, after = self.network(inputs_TB, state)
         hidden_NH, targets_N = hidden_TBH.flatten(0, 1), targets_TB.flatten()
