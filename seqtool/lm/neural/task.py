@@ -84,6 +84,12 @@ class LanguageModelTask:
                 "several processes cannot share a hash table of n-grams",
                 hint="train in one process, or choose another output layer than maxent",
             )
+        unit = corpus.tokenizer.unit
+        if config.model.input.kind == "char-cnn" and unit in ("char", "byte"):
+            raise ConfigError(
+                f"words are to be read by their characters, but the corpus is one of {unit}s",
+                hint="drop --input char-cnn, or prepare the text by --unit word",
+            )
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
@@ -93,6 +99,7 @@ class LanguageModelTask:
             len(corpus.vocabulary),
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
+            words=corpus.vocabulary.symbols,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window
