@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
+    from seqtool.lm.comparison import compare_lms as compare_lms
     from seqtool.lm.model import LanguageModel as LanguageModel
     from seqtool.lm.neural.config import DataConfig as DataConfig
     from seqtool.lm.neural.config import ModelConfig as ModelConfig
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
+    from seqtool.lm.snm.config import SnmConfig as SnmConfig
+    from seqtool.lm.snm.train import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
     from seqtool.parsing.parser.model import Parser as Parser
@@ -65,6 +68,7 @@ _MODULES = {
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
     "PromptError SeqtoolError TrainingError",
     "core.vocabulary": "Vocabulary",
+    "lm.comparison": "compare_lms",
     "lm.model": "LanguageModel",
     "lm.neural.config": "DataConfig ModelConfig NeuralLMConfig",
     "lm.neural.train": "train_lm",
@@ -73,6 +77,8 @@ _MODULES = {
     "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.protocol": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
+    "lm.snm.config": "SnmConfig",
+    "lm.snm.train": "train_snm",
     "lm.words": "score_words",
     "parsing.parser.config": "ParserConfig",
     "parsing.parser.model": "Parser",

@@ -29,7 +29,7 @@ INNER_FLOORS = {
     "core": (
         ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
         ("compiler", "storage", "strict_yaml"),
-        ("compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
+        ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
         ("instructions", "eight_bytes"),
         ("string_table",),

@@ -47,6 +47,8 @@ def cut_state(model: Any, num: int) -> Any:
         return tuple(cut_state(part, num) for part in model.parts)
     if model.kind == "ngram":  # no row of any order: no context
         return np.full((num, model.order - 1), -1, np.int32)
+    if model.kind == "snm":  # no word of the history, not even `<s>`
+        return np.full_like(model.start(num), -1)
     if model.kind == "neural-lm":  # the next token is the first that it reads
         return dataclasses.replace(model.start(num), cells=model.network.initial_state(num))
     raise ConfigError(

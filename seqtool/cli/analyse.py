@@ -101,13 +101,13 @@ def run_analysis(
 ) -> None:
     """Run an analysis with the options that are given, and show its report."""
     given = {option: value for option, value in options.items() if value is not None}
-    with _kept(text) as kept:
+    with kept_text(text) as kept:
         report = import_module(ANALYSES[name]).analyse(models, kept, **given)
     show(report, shown)
 
 
 @contextmanager
-def _kept(text: str | Path) -> Iterator[str | Path]:
+def kept_text(text: str | Path) -> Iterator[str | Path]:
     """Give a file of what is on stdin, which each model reads anew; any other text as it is."""
     from seqtool.core.reading import STDIN
 

@@ -26,8 +26,9 @@ from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.core.bootstrap import Significance
     from seqtool.treebank.alignment import Annotation
-    from seqtool.treebank.evaluation import ParserEvaluation, Significance
+    from seqtool.treebank.evaluation import ParserEvaluation
     from seqtool.treebank.sentence import Sentence
 
 COMMONEST = 20  # confusions that are shown
@@ -106,7 +107,8 @@ def eval_parser(
     sentences. Where arcs have probabilities (MISC, `Score=0.987`), their expected calibration error
     is given too; --json asks models for them.
     """
-    from seqtool.treebank.evaluation import SEED, compare, compare_evaluations
+    from seqtool.core.bootstrap import SEED
+    from seqtool.treebank.evaluation import compare, compare_evaluations
 
     gold = gold or stdin_or_sample("GOLD", "trees")
     files = list(predicted or [])

@@ -279,7 +279,7 @@ def eval_ppl(
     parts = open_parts(models, device=device, threads=threads)
     own = None
     if not paths:
-        own = _held_out(models, split)
+        own = held_out(models, split)
         paths = [*map(str, own.paths)]
         split = own.split if own.is_corpus else None
     dynamic_tunings: list[DynamicTuning] = []
@@ -354,7 +354,7 @@ def eval_ppl(
         note(f"warning: {warning}")
 
 
-def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
+def held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
     """Return the text that models were not trained on, and say which it is."""
     from seqtool.lm.held_out import held_out_text
 

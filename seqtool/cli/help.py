@@ -221,6 +221,7 @@ def settings_page() -> str:
     )
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.sampling import GenerateConfig
+    from seqtool.lm.snm.config import SnmConfig
     from seqtool.parsing.parser.config import ParserConfig
     from seqtool.parsing.pipeline.config import PARTS, PipelineConfig
     from seqtool.parsing.segmenter.config import SegmenterConfig
@@ -254,6 +255,9 @@ def settings_page() -> str:
         "## Settings that are options\n\nThese are options on the command line (see "
         "[Commands](reference.md)) and fields of a class in Python (see [Python](python.md)).\n",
         _settings_section("n-gram models", "`seqtool ngram train`.", NgramConfig, level=3),
+        _settings_section(
+            "Sparse non-negative matrices", "`seqtool train-snm`.", SnmConfig, level=3
+        ),
         _settings_section("Preparation", "`seqtool prepare`.", PrepareConfig, level=3),
         _settings_section("Generation", "`seqtool generate`.", GenerateConfig, level=3),
         _settings_section("Cache", "`seqtool eval-ppl --cache`.", CacheConfig, level=3),

@@ -55,6 +55,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "parser": "seqtool.parsing.parser.model:load_model",
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
         "segmenter": "seqtool.parsing.segmenter.model:load_model",
+        "snm": "seqtool.lm.snm.model:load_model",
         "tagger": "seqtool.parsing.tagger.model:load_model",
     },
 )

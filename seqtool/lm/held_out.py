@@ -73,7 +73,7 @@ def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOu
         DataError: the corpus is no longer there, or has changed.
         ConfigError: the models were trained on different texts.
     """
-    parts = [part for model in models for part in _parts(model)]
+    parts = [part for model in models for part in parts_of(model)]
     first, *others = [_of_model(part, split) for part in parts]
     for part, other in zip(parts[1:], others, strict=True):
         if other.identity != first.identity:
@@ -89,7 +89,7 @@ def _hint(model: Path) -> str:
     return f"name a text to measure it on: seqtool eval-ppl TEXT -m {model}"
 
 
-def _parts(model: Path) -> list[Path]:
+def parts_of(model: Path) -> list[Path]:
     """Return the models that a mixture refers to, those in its parts too; of others, itself."""
     if model.is_file():
         return [model]
@@ -100,7 +100,7 @@ def _parts(model: Path) -> list[Path]:
     references = [part["path"] for part in header.config["parts"].values() if "path" in part]
     directory = checkpoint.find(model)
     paths = [short_path((directory / name).resolve()) for name in references]
-    return [part for path in paths for part in _parts(path)]
+    return [part for path in paths for part in parts_of(path)]
 
 
 def _of_model(model: Path, split: str | None) -> HeldOutText:

@@ -344,6 +344,7 @@ def evaluate_lm(
     per_sentence: Target | None = None,
     field: str | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
+    on_scores: Callable[[Ids, Doubles, bytes | None], None] | None = None,
 ) -> LMEvaluation:
     r"""Measure a model on text; memory does not grow with it.
 
@@ -363,6 +364,8 @@ def evaluate_lm(
             log10_probability and perplexity.
         field: which field of .jsonl files holds the text.
         on_progress: called with bytes done and in all (None when not known).
+        on_scores: called with the ids of each block of whole sentences, their nats, and the lines
+            (None of a prepared corpus).
 
     Raises:
         ConfigError: inputs and a text, or neither.
@@ -425,6 +428,8 @@ def evaluate_lm(
             first = sums.sentences + 1
             sums.add(ids, log_probs, block)
             unknown.add(ids, block)
+            if on_scores is not None:
+                on_scores(ids, log_probs, block)
             if token_table is not None:
                 write_tokens(token_table, first, tokenizer, ids, block, log_probs, scores.columns)
             if sentence_table is not None:

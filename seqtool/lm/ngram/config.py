@@ -34,7 +34,33 @@ _READ_BY = {
 
 
 @dataclass(frozen=True)
-class NgramConfig(Config):
+class WordsConfig(Config):
+    """How a text is read for a model that counts."""
+
+    vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
+    vocab_size: int | None = setting(
+        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=3
+    )
+    min_count: int = setting(1, "Words rarer than this become <unk>.", minimum=1)
+    special_tokens: Literal["auto", "unknown", "skip", "refuse"] = setting(
+        "auto",
+        "What a literal <unk>, <s> or </s> in the text is: <unk> the unknown word and the others "
+        "refused (auto), all of them unknown words, left out as KenLM's --skip_symbols does, or "
+        "all refused.",
+    )
+    lowercase: bool = setting(False, "Lower-case the text.")
+
+    def check(self) -> None:
+        """Refuse settings that contradict one another."""
+        if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
+            raise ConfigError(
+                "vocab gives all words, so vocab-size and min-count have nothing to choose",
+                hint="leave --vocab-size and --min-count out",
+            )
+
+
+@dataclass(frozen=True)
+class NgramConfig(WordsConfig):
     """How an n-gram model is estimated."""
 
     order: int = setting(5, "Length of the longest n-grams.", maximum=DEEPEST)
@@ -52,18 +78,6 @@ class NgramConfig(Config):
     )
     add: float = setting(1.0, "What add-k adds to each count.", above=0)
     backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
-    vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
-    vocab_size: int | None = setting(
-        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=3
-    )
-    min_count: int = setting(1, "Words rarer than this become <unk>.", minimum=1)
-    special_tokens: Literal["auto", "unknown", "skip", "refuse"] = setting(
-        "auto",
-        "What a literal <unk>, <s> or </s> in the text is: <unk> the unknown word and the others "
-        "refused (auto), all of them unknown words, left out as KenLM's --skip_symbols does, or "
-        "all refused.",
-    )
-    lowercase: bool = setting(False, "Lower-case the text.")
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -73,6 +87,7 @@ class NgramConfig(Config):
 
     def check(self) -> None:
         """Refuse settings that are out of range or contradict one another."""
+        super().check()
         if self.order < 1:
             raise ConfigError(f"order is {self.order}, but must be at least 1", hint="try 3 or 5")
         if self.smoothing not in SMOOTHINGS:
@@ -89,11 +104,6 @@ class NgramConfig(Config):
                 )
         self._check_prune()
         self._check_fallback()
-        if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
-            raise ConfigError(
-                "vocab gives all words, so vocab-size and min-count have nothing to choose",
-                hint="leave --vocab-size and --min-count out",
-            )
 
     def _check_prune(self) -> None:
         """Refuse a list that KenLM refuses too."""

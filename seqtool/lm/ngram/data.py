@@ -24,7 +24,7 @@ from seqtool.core.vocabulary import (
     Vocabulary,
     refuse_special_words,
 )
-from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig
+from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
 from seqtool.text.preparation import number_words, plan_splits, read_word_list
 from seqtool.text.prepared import PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
@@ -70,7 +70,7 @@ def given_splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[st
 
 def read_ids(
     inputs: Sequence[str | Path],
-    config: NgramConfig,
+    config: WordsConfig,
     *,
     field: str | None = None,
     memory: int | None = None,
@@ -82,7 +82,8 @@ def read_ids(
         inputs: files, directories and `-`, as for `read_blocks`; or one prepared corpus.
         config: the vocabulary, the case, and what is made of special tokens.
         field: the field that holds the text of JSON Lines.
-        memory: how many bytes the process may take; what the machine has when None.
+        memory: how many bytes the process may take; what the machine has when None. Those that an
+            n-gram model takes are counted in; of others, those of the reading alone.
         on_progress: called with (bytes read, their total or None).
 
     Raises:
@@ -96,7 +97,7 @@ def read_ids(
     for ids in read_numbered(words, inputs, field=field, digests=digests, on_progress=on_progress):
         words.keep(ids)
     words.check(inputs)
-    _check(words.num_tokens, config.order, memory)
+    _check(words.num_tokens, config, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(
         vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
@@ -137,7 +138,7 @@ def read_numbered(
         yield ids
 
 
-def open_corpus(path: Path, config: NgramConfig, field: str | None) -> PreparedCorpus:
+def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedCorpus:
     """Open a prepared corpus for counting.
 
     Raises:
@@ -145,7 +146,7 @@ def open_corpus(path: Path, config: NgramConfig, field: str | None) -> PreparedC
         DataError: it is damaged, or has no words.
     """
     corpus = PreparedCorpus.open(path)
-    prepared, defaults = corpus.info.get("config", {}), NgramConfig()
+    prepared, defaults = corpus.info.get("config", {}), WordsConfig()
     for name in ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase"):
         value = getattr(config, name)
         if value not in (getattr(defaults, name), prepared.get(name)):
@@ -161,10 +162,10 @@ def open_corpus(path: Path, config: NgramConfig, field: str | None) -> PreparedC
     return corpus
 
 
-def _open(path: Path, config: NgramConfig, field: str | None, memory: int | None) -> Reading:
+def _open(path: Path, config: WordsConfig, field: str | None, memory: int | None) -> Reading:
     corpus = open_corpus(path, config, field)
     ids = corpus.ids("train")
-    _check(len(ids), config.order, memory)
+    _check(len(ids), config, memory)
     description = {key: value for key, value in corpus.info.items() if key != "format_version"}
     unknown = corpus.info["splits"]["train"]["unknown"]
     return Reading(ids, corpus.tokenizer, unknown, description)
@@ -175,7 +176,8 @@ def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | Non
         raise DataError("the text has only empty lines", hint="give a text with words", path=path)
 
 
-def _check(num_tokens: int, order: int, memory: int | None) -> None:
+def _check(num_tokens: int, config: WordsConfig, memory: int | None) -> None:
+    order = config.order if isinstance(config, NgramConfig) else 1
     purpose = f"{num_tokens:,} tokens at order {order}"
     check_memory(memory_needed(num_tokens, order), purpose, LESS_MEMORY, memory)
 
@@ -186,7 +188,7 @@ def memory_needed(num_tokens: int, order: int) -> int:
     return num_tokens * (_BYTES_PER_TOKEN + _BYTES_PER_TOKEN_AND_ORDER * many)
 
 
-def _policy(config: NgramConfig) -> SpecialTokens:
+def _policy(config: WordsConfig) -> SpecialTokens:
     """Return what becomes of `<s>` and `</s>`; a literal `<unk>` is dealt with here."""
     return "refuse" if config.special_tokens == "auto" else config.special_tokens
 
@@ -198,7 +200,7 @@ class WordReader:
         table: of the words, with their counts.
     """
 
-    def __init__(self, config: NgramConfig) -> None:
+    def __init__(self, config: WordsConfig) -> None:
         from seqtool.text.words import WordTable
 
         self._config = config
@@ -235,7 +237,7 @@ class WordReader:
 class _Words(WordReader):
     """Keeps the words in memory, and numbers them anew when all have been counted."""
 
-    def __init__(self, config: NgramConfig) -> None:
+    def __init__(self, config: WordsConfig) -> None:
         super().__init__(config)
         self._closed = (
             None

@@ -54,6 +54,12 @@ class NgramModel(LanguageModel):
         """The length of the longest n-grams."""
         return self.table.order
 
+    @property
+    def num_parameters(self) -> int:
+        """The probabilities and backoff weights of the table."""
+        arrays = self.table.arrays().values()
+        return sum(len(array) for array in arrays if array.dtype == np.float32)
+
     @cached_property
     def _scorer(self) -> Scorer:
         from seqtool.lm.ngram.query import Scorer
@@ -197,9 +203,7 @@ def save_model(
         scores=dict(scores or {}),
         data=dict(data or {}),
         command=command,
-        num_parameters=sum(
-            len(array) for name, array in arrays.items() if array.dtype == np.float32
-        ),
+        num_parameters=model.num_parameters,
         statistics={"orders": [dict(order) for order in statistics]},
     )
 

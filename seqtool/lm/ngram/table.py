@@ -159,12 +159,17 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 ALIGNMENT = 64  # of the data: a cache line
 MAX_HEADER = 100_000_000  # as safetensors has it
 
-_DTYPES = {"I32": np.dtype("<i4"), "F32": np.dtype("<f4")}
+_DTYPES = {
+    name: np.dtype(code)
+    for name, code in {"I32": "<i4", "F32": "<f4", "U64": "<u8", "F64": "<f8"}.items()
+}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write vectors of int32 or float32, none of them copied in memory.
+    """Write vectors of int32, float32, uint64 or float64, none of them copied in memory.
+
+    Those of eight bytes are to come first: compiled code wants them at a multiple of eight.
 
     Raises:
         OSError: it cannot be written; names the file.
@@ -203,7 +208,7 @@ def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a file, read-only, mapped from disk and shared between processes.
 
     Raises:
-        ValueError: it is no such file, or holds other arrays than vectors of int32 and float32.
+        ValueError: it is no such file, or holds other arrays than `write_arrays` writes.
         OSError: it cannot be read.
     """
     with path.open("rb") as stream:

@@ -79,7 +79,7 @@ class NgramTraining:
         return sum(self.seconds.values())
 
 
-class _Stages:
+class Stages:
     """Times the stages of the work and passes their progress on."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
@@ -137,11 +137,11 @@ def train_ngram(
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
     threads = threads or available_threads()
-    _check_output(paths, Path(output), arpa, force=force)
+    check_output(paths, Path(output), arpa, force=force)
     texts, valid = given_splits(paths)
-    stages = _Stages(on_progress)
+    stages = Stages(on_progress)
     reading, counts = _count(texts, config, field, threads, memory, stages)
-    tokenizer, data = reading.tokenizer, {**reading.description, **_held_out(paths, output)}
+    tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
     sizes = {
         "num_tokens": counts.num_tokens,
         "num_sentences": counts.num_sentences,
@@ -171,7 +171,7 @@ def train_ngram(
             output,
             model,
             config=to_dict(config),
-            scores=scores,
+            scores={**scores, "train_seconds": sum(stages.seconds.values())},
             data=data,
             command=command,
             statistics=estimated.statistics,
@@ -198,7 +198,7 @@ def _count(
     field: str | None,
     threads: int,
     memory: int | None,
-    stages: _Stages,
+    stages: Stages,
 ) -> tuple[Reading, Counts]:
     from seqtool.lm.ngram.counts import count_ngrams
 
@@ -267,7 +267,7 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-def _check_output(
+def check_output(
     paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
@@ -282,7 +282,7 @@ def _check_output(
         raise OutputError("the directory to write to is not there", hint="make it first", path=arpa)
 
 
-def _held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
+def held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:
     """Return what the model records of the corpus or the files that it was not trained on."""
     if is_corpus(paths[0]):
         return describe_held_out(output, corpus=paths[0])

@@ -1,0 +1,125 @@
+"""`seqtool train-snm`: train a sparse non-negative matrix language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtool.cli.ngram import READING, FieldOption, InputsArgument, MemoryOption
+from seqtool.cli.options import (
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    ThreadsOption,
+    emit,
+    note,
+    note_next,
+    offer,
+    show_table,
+    stdin_or_sample,
+    takes_options,
+    typed,
+)
+from seqtool.cli.usage import examples
+from seqtool.core.errors import counted
+from seqtool.core.terminal import echo
+
+if TYPE_CHECKING:
+    from seqtool.lm.snm.train import SnmTraining
+
+
+@takes_options(
+    "seqtool.lm.snm.config:SnmConfig",
+    {
+        "--order": "order",
+        "--remote": "remote",
+        "--gap": "gap",
+        "--adjacent": "adjacent",
+        "--prune": "prune",
+        "--epochs": "epochs",
+        "--lr": "learning_rate",
+        "--table-bits": "table_bits",
+        "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        "--vocab-size": "vocab_size",
+        "--min-count": "min_count",
+        **READING,
+    },
+    shows_defaults=True,
+)
+@examples(
+    "seqtool train-snm my.txt -o runs/my",
+    "seqtool train-snm corpora/ptb/words --prune 1 -o runs/ptb-snm",
+    "seqtool train-snm my.txt --remote 0 --order 4",
+)
+def train_snm(
+    inputs: InputsArgument = None,
+    output: OutputOption = Path("runs/snm"),
+    field: FieldOption = None,
+    threads: ThreadsOption = None,
+    memory: MemoryOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a sparse non-negative matrix language model: n-grams and skip-grams, adjusted.
+
+    Each feature of a history adds what it expects of each word: a relative frequency, times a
+    factor that is learnt while each token is left out of the counts.
+    """
+    from seqtool.core.config import from_dict
+    from seqtool.core.progress import stage_bars
+    from seqtool.core.runtime import parse_size
+    from seqtool.lm.snm.config import SnmConfig
+    from seqtool.lm.snm.train import train_snm as train
+
+    config = from_dict(SnmConfig, settings)
+    with stage_bars() as on_progress:
+        trained = train(
+            inputs or [stdin_or_sample("CORPUS", training="training on")],
+            output,
+            config,
+            field=field,
+            force=force,
+            threads=threads,
+            memory=None if memory is None else parse_size(memory),
+            command=typed(),
+            on_progress=on_progress,
+        )
+    if not as_json:
+        return _show(trained)
+    emit(
+        {
+            "model": trained.path,
+            "seconds": trained.total_seconds,
+            "stages": trained.seconds,
+            "tokens": trained.num_tokens,
+            "sentences": trained.num_sentences,
+            "unknown": trained.num_unknown,
+            "vocabulary_size": trained.vocabulary_size,
+            "kinds": trained.kinds,
+            "losses": trained.losses,
+            **trained.scores,
+        }
+    )
+
+
+def _show(trained: SnmTraining) -> None:
+    words = trained.num_tokens - trained.num_sentences
+    note(
+        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
+        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
+        f"vocabulary of {trained.vocabulary_size:,}"
+    )
+    columns = ["remote", "skipped", "adjacent", "features", "pairs"]
+    rows = [[f"{kind[name]:,}" for name in columns] for kind in trained.kinds]
+    show_table("", columns, rows, to_stderr=True)
+    for epoch, loss in enumerate(trained.losses, start=1):
+        note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
+    parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
+    note(f"{trained.total_seconds:.1f} s ({parts})")
+    if "valid_perplexity" in trained.scores:
+        note(f"valid perplexity {trained.scores['valid_perplexity']:.2f}")
+    measuring = "eval-ppl" if "valid_perplexity" in trained.scores else "eval-ppl TEXT"
+    note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
+    echo(trained.path)

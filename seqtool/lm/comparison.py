@@ -1,0 +1,293 @@
+"""Language models side by side on one text: how well, how large, how fast, and if by chance.
+
+Models of one vocabulary are compared by bits per token; of others the tokens differ, and with them
+the perplexities, so that bits per byte of the text are what compares. Whether one model is better
+than another is judged by a paired bootstrap over sentences (`core.bootstrap`). Shapes: S sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from seqtool.core import checkpoint
+from seqtool.core.arrays import Doubles, Ids, Longs
+from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
+from seqtool.core.errors import ConfigError
+from seqtool.core.units import LN_2
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.held_out import parts_of
+from seqtool.lm.perplexity import LMEvaluation
+from seqtool.lm.protocol import LanguageModel, evaluate_lm
+
+Unit = Literal["token", "byte"]  # what the bits of a difference are per
+
+COLUMNS = (
+    *("model", "kind", "unit", "vocabulary_size", "perplexity", "bits_per_byte", "oov"),
+    *("parameters", "bytes", "tokens_per_second", "train_seconds"),
+    *("difference", "low", "high", "p_value"),
+)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a model took; None where it does not say.
+
+    Attributes:
+        parameters: trained numbers; those of all parts of a mixture.
+        bytes: of its files; of a mixture, of those of its parts.
+        train_seconds: wall time of its training, as its header records it; of a mixture, of all.
+    """
+
+    parameters: int | None
+    bytes: int | None
+    train_seconds: float | None
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """One of the models.
+
+    Attributes:
+        name: what it was called.
+        kind: of the model.
+        result: how well it predicts the text; `seconds` without its first start.
+        costs: what it took.
+        lead: its bits less those of the first model, per token or byte: below 0 it is better. None
+            for the first, and where one of the two finds a token impossible.
+    """
+
+    name: str
+    kind: str
+    result: LMEvaluation
+    costs: Costs
+    lead: Significance | None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of the model scored per second, reading the text included."""
+        return self.result.tokens / self.result.seconds
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the cells of `COLUMNS`."""
+        result, lead = self.result, self.lead
+        figures = (result.unit, result.vocabulary_size, result.perplexity, result.bits_per_byte)
+        costs = (self.costs.parameters, self.costs.bytes, self.tokens_per_second)
+        test = (None,) * 4
+        if lead is not None:
+            test = (lead.difference, lead.low, lead.high, lead.p_value)  # type: ignore[assignment]
+        return (
+            *(self.name, self.kind, *figures, result.oov, *costs, self.costs.train_seconds),
+            *test,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        return {
+            **{"model": self.name, "kind": self.kind},
+            **self.result.to_json(),
+            **{"parameters": self.costs.parameters, "bytes": self.costs.bytes},
+            "tokens_per_second": self.tokens_per_second,
+            "train_seconds": self.costs.train_seconds,
+            "against_first": self.lead,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Models on one text.
+
+    Attributes:
+        models: as they were given.
+        per: what the bits of their differences are per: a token, or a byte where the vocabularies
+            differ.
+        samples: texts drawn for each test.
+        seed: of the draws.
+    """
+
+    models: tuple[ComparedModel, ...]
+    per: Unit
+    samples: int
+    seed: int
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What to say of figures that do not compare."""
+        results = [model.result for model in self.models]
+        if self.per == "byte":
+            yield (
+                "the models have different vocabularies, so their perplexities do not compare: "
+                "bits per byte do"
+            )
+        unknown = [result.oov for result in results]
+        if len(set(unknown)) > 1:
+            shown = ", ".join(f"{model.name} {model.result.oov:,}" for model in self.models)
+            yield f"tokens read as <unk>, which is easier to predict than the words: {shown}"
+        for model in self.models:
+            if model.result.adaptations:
+                yield f"{model.name} learns from the text as it reads it; fixed models do not"
+            if model.result.impossible:
+                yield (
+                    f"{model.result.impossible:,} tokens have no probability at all under "
+                    f"{model.name}: its perplexity is infinite, and there is no test"
+                )
+
+
+def compare_lms(
+    models: Sequence[str | Path | tuple[str, LanguageModel]],
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    split: str | None = None,
+    field: str | None = None,
+    reset_state: bool = False,
+    device: str = "cpu",
+    threads: int | None = None,
+    samples: int = NUM_SAMPLES,
+    seed: int = SEED,
+    on_progress: Callable[[str], Callable[[int, int | None], None]] | None = None,
+) -> Comparison:
+    """Measure language models on one text, and each one against the first.
+
+    Args:
+        models: where they are, or models of your own with their names; two or more.
+        inputs: files, directories, or one prepared corpus of the models' vocabulary.
+        split: which split of a prepared corpus; its test split, else valid, when not given.
+        field: which field of .jsonl files holds the text.
+        reset_state: forget the text before each sentence, for models that carry it on.
+        device: of networks.
+        threads: of networks; all cores when not given.
+        samples: texts drawn for each test.
+        seed: of the draws.
+        on_progress: called with the name of each model; gives what is called with bytes done and
+            in all (None when not known).
+
+    Raises:
+        ConfigError: fewer than two models, or one is named twice.
+        DataError: a text that cannot be used, or a corpus of another vocabulary.
+        ModelError: a model is missing, damaged, or no language model.
+    """
+    from seqtool.lm.mixture.model import open_language_model
+
+    names = [model[0] if isinstance(model, tuple) else str(model) for model in models]
+    if len(names) < 2:
+        raise ConfigError("there is one model to compare", hint="name another; -m A -m B")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{name} is given twice", hint="name each model once")
+    opened = [  # all of them, so that what cannot be opened is told before the work begins
+        model[1]
+        if isinstance(model, tuple)
+        else open_language_model(Path(model), device=device, threads=threads)
+        for model in models
+    ]
+    per: Unit = "token" if _same_vocabulary(opened) else "byte"
+    measured = []
+    for name, model in zip(names, opened, strict=True):
+        sums = _SentenceSums()
+        next(iter(model.score_ids([np.array([EOS_ID], np.int32)])))  # what is compiled at first use
+        result = evaluate_lm(
+            model,
+            inputs,
+            split=split,
+            field=field,
+            reset_state=reset_state,
+            on_progress=None if on_progress is None else on_progress(name),
+            on_scores=sums.add,
+        )
+        measured.append((result, sums))
+    first = measured[0][1]
+    return Comparison(
+        tuple(
+            ComparedModel(
+                name,
+                model.kind,
+                result,
+                _costs_of(given, model),
+                None if number == 0 else _test(first, sums, per, samples, seed),
+            )
+            for number, (name, given, model, (result, sums)) in enumerate(
+                zip(names, models, opened, measured, strict=True)
+            )
+        ),
+        per,
+        samples,
+        seed,
+    )
+
+
+def _same_vocabulary(models: Sequence[LanguageModel]) -> bool:
+    first, *others = (model.tokenizer for model in models)
+    return all(
+        other.unit == first.unit and other.vocabulary == first.vocabulary for other in others
+    )
+
+
+class _SentenceSums:
+    """The nats, tokens and bytes of each sentence."""
+
+    def __init__(self) -> None:
+        self._nats: list[Doubles] = []
+        self._tokens: list[Longs] = []
+        self._bytes: list[Longs] = []
+
+    def add(self, ids: Ids, log_probs: Doubles, block: bytes | None) -> None:
+        """Note a block of whole sentences."""
+        ends = np.flatnonzero(ids == EOS_ID) + 1
+        begins = np.concatenate(([0], ends[:-1]))
+        self._nats.append(np.add.reduceat(log_probs, begins))
+        self._tokens.append(ends - begins)
+        if block is not None:
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+            self._bytes.append(np.diff(ends, prepend=0))
+
+    @property
+    def nats(self) -> Doubles:
+        """Of each sentence, [S]."""
+        return np.concatenate(self._nats)
+
+    def sizes(self, per: Unit) -> Longs:
+        """Return the tokens or bytes of each sentence, [S]."""
+        return np.concatenate(self._tokens if per == "token" else self._bytes)
+
+
+def _test(
+    first: _SentenceSums, second: _SentenceSums, per: Unit, samples: int, seed: int
+) -> Significance | None:
+    """Judge the difference of the bits of two models."""
+    nats_SM = np.stack([first.nats, second.nats], axis=1)
+    if not np.isfinite(nats_SM).all():
+        return None
+    counts_SM = np.concatenate([nats_SM, first.sizes(per)[:, None]], axis=1)
+
+    def bits(sums_NM: Doubles) -> Doubles:
+        of_each = (sums_NM[:, 0] - sums_NM[:, 1]) / sums_NM[:, 2] / LN_2
+        return np.asarray(of_each[:, None], np.float64)
+
+    return bootstrap(counts_SM, bits, samples=samples, seed=seed)[0]
+
+
+def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageModel) -> Costs:
+    parameters = getattr(model, "num_parameters", None)
+    if isinstance(given, tuple):
+        return Costs(parameters, None, None)
+    path = Path(given)
+    if path.is_file():
+        return Costs(parameters, path.stat().st_size, None)
+    sizes, seconds = 0, []
+    for part in parts_of(path):
+        if part.is_file():
+            sizes += part.stat().st_size
+            continue
+        header = checkpoint.read_header(part)
+        sizes += sum(checkpoint.file_sizes(checkpoint.find(part), header).values())
+        seconds.append(header.scores.get("train_seconds"))
+    known = [value for value in seconds if isinstance(value, int | float)]
+    is_known = len(known) == len(seconds) > 0
+    return Costs(
+        checkpoint.read_header(path).num_parameters, sizes, math.fsum(known) if is_known else None
+    )

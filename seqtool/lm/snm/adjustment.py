@@ -1,0 +1,305 @@
+"""The adjustment of relative frequencies, by hashed metafeatures, learnt by leaving one out.
+
+The element of the matrix for feature i and target j is (Shazeer, Pelemans & Chelba 2015, eq. 4)
+
+    M_ij = exp(A(i, j)) C_ij / C_i*
+
+A(i, j) is a sum of weights, one for each metafeature of the pair: conjunctions of what the feature
+is, of which template, how often it came, what the target is, and how often both came together.
+Counts are on a scale of log2: the two whole numbers around it share the weight. A conjunction with
+the feature needs neither its template nor its count, which the feature has always; one with the
+pair needs no counts at all. The weights are in one table of 2^bits, wherever their hashes fall.
+
+The loss is the Poisson loss of each token t in its history (section 3.2), with y the sum of M over
+the features that are there, and 1 / V for a word that no feature predicts, times exp(A_0):
+
+    sum over all words u of y_u, less log y_t
+
+Each token is left out of the counts as it is predicted: C_ij and C_i* are less by one, in the
+matrix and in the metafeatures. What a feature expects of words that do not come, in all its
+tokens, is spread over the tokens where they do come: with c = C_i* - 1, of each pair that token t
+is in, exp(A-) (C_i* - C_ij) / c, where A- has C_ij as it is. So a token takes no time for the words
+that it is not, and the sum of gradients over a text is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.arrays import Doubles, Floats, Longs
+from seqtool.core.compiled import compiled
+from seqtool.core.string_table import SEED, mix
+from seqtool.lm.snm.counts import CountArrays, Counts, counts_type
+
+NUM_SHARED, NUM_OWN = 8, 14  # metafeatures of a pair without, and with, its own count
+_PIECE = 1 << 16  # pairs that one thread adjusts at a time
+INITIAL = 1.0  # of the sums of squared gradients: no first step is longer than the rate
+_TEMPLATE, _TARGET, _FEATURE, _PAIR = (np.uint64(number) for number in range(1, 5))
+_SCALE = np.uint64(64)  # more than any log2 of a count
+_ONE = np.uint64(1)
+
+
+class Table(NamedTuple):
+    """The weights of metafeatures, and what AdaGrad needs.
+
+    Attributes:
+        weights: float32 [2^bits, 2], the weight and the sum of squared gradients.
+        unseen: float64 [2], A_0 and its sum.
+        bias: float64 [1], added to every A: the sum of y is near 1 from the beginning.
+    """
+
+    weights: Floats
+    unseen: Doubles
+    bias: Doubles
+
+
+table_type = types.NamedTuple(
+    (types.float32[:, ::1], types.float64[::1], types.float64[::1]), Table
+)
+
+
+class Room(NamedTuple):
+    """The metafeatures of one token: of K features, [K, 8 + 14 + 14].
+
+    Attributes:
+        slots: int64, where they are in the table; those of all counts, with C_ij - 1, with C_ij.
+        shares: float32, what they count.
+    """
+
+    slots: Longs
+    shares: Floats
+
+
+room_type = types.NamedTuple((types.int64[:, ::1], types.float32[:, ::1]), Room)
+
+
+def make_table(bits: int, num_templates: int) -> Table:
+    """Return a table in which all weights are zero."""
+    bias = -math.log(num_templates + 1)
+    return Table(np.zeros((1 << bits, 2), np.float32), np.zeros(2), np.array([bias]))
+
+
+def make_room(num_features: int) -> Room:
+    """Return room for the metafeatures of so many features."""
+    width = NUM_SHARED + 2 * NUM_OWN
+    return Room(
+        np.zeros((num_features, width), np.int64), np.zeros((num_features, width), np.float32)
+    )
+
+
+def arrays_of(counts: Counts) -> CountArrays:
+    """Return counts as compiled code takes them."""
+    return CountArrays(
+        counts.first, counts.targets, counts.counts, counts.feature_counts, counts.features
+    )
+
+
+@compiled(types.void(room_type, types.int64, types.int64, types.uint64, types.float64))
+def _put(room, row, column, hash_, share):  # type: ignore[no-untyped-def]
+    """Note one metafeature."""
+    room.slots[row, column], room.shares[row, column] = np.int64(hash_), share
+
+
+_pair = [types.int64] * 4  # a template, the number of its feature, a target, and C_i*, above 0
+
+
+@compiled(types.void(room_type, types.int64, types.uint64, *_pair))
+def find_shared(room, row, mask, template, feature, target, count):  # type: ignore[no-untyped-def]
+    """Find the metafeatures of a pair that do not read C_ij.
+
+    Args:
+        room: where to.
+        row: of it.
+        mask: the last slot of the table.
+        template: of the feature.
+        feature: its number.
+        target: the word.
+        count: C_i*, above 0.
+    """
+    scale = np.log2(count)
+    low = np.int64(scale)
+    upper = scale - low
+    of_template = mix(mix(SEED, _TEMPLATE), np.uint64(template))
+    of_target = mix(mix(of_template, _TARGET), np.uint64(target))
+    of_feature = mix(mix(SEED, _FEATURE), np.uint64(feature))
+    of_pair = mix(mix(of_feature, _PAIR), np.uint64(target))
+    _put(room, row, 0, of_template & mask, 1.0)
+    _put(room, row, 1, of_target & mask, 1.0)
+    _put(room, row, 2, of_feature & mask, 1.0)
+    _put(room, row, 3, of_pair & mask, 1.0)
+    for step in range(2):
+        level, share = np.uint64(low + step) + _ONE, upper if step else 1.0 - upper
+        _put(room, row, 4 + step, mix(of_template, level) & mask, share)
+        _put(room, row, 6 + step, mix(of_target, level) & mask, share)
+
+
+@compiled(types.void(room_type, *[types.int64] * 2, types.uint64, *_pair, types.int64))
+def find_own(room, row, first, mask, template, feature, target, count, pair_count):  # type: ignore[no-untyped-def]
+    """Find the metafeatures of a pair that read C_ij, which is above 0; from a column on."""
+    scale, own_scale = np.log2(count), np.log2(pair_count)
+    low, own_low = np.int64(scale), np.int64(own_scale)
+    upper, own_upper = scale - low, own_scale - own_low
+    of_template = mix(mix(SEED, _TEMPLATE), np.uint64(template))
+    of_target = mix(mix(of_template, _TARGET), np.uint64(target))
+    of_feature = mix(mix(SEED, _FEATURE), np.uint64(feature))
+    column = first
+    for step in range(2):
+        # 64 is more than any level of C_i* alone, which has no multiple of it
+        own = (np.uint64(own_low + step) + _ONE) * _SCALE
+        share = own_upper if step else 1.0 - own_upper
+        _put(room, row, column, mix(of_template, own) & mask, share)
+        _put(room, row, column + 1, mix(of_target, own) & mask, share)
+        _put(room, row, column + 2, mix(of_feature, own) & mask, share)
+        column += 3
+        for other in range(2):
+            level = own + np.uint64(low + other) + _ONE
+            both = share * (upper if other else 1.0 - upper)
+            _put(room, row, column, mix(of_template, level) & mask, both)
+            _put(room, row, column + 1, mix(of_target, level) & mask, both)
+            column += 2
+
+
+@compiled(types.float64(table_type, room_type, types.int64, types.int64, types.int64))
+def _sum(table, room, row, begin, end):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of some metafeatures."""
+    total = 0.0
+    for column in range(begin, end):
+        total += table.weights[room.slots[row, column], 0] * room.shares[row, column]
+    return total
+
+
+@compiled(
+    types.float64(
+        counts_type,
+        types.int32[:, ::1],
+        *[types.int64] * 3,
+        table_type,
+        room_type,
+        types.float64[:, ::1],
+    )
+)
+def token_gradients(counts, events, token, num_words, prune, table, room, gradients):  # type: ignore[no-untyped-def]
+    """Return the loss of one token, left out of the counts, with its gradients.
+
+    Args:
+        counts: of the text.
+        events: [T, K], the pairs of all tokens.
+        token: which.
+        num_words: V.
+        prune: features that are as rare without the token are not there.
+        table: the weights.
+        room: filled with the metafeatures of K features.
+        gradients: [K + 1, 3] is filled: those of A where it does not read C_ij, where it reads
+            C_ij - 1, and where it reads C_ij; zero where there is no feature, or no such A. In the
+            last row, that of A_0.
+    """
+    mask = np.uint64(table.weights.shape[0] - 1)
+    unseen = np.exp(table.unseen[0] + table.bias[0])
+    seen, expected = unseen / num_words, unseen
+    num_templates, middle = events.shape[1], NUM_SHARED + NUM_OWN
+    for k in range(num_templates):
+        gradients[k, 0] = gradients[k, 1] = gradients[k, 2] = 0.0
+        pair = events[token, k]
+        if pair < 0:
+            continue
+        feature = np.int64(counts.features[pair])
+        count = np.int64(counts.feature_counts[feature]) - 1
+        pair_count = np.int64(counts.counts[pair]) - 1
+        if count <= 0 or (count <= prune and k > 0):
+            continue
+        target = np.int64(counts.targets[pair])
+        find_shared(room, k, mask, k, feature, target, count)
+        shared = table.bias[0] + _sum(table, room, k, 0, NUM_SHARED)
+        if pair_count > 0:
+            find_own(room, k, NUM_SHARED, mask, k, feature, target, count, pair_count)
+            own = _sum(table, room, k, NUM_SHARED, middle)
+            gradients[k, 1] = np.exp(shared + own) * pair_count / count
+            seen += gradients[k, 1]
+        if pair_count < count:
+            find_own(room, k, middle, mask, k, feature, target, count, pair_count + 1)
+            own = _sum(table, room, k, middle, middle + NUM_OWN)
+            gradients[k, 2] = np.exp(shared + own) * (count - pair_count) / count
+        expected += gradients[k, 1] + gradients[k, 2]
+    for k in range(num_templates):
+        gradients[k, 1] *= 1.0 - 1.0 / seen
+        gradients[k, 0] = gradients[k, 1] + gradients[k, 2]
+    gradients[num_templates, 0] = unseen * (1.0 - 1.0 / (num_words * seen))
+    return expected - np.log(seen)
+
+
+@compiled(types.void(table_type, room_type, *[types.int64] * 3, types.float64, types.float64))
+def _step(table, room, row, begin, end, gradient, rate):  # type: ignore[no-untyped-def]
+    """Take one step of AdaGrad for the weights of some metafeatures."""
+    for column in range(begin, end):
+        slot, of_weight = room.slots[row, column], gradient * room.shares[row, column]
+        squares = table.weights[slot, 1] + of_weight * of_weight
+        table.weights[slot, 1] = squares
+        table.weights[slot, 0] -= rate * of_weight / np.sqrt(INITIAL + squares)
+
+
+@compiled(
+    types.float64(
+        counts_type, types.int32[:, ::1], *[types.int64] * 4, types.float64, table_type, room_type
+    )
+)
+def learn(counts, events, begin, end, num_words, prune, rate, table, room):  # type: ignore[no-untyped-def]
+    """Learn from the tokens `begin` to `end` in turn; return the sum of their losses.
+
+    AdaGrad (Duchi et al. 2011): the rate over the root of the sum of squared gradients. The other
+    arguments are those of `token_gradients`.
+    """
+    num_templates = events.shape[1]
+    gradients = np.zeros((num_templates + 1, 3))
+    middle, last = NUM_SHARED + NUM_OWN, NUM_SHARED + 2 * NUM_OWN
+    loss = 0.0
+    for token in range(begin, end):
+        loss += token_gradients(counts, events, token, num_words, prune, table, room, gradients)
+        for k in range(num_templates):
+            if gradients[k, 0] != 0.0:
+                _step(table, room, k, 0, NUM_SHARED, gradients[k, 0], rate)
+            if gradients[k, 1] != 0.0:
+                _step(table, room, k, NUM_SHARED, middle, gradients[k, 1], rate)
+            if gradients[k, 2] != 0.0:
+                _step(table, room, k, middle, last, gradients[k, 2], rate)
+        of_unseen = gradients[num_templates, 0]
+        table.unseen[1] += of_unseen * of_unseen
+        table.unseen[0] -= rate * of_unseen / np.sqrt(INITIAL + table.unseen[1])
+    return loss
+
+
+@compiled(
+    types.void(counts_type, types.int64, types.int64, table_type, room_type, types.float32[::1])
+)
+def _adjust(counts, begin, end, table, room, matrix):  # type: ignore[no-untyped-def]
+    """Fill M_ij for the pairs `begin` to `end`."""
+    mask = np.uint64(table.weights.shape[0] - 1)
+    template = np.int64(0)
+    for pair in range(begin, end):
+        feature = np.int64(counts.features[pair])
+        while counts.first[template + 1] <= feature:
+            template += 1
+        count = np.int64(counts.feature_counts[feature])
+        target, pair_count = np.int64(counts.targets[pair]), np.int64(counts.counts[pair])
+        find_shared(room, 0, mask, template, feature, target, count)
+        find_own(room, 0, NUM_SHARED, mask, template, feature, target, count, pair_count)
+        adjustment = table.bias[0] + _sum(table, room, 0, 0, NUM_SHARED + NUM_OWN)
+        matrix[pair] = np.exp(adjustment) * pair_count / count
+
+
+def adjusted(counts: Counts, table: Table, *, threads: int = 1) -> Floats:
+    """Return M_ij of every pair, [P]."""
+    matrix = np.empty(len(counts.targets), np.float32)
+    arrays = arrays_of(counts)
+
+    def fill(begin: int) -> None:
+        end = min(begin + _PIECE, len(matrix))
+        _adjust(arrays, begin, end, table, make_room(1), matrix)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, range(0, len(matrix), _PIECE)))
+    return matrix
