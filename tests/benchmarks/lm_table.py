@@ -4,9 +4,10 @@
     PYTHONPATH=tests python -m benchmarks.lm_table FOLDER [--time-limit 20m] [--out DIR] ...
 
 FOLDER holds train.txt and valid.txt. Every network has the same time on one core, the learning rate
-falling by then, and the same settings but for what its row says; KN5 takes what it takes. A row is
-trained and measured once, by the commands that a user would type, each in a process of its own: its
-figures are kept in OUT, and the same command goes on where it was stopped, within a training too.
+falling by then, and the same settings but for what its row says; what is counted takes its time.
+A row is trained and measured once, by the commands that a user would type, each in a process of its
+own: its figures are kept in OUT, and the same command goes on where it was stopped, within a
+training too.
 
 Perplexity is that of the whole of valid, in one stream, by a model that does not learn from it.
 Rows of several models, and with a cache, have weights and settings fitted on one half of valid and
@@ -51,7 +52,9 @@ COMMON = (
     "--set dropout_output=0.3"
 )
 RNN, LSTM, RHN = "--cell rnn --lr 0.001", "--cell lstm --lr 0.003", "--cell rhn --lr 0.002"
-BEST = "best"  # stands for the network of the lowest perplexity among those in the table
+# stand for the networks of the lowest perplexities among those in the table
+BEST, SECOND = "best", "second"
+NETWORK = "train-lm"
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,23 @@ class Row:
     Attributes:
         name: in OUT and in ROWS.
         title: in the table.
-        train: the options of train-lm; empty where nothing is trained, or n-grams are.
+        options: of the command that trains.
+        command: that command.
         parts: the rows that are mixed or adapted; none of a row that is itself trained.
         adapt: the options of eval-ppl that let them learn from valid.
     """
 
     name: str
     title: str
-    train: str = ""
+    options: str = ""
+    command: str = NETWORK
     parts: tuple[str, ...] = ()
     adapt: str = ""
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained for the time that is given."""
+        return not self.parts and self.command == NETWORK
 
     @property
     def is_fitted(self) -> bool:
@@ -78,10 +88,11 @@ class Row:
         return len(self.parts) > 1 or "--cache" in self.adapt
 
 
-KN5 = "kn5"
+KN5, SNM = "kn5", "snm"
 DYNAMIC = "--dynamic --dynamic-rate 0.0001 --dynamic-decay 0.008"  # the defaults, not tuned
 ROWS = (
-    Row(KN5, "Kneser-Ney 5-gram"),
+    Row(KN5, "Kneser-Ney 5-gram", "--order 5", "ngram train"),
+    Row(SNM, "sparse non-negative matrix (Shazeer et al. 2015)", "", "train-snm"),
     Row("window", "fixed window (Bengio et al. 2003)", "--cell window --lr 0.001"),
     Row("rnn", "RNN", RNN),
     Row("rnn-maxent", "RNN + MaxEnt n-grams", f"{RNN} --output-layer maxent"),
@@ -89,6 +100,12 @@ ROWS = (
     Row("rnn-blackout", "RNN + BlackOut", f"{RNN} --output-layer blackout"),
     Row("gru", "GRU", "--cell gru --lr 0.003"),
     Row("lstm", "LSTM", LSTM),
+    Row("lstm-mogrifier", "Mogrifier LSTM, 5 rounds", f"{LSTM} --set mogrifier_rounds=5"),
+    Row(
+        "lstm-char-cnn",
+        "LSTM, words by a character CNN, not tied",
+        f"{LSTM} --input char-cnn --untied",
+    ),
     Row("lstm-projected", "LSTM of 512, projected to 256", f"{LSTM} --hidden 512 --projection 256"),
     Row(
         "lstm-mixture",
@@ -104,6 +121,7 @@ ROWS = (
     ),
     Row("dynamic", "best network, dynamic evaluation", parts=(BEST,), adapt=DYNAMIC),
     Row("both", "best network + KN5", parts=(BEST, KN5)),
+    Row("four", "two best networks + SNM + KN5", parts=(BEST, SECOND, SNM, KN5)),
     Row("cache", "best network + KN5 + cache", parts=(BEST, KN5), adapt="--cache"),
     Row(
         "all",
@@ -189,13 +207,11 @@ class Table:
         networks = {
             other.name: self.figures[other.name]["perplexity"]
             for other in ROWS
-            if other.train and other.name in self.figures
+            if other.is_network and other.name in self.figures
             if self.figures[other.name]["perplexity"] is not None
         }
-        parts = [
-            min(networks, key=networks.__getitem__, default="") if part == BEST else part
-            for part in row.parts
-        ]
+        found = dict(zip((BEST, SECOND), sorted(networks, key=networks.__getitem__), strict=False))
+        parts = [found.get(part, "") if part in (BEST, SECOND) else part for part in row.parts]
         if missing := [part for part in parts if part not in self.figures]:
             what = f"{row.name} needs {missing[0] or 'a network'}, which is not in the table yet"
             raise ConfigError(what, hint="leave out ROWS, or name its parts as well")
@@ -205,15 +221,15 @@ class Table:
         """Train a row's model, and measure it."""
         folder = self.out / row.name
         text, begun = str(self.words), time.perf_counter()
-        if not row.train:
-            _, memory = run("ngram train", text, "--order", "5", "-o", str(folder), "--force")
+        if not row.is_network:
+            _, memory = run(row.command, text, *row.options.split(), "-o", str(folder), "--force")
         elif checkpoint.run_record(folder).exists():
-            _, memory = run("train-lm", "--resume", "-o", str(folder))
+            _, memory = run(NETWORK, "--resume", "-o", str(folder))
         else:
             settings = [word for value in self.overrides for word in ("--set", value)]
-            words = [*COMMON.split(), *row.train.split(), "--precision", self.precision]
+            words = [*COMMON.split(), *row.options.split(), "--precision", self.precision]
             words += ["--time-limit", self.time_limit, "--threads", "1", "--seed", "1", *settings]
-            _, memory = run("train-lm", text, *words, "-o", str(folder), "--force")
+            _, memory = run(NETWORK, text, *words, "-o", str(folder), "--force")
         seconds = time.perf_counter() - begun
         header = checkpoint.read_header(folder)
         scored = self._scored([row.name], "", [str(self.words), "--split", "valid"])
@@ -222,7 +238,7 @@ class Table:
             **scored,
             "parameters": header.num_parameters,
             "train_tokens_per_second": header.scores.get("tokens_per_second")
-            or (tokens / seconds if not row.train else None),
+            or (None if row.is_network else tokens / seconds),
             "minutes": header.scores.get("train_seconds", seconds) / 60,
             "megabytes": sum(checkpoint.file_sizes(folder, header).values()) / 1e6,
             "train_peak_megabytes": memory,

@@ -51,9 +51,9 @@ def test_settings_of_every_row_are_a_network() -> None:
     from seqtool.cli.app import build_app
 
     for row in ROWS:
-        if not row.train:
+        if not row.is_network:
             continue
-        words = ["train-lm", *lm_table.COMMON.split(), *row.train.split(), "--list-settings"]
+        words = ["train-lm", *lm_table.COMMON.split(), *row.options.split(), "--list-settings"]
         listed = CliRunner().invoke(build_app(words), words)
         assert listed.exit_code == 0, row.name
         assert "hidden_size" in listed.stdout
@@ -129,9 +129,12 @@ def test_a_mixture_is_of_the_best_network(folder: Path) -> None:
         "lstm": {"perplexity": 30.0},
         "gru": {"perplexity": 20.0},
         "rhn": {"perplexity": None},
+        "snm": {"perplexity": 15.0},
     }
     both = next(row for row in ROWS if row.name == "both")
     assert table._parts(both) == ["gru", "kn5"]
+    four = next(row for row in ROWS if row.name == "four")
+    assert table._parts(four) == ["gru", "lstm", "snm", "kn5"]
     assert table._parts(Row("any", "any", "--cell rnn")) == []
 
 
