@@ -95,7 +95,8 @@ def threads(num: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(num)
     try:
-        yield
+        with threadpool_limits(num, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
 
