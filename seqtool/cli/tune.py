@@ -69,10 +69,9 @@ KINDS = {
 
 
 @examples(
-    "seqtool tune lm corpora/my --try hidden_size=100,200,400 --try dropout_output=0.1..0.5 "
-    "--time-limit 2m",
-    "seqtool tune lm my.txt --config ptb-lstm-cpu --try learning_rate=0.0005..0.01:log --rounds 3",
-    "seqtool tune parser train.conllu --dev dev.conllu --space space.yaml --trials 6",
+    "seqtool tune lm corpora/my --try hidden_size=100,200,400 --time-limit 2m",
+    "seqtool tune lm my.txt --try learning_rate=1e-4..0.01:log --rounds 3",
+    "seqtool tune parser train.conllu --dev dev.conllu --space space.yaml",
 )
 def tune(
     kind: Annotated[
