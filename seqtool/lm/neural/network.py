@@ -100,6 +100,7 @@ class NeuralNetwork(nn.Module):
         self.embedding: nn.Embedding | SpelledWords
         tied_weight = tied_rows = None
         if config.input.kind == "char-cnn":
+            assert len(words) == vocabulary_size
             self.embedding = SpelledWords(words, width, config)
             tied_rows = self.embedding.forward if config.tied else None
         else:

@@ -1,9 +1,9 @@
 """Vectors of words by their characters (Kim et al. 2016; Jozefowicz et al. 2016).
 
 Filters of several widths look at a word's characters, the strongest answer of each goes through
-tanh, layers with highways mix them, and a linear map makes of them a vector as wide as any other
-embedding. Words that share letters share weights, and a word that the vocabulary lacks has a vector
-of its own letters.
+tanh, layers with highways mix them, and a linear map of them, divided by the root of their number,
+makes a vector as wide as any other embedding. Words that share letters share weights, and a word
+that the vocabulary lacks has a vector of its own letters.
 
 Dimensions in names: V vocabulary, U words, L characters of the longest, F filters of all widths, E
 width of a word's vector.
@@ -167,5 +167,8 @@ class SpelledWords(nn.Module):
         mixed_UF = torch.tanh(torch.cat(answers, dim=1))  # as the strongest of all tanhs
         for layer, highway in zip(self.layers, self._highways(), strict=True):
             mixed_UF = highway(mixed_UF, torch.relu(layer(mixed_UF)))
-        vectors_UE: Tensor = self.projection(mixed_UF)
+        # not in the papers: with Adam each weight moves alike, and the answers of F filters, which
+        # are mostly above zero, would move a vector F times as far as a step moves that of a table
+        scale = self.projection.in_features**-0.5
+        vectors_UE: Tensor = self.projection(mixed_UF * scale)
         return vectors_UE

@@ -60,7 +60,7 @@ def transcribed(embedding: SpelledWords, symbols: list[int], highways: int) -> T
     """Kim et al. (2016), section 2.2 and eq. 8, of one word, and the map that follows.
 
     f[i] = tanh(<C[*, i : i + w - 1], H> + b) at each place i, y = max over i, and highways
-    z = t * g(W y + b) + (1 - t) * y.
+    z = t * g(W y + b) + (1 - t) * y. Before that map, all are divided by the root of their number.
     """
     weights = dict(embedding.named_parameters())
     found = []
@@ -86,7 +86,7 @@ def transcribed(embedding: SpelledWords, symbols: list[int], highways: int) -> T
         t = torch.sigmoid(gate)
         g = torch.relu(weights[f"layers.{layer}.weight"] @ y + weights[f"layers.{layer}.bias"])
         y = t * g + (1 - t) * y
-    return weights["projection.weight"] @ y + weights["projection.bias"]
+    return weights["projection.weight"] @ (y / math.sqrt(len(y))) + weights["projection.bias"]
 
 
 @pytest.mark.parametrize("highways", [0, 1, 2])
@@ -159,8 +159,9 @@ def test_weights_start_at_the_size_of_what_they_read() -> None:
     network = make(
         words=words, hidden_size=200, input={"filter_widths": (2,), "num_filters": (90,)}
     )
-    spread = network.word_vectors().std().item()
-    assert 0.1 < spread < 1.0
+    # answers of tanh within +-1, some 0.5 large, times weights of +- sqrt(6 / (90 + 200)), of which
+    # 90 are added and divided by the root of 90: 0.5 x 0.144 / sqrt(3)
+    assert network.word_vectors().std().item() == pytest.approx(0.04, rel=0.5)
     assert network.get_parameter("embedding.highways.0.gate.bias").unique().tolist() == [-2.0]
 
 
