@@ -28,7 +28,7 @@ REFERENCE = "reference"
 TOPICS = {
     "install": "with PyTorch, with its build for the CPU, without it",
     "prepare-text": "turn text into a prepared corpus; check a treebank",
-    "ngrams": "n-gram models: smoothing, pruning, ARPA files for a speech recogniser",
+    "ngrams": "n-gram models: smoothing, pruning, ARPA files; sparse non-negative matrices",
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",

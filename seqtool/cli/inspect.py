@@ -194,13 +194,15 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
     sizes = _sizes(directory, header) if header.kind == NGRAM else []
+    kinds = header.statistics.get("kinds")  # of features; a stranger's header may hold anything
+    kinds = kinds if _are_sections(kinds) else []
     file_sizes = checkpoint.file_sizes(directory, header)
     size = sum(file_sizes.values())
     if as_json:
         content = asdict(header)
-        del content["statistics"]  # `orders` says it, and what it means for the size
-        orders = {"orders": sizes} if sizes else {}
-        return emit({"path": str(directory), **content, "bytes": size, **orders})
+        del content["statistics"]  # `orders` and `kinds` say it
+        more = ({"orders": sizes} if sizes else {}) | ({"kinds": kinds} if kinds else {})
+        return emit({"path": str(directory), **content, "bytes": size, **more})
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     echo(directory)
     _show_pairs(
@@ -216,6 +218,11 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     )
     if sizes:
         _show_sizes(sizes)
+    if kinds:
+        columns = list(kinds[0])
+        rows = [[_text(kind.get(column, "")) for column in columns] for kind in kinds]
+        echo()
+        show_table("Features", columns, rows)
     _show_pairs("Scores", header.scores)
     _show_data(header.data)
     _show_pairs("Tokenizer", header.tokenizer)

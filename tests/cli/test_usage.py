@@ -130,7 +130,10 @@ def test_own_groups_come_first(root: Any) -> None:
     ("typed", "expected"),
     [
         ("seqtool par", ["parse"]),
-        ("seqtool train-", ["train-lm", "train-segmenter", "train-tagger", "train-parser"]),
+        (
+            "seqtool train-",
+            ["train-lm", "train-snm", "train-segmenter", "train-tagger", "train-parser"],
+        ),
         ("seqtool ngram ", ["train", "export", "import", "counts"]),
         ("seqtool parse --be", ["--beam"]),
         ("seqtool ngram train --smoo", ["--smoothing"]),

@@ -539,7 +539,7 @@ def test_bootstrap_of_a_sure_and_of_no_lead() -> None:
 def test_bootstrap_is_seeded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = counts(5, 6, 7, 1), counts(6, 5, 9, 2)
     result = paired_bootstrap(first, second, samples=500, seed=3)
-    monkeypatch.setattr("seqtool.treebank.evaluation._BLOCK", 4 * 7)
+    monkeypatch.setattr("seqtool.core.bootstrap._BLOCK", 4 * 7)
     assert paired_bootstrap(first, second, samples=500, seed=3) == result
     assert paired_bootstrap(first, second, samples=500, seed=4) != result
 

@@ -1,6 +1,6 @@
 """The adjustment of relative frequencies, by hashed metafeatures, learnt by leaving one out.
 
-The element of the matrix for feature i and target j is (Shazeer, Pelemans & Chelba 2015, eq. 4)
+The element of the matrix for feature i and target j is (Shazeer, Pelemans & Chelba 2015)
 
     M_ij = exp(A(i, j)) C_ij / C_i*
 
@@ -10,8 +10,8 @@ Counts are on a scale of log2: the two whole numbers around it share the weight.
 the feature needs neither its template nor its count, which the feature has always; one with the
 pair needs no counts at all. The weights are in one table of 2^bits, wherever their hashes fall.
 
-The loss is the Poisson loss of each token t in its history (section 3.2), with y the sum of M over
-the features that are there, and 1 / V for a word that no feature predicts, times exp(A_0):
+The loss is the Poisson loss of each token t in its history, with y the sum of M over the features
+that are there, and 1 / V for a word that no feature predicts, times exp(A_0):
 
     sum over all words u of y_u, less log y_t
 
@@ -149,7 +149,7 @@ def find_own(room, row, first, mask, template, feature, target, count, pair_coun
     of_feature = mix(mix(SEED, _FEATURE), np.uint64(feature))
     column = first
     for step in range(2):
-        # 64 is more than any level of C_i* alone, which has no multiple of it
+        # levels of C_i* are below 64: what stands for one count is never what stands for both
         own = (np.uint64(own_low + step) + _ONE) * _SCALE
         share = own_upper if step else 1.0 - own_upper
         _put(room, row, column, mix(of_template, own) & mask, share)

@@ -8,8 +8,8 @@ features, two have the same one in one text out of 400,000.
     trigram               . dog that           a = 2
     skip-gram         old . that               a = 1, s = 1, r = 1
 
-As the paper has them (Pelemans, Shazeer & Chelba 2016, section 3.1): r remote words, s words that
-are skipped, a adjacent words. A feature does not reach beyond the `<s>` of its sentence.
+Skip-grams are those of Pelemans, Shazeer & Chelba (2016): r remote words, s words that are skipped,
+a adjacent words. A feature does not reach beyond the `<s>` of its sentence.
 """
 
 from __future__ import annotations

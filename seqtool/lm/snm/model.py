@@ -46,6 +46,11 @@ class SnmModel(LanguageModel):
         self._templates = as_arrays(templates)
         self._vocabulary_size = len(tokenizer.vocabulary)
 
+    @property
+    def num_parameters(self) -> int:
+        """The elements of the matrix, and the weight of what was not seen."""
+        return len(self.matrix.values) + 1
+
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -115,7 +120,7 @@ def save_model(
         scores=dict(scores),
         data=dict(data),
         command=command,
-        num_parameters=len(model.matrix.values) + 1,
+        num_parameters=model.num_parameters,
         statistics=dict(statistics),
     )
 

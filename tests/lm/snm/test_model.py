@@ -15,7 +15,7 @@ from toy_models import word_tokenizer
 
 import seqtool
 from seqtool.core import checkpoint, runtime
-from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, TrainingError
 from seqtool.core.reading import MODEL
 from seqtool.lm.mixture.model import mix
 from seqtool.lm.ngram.table import map_arrays, write_arrays
@@ -187,6 +187,13 @@ def test_what_is_refused_before_the_work(
     train_snm(text, tmp_path / "snm", SMALL)
     with pytest.raises(OutputError, match="exists already"):
         train_snm(text, tmp_path / "snm", SMALL)
+
+
+def test_weights_that_grow_without_bounds_are_no_model(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"the loss is .* in epoch 1") as caught:
+        train_snm(text, tmp_path / "snm", {**SMALL, "learning_rate": 1e4})
+    assert caught.value.hint == "lower --lr, which is 10000"
+    assert not (tmp_path / "snm").exists()
 
 
 @pytest.mark.parametrize(
