@@ -8,11 +8,11 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt parsers clean
+.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt parsers lm-table clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 install: $(INSTALLED)  ## make .venv and install seqtool, as every other target does by itself
 
@@ -59,7 +59,8 @@ format: $(INSTALLED)  ## put the source in order
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
-	@for file in tests/benchmarks/bench_*.py; do \
+	@echo "OPENBLAS_CORETYPE: $${OPENBLAS_CORETYPE:-not set}$${OPENBLAS_CORETYPE:+, left out}"
+	@unset OPENBLAS_CORETYPE; for file in tests/benchmarks/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 reference: $(INSTALLED)  ## write the manual's pages of commands and settings again
@@ -169,9 +170,16 @@ parsers: $(INSTALLED)  ## every kind of parser on a treebank in one table (TRAIN
 	  echo "error: no treebank is given" >&2; \
 	  echo "hint: make parsers TRAIN=train.conllu DEV=dev.conllu [OUT=runs/parsers] [ROWS=mst,fast]" >&2; \
 	  exit 1; }
-	@$(BIN)/python tests/benchmarks/parser_table.py $(TRAIN) $(DEV) --out $(or $(OUT),runs/parsers) \
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.parser_table $(TRAIN) $(DEV) --out $(or $(OUT),runs/parsers) \
 	  $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(UNLABELLED),--unlabelled $(UNLABELLED)) \
 	  $(if $(THREADS),--threads $(THREADS)) $(SET)
+
+# Goes on where it was stopped. For a quick try: TIME=30s ROWS=kn5,lstm,both
+lm-table: $(INSTALLED)  ## every kind of language model on a text in one table (DATA= TIME= OUT= ROWS=)
+	@test -n "$(DATA)" || { echo "error: no folder is given" >&2; \
+	  echo "hint: make lm-table DATA=folder, with train.txt and valid.txt in it [TIME=20m]" >&2; exit 1; }
+	@unset OPENBLAS_CORETYPE; PYTHONPATH=tests $(BIN)/python -m benchmarks.lm_table "$(DATA)" \
+	  --out $(or $(OUT),runs/lm-table) --time-limit $(or $(TIME),20m) $(if $(ROWS),--rows $(ROWS)) $(SET)
 
 clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/
 	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

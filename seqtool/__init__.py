@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
     from seqtool.training.config import TrainingConfig as TrainingConfig
+    from seqtool.training.tuning import tune as tune
     from seqtool.treebank.conllu import read_conllu as read_conllu
     from seqtool.treebank.conllu import write_conllu as write_conllu
     from seqtool.treebank.document import Doc as Doc
@@ -93,6 +94,7 @@ _MODULES = {
     "parsing.tagger.train": "train_tagger",
     "text.prepared": "PrepareConfig prepare",
     "training.config": "TrainingConfig",
+    "training.tuning": "tune",
     "treebank.conllu": "read_conllu write_conllu",
     "treebank.document": "Doc",
     "treebank.evaluation": "evaluate_parser",

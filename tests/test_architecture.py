@@ -36,7 +36,7 @@ INNER_FLOORS = {
     ),
     "training": (
         ("config", "hardware", "run", "task"),
-        ("optimisers",),
+        ("optimisers", "tuning"),
         ("state",),
         ("limit", "losses"),
         ("loop",),

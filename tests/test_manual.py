@@ -60,6 +60,11 @@ SHORTER = (
         "--set training.epochs=1 --set training.time_limit=null --hidden 8 --embedding 8 "
         "--layers 1 --batch-size 4 --bptt 10 --threads 1",
     ),
+    (
+        "tune ",
+        "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1 "
+        "--set model.hidden_size=8",
+    ),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )
 
@@ -174,11 +179,11 @@ def test_every_command_stands_on_a_page_of_a_task() -> None:
 
 
 def test_every_make_target_exists() -> None:
-    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
     promised = {
         target
         for text in PAGES.values()
-        for target in re.findall(r"(?:^|`)make ([a-z0-9]+)", text, flags=re.M)
+        for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", text, flags=re.M)
     }
     assert {"demo", "test"} <= promised
     assert promised - targets == set()

@@ -55,7 +55,7 @@ def vector_tables(model: Any) -> list[VectorTable]:
     if hasattr(model, "parts"):
         return [table for part in model.parts for table in vector_tables(part)]
     if hasattr(model, "network"):
-        weight = model.network.embedding.weight.detach().cpu().numpy().astype(np.float64)
+        weight = model.word_vectors().astype(np.float64)
         return [VectorTable("words", list(model.tokenizer.vocabulary.symbols), weight)]
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
         return [*vector_tables(model.detailed), *vector_tables(model.tagger)]

@@ -38,6 +38,7 @@ COMMANDS = {
     "tag": "seqtool.cli.annotate:tag",
     "train-parser": "seqtool.cli.training:train_parser",
     "parse": "seqtool.cli.annotate:parse",
+    "tune": "seqtool.cli.tune:tune",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "seqtool.lm.neural.config:NeuralLMConfig",
     {
         "--cell": offer("model.cell", help="The network's cell (default lstm)."),
+        "--input": offer("model.input.kind", help="How words become vectors (default table)."),
         "--hidden": "model.hidden_size",
         "--embedding": "model.embedding_size",
         "--layers": "model.layers",
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         "--tied/--untied": "model.tied",
         "--output-layer": offer(
             "model.output.layer",
-            help="The output layer; adaptive, nce and blackout are for large vocabularies.",
+            help="The output layer; all but full, mixture and maxent are for large vocabularies.",
         ),
         "--dropout": offer(
             "model.dropout_input",

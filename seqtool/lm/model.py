@@ -24,7 +24,7 @@ from seqtool.core.arrays import Floats, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm import protocol
-from seqtool.lm.protocol import adaptations_of, check_log_probs, encode_text, evaluate_lm
+from seqtool.lm.protocol import adaptations_of, as_read, check_log_probs, encode_text, evaluate_lm
 
 if TYPE_CHECKING:
     from seqtool.lm.states import Pool
@@ -62,7 +62,8 @@ class LanguageModel(protocol.LanguageModel):
         return list(self._scores(text, end))
 
     def _scores(self, sentences: Sequence[str], end: bool) -> Iterator[float]:
-        blocks = (ids for ids, _ in encode_text(sentences, self.tokenizer))
+        encoded = encode_text(sentences, self.tokenizer)
+        blocks = (as_read(self, ids, block) for ids, block in encoded)
         if adaptations_of(self):  # it cannot forget within a text, so each is a text of its own
             blocks = (ids for block in blocks for ids in _cut(block))
             parts = ((ids, next(self.score_ids([ids]))) for ids in blocks)

@@ -144,6 +144,25 @@ class SummarisingModel(Protocol):
 
 
 @runtime_checkable
+class SpellingModel(Protocol):
+    """A language model that may read a word that its vocabulary lacks by its characters."""
+
+    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+        """Return the ids of a block of whole lines, with ids from V on for unknown words.
+
+        The model scores these as `<unk>`, and reads them as the words that they are.
+        """
+        ...
+
+
+def as_read(model: LanguageModel, ids: Ids, block: bytes | None) -> Ids:
+    """Return the ids of a block as a model is to read them; one without its text stays as it is."""
+    if block is None or not isinstance(model, SpellingModel):
+        return ids
+    return model.spell_unknown(ids, block)
+
+
+@runtime_checkable
 class SentenceReader(Protocol):
     """A language model whose hidden states can be looked at: a neural one."""
 
@@ -394,7 +413,7 @@ def evaluate_lm(
     def feed() -> Iterator[Ids]:
         for ids, text in source:
             pending.append((ids, text))
-            yield ids
+            yield as_read(model, ids, text)
 
     sums = _Sums()
     unknown = UnknownWords(tokenizer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -24,6 +24,29 @@ SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
 LEAST_WORDS = 20  # of a text, below which a share says nothing
 SMALL_VOCABULARY = 20_000
 _REASON_SHARE = 0.4  # of the unknown words, that a reason has to explain
+
+
+def written(
+    ids: Ids, block: bytes, tokenizer: Tokenizer, most: int | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield the places of unknown words in a block of whole lines, and how they are written.
+
+    Args:
+        ids: of the block.
+        block: its text, of words.
+        tokenizer: reads it.
+        most: look no further than the line of that many of them.
+    """
+    places = np.flatnonzero(ids == UNK_ID)[:most]
+    if not len(places):
+        return
+    ends = np.flatnonzero(ids == EOS_ID)
+    lines = block.decode().split("\n")
+    for line in dict.fromkeys(np.searchsorted(ends, places).tolist()):
+        begin = int(ends[line - 1]) + 1 if line else 0
+        tokens = tokenizer.tokens(lines[line])
+        numbered = enumerate(zip(tokens, ids[begin : ends[line]].tolist(), strict=True), begin)
+        yield from ((place, token) for place, (token, number) in numbered if number == UNK_ID)
 
 
 @dataclass
@@ -41,16 +64,8 @@ class UnknownWords:
     def add(self, ids: Ids, block: bytes | None) -> None:
         """Look through a block of whole lines with its ids; one without its text tells nothing."""
         room = MOST_COLLECTED - self.counts.total()
-        places = np.flatnonzero(ids == UNK_ID)
-        if block is None or room <= 0 or not len(places) or self.tokenizer.unit != "word":
-            return
-        ends = np.flatnonzero(ids == EOS_ID)
-        lines = block.decode().split("\n")
-        for line in dict.fromkeys(np.searchsorted(ends, places[:room]).tolist()):
-            begin = int(ends[line - 1]) + 1 if line else 0
-            tokens = self.tokenizer.tokens(lines[line])
-            found = zip(tokens, ids[begin : ends[line]].tolist(), strict=True)
-            self.counts.update(token for token, number in found if number == UNK_ID)
+        if block is not None and room > 0 and self.tokenizer.unit == "word":
+            self.counts.update(word for _, word in written(ids, block, self.tokenizer, room))
 
     def add_written(self, words: Iterable[str]) -> None:
         """Count unknown words of the text, as they are written."""

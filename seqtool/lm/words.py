@@ -53,6 +53,7 @@ from seqtool.lm.protocol import (
     Summary,
     TokenScores,
     adaptations_of,
+    as_read,
     check_log_probs,
     refuse_other_than_text,
     summarise,
@@ -243,7 +244,7 @@ def score_blocks(
                     raise
                 raise located(error, error.line) from error
             pending.append((block, ids))
-            yield ids
+            yield as_read(model, ids, block)
 
     if summary.class_V is None and not summary.entropy:
         scored = model.score_ids(feed(), reset_state=not carry_state)

@@ -5,7 +5,7 @@
 Both train two layers of 200 units on the 33,278 words of WikiText-2's vocabulary, untied, in 20
 streams and windows of 35 tokens: from the same weights, with the same batches, clipping and fused
 Adam, on one thread, step by step in turn, to the same losses; ours in float32 and with
---precision bf16. The last line is JSON.
+--precision bf16, each also as a share of the processor's peak. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -77,7 +77,14 @@ def main(num_steps: int) -> None:
     table = report.Report("lstm", "bare torch loop")
     for precision, at_least in (("float32", 2.0), ("bf16", 3.0)):
         turns = race(num_steps, precision)
-        table.add(f"training, {precision}", turns, BATCH * BPTT, at_least=at_least)
+        table.add(
+            f"training, {precision}",
+            turns,
+            BATCH * BPTT,
+            at_least=at_least,
+            num_weights=LAYERS * 8 * HIDDEN**2 + HIDDEN * VOCABULARY,
+            half=precision == "bf16",
+        )
     table.end()
 
 

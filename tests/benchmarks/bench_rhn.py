@@ -5,7 +5,8 @@
 First the layer alone, forward and backward (256 units, depth 5, 32 streams, windows of 35 tokens),
 in float32 and with products in bfloat16, then the training of whole models of characters and of
 words, from the same weights, with the same batches, clipping and fused Adam, on one thread, step by
-step in turn, to the same losses. The last line is JSON.
+step in turn, to the same losses. Then a layer of 800 units and depth 8 in bfloat16 on two threads,
+if there are two cores, and by the clock. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from torch import Tensor, nn
 from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.ngram.train import available_threads
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
+LARGE_HIDDEN, LARGE_DEPTH, LARGE_STEPS = 800, 8, 5
 
 
 class NaiveLayer(nn.Module):
@@ -31,13 +34,14 @@ class NaiveLayer(nn.Module):
     def __init__(self, cell: RecurrentHighwayCell) -> None:
         super().__init__()
         self.candidates, self.transforms = nn.ModuleList(), nn.ModuleList()
-        for depth in range(DEPTH):
+        units = cell.weight_state.shape[1]
+        for depth in range(len(cell.weight_state)):
             for gate, layers in enumerate((self.candidates, self.transforms)):
-                rows = slice(gate * HIDDEN, (gate + 1) * HIDDEN)
+                rows = slice(gate * units, (gate + 1) * units)
                 weight = cell.weight_state[depth][:, rows].t()
                 if depth == 0:
                     weight = torch.cat([cell.weight_input[rows], weight], dim=1)
-                linear = nn.Linear(weight.shape[1], HIDDEN)
+                linear = nn.Linear(weight.shape[1], units)
                 with torch.no_grad():
                     linear.weight.copy_(weight)
                     linear.bias.copy_(cell.bias[depth, rows])
@@ -46,7 +50,7 @@ class NaiveLayer(nn.Module):
     def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         outputs = []
         for entering in inputs:
-            for depth in range(DEPTH):
+            for depth in range(len(self.candidates)):
                 read = torch.cat([entering, state], dim=1) if depth == 0 else state
                 h = torch.tanh(self.candidates[depth](read))
                 t = torch.sigmoid(self.transforms[depth](read))
@@ -79,15 +83,22 @@ class NaiveModel(nn.Module):
         return self.linear(outputs), (last,)
 
 
-def race_layers(num_steps: int, *, half: bool) -> report.Race:
+def weights_of(units: int, depth: int) -> int:
+    """Return the weights of a layer: those of the input, and of each micro-step."""
+    return 2 * units**2 * (1 + depth)
+
+
+def race_layers(
+    num_steps: int, *, half: bool, units: int = HIDDEN, depth: int = DEPTH
+) -> report.Race:
     """Let both layers take turns in running forward and backward."""
     torch.manual_seed(0)
-    cell = RecurrentHighwayCell(HIDDEN, HIDDEN, ModelConfig(cell="rhn", depth=DEPTH))
+    cell = RecurrentHighwayCell(units, units, ModelConfig(cell="rhn", depth=depth))
     for parameter in cell.parameters():
         nn.init.uniform_(parameter, -0.05, 0.05)
     naive = NaiveLayer(cell)
-    inputs = torch.randn(BPTT, BATCH, HIDDEN, requires_grad=True)
-    state, gradient = torch.zeros(BATCH, HIDDEN), torch.randn(BPTT, BATCH, HIDDEN)
+    inputs = torch.randn(BPTT, BATCH, units, requires_grad=True)
+    state, gradient = torch.zeros(BATCH, units), torch.randn(BPTT, BATCH, units)
     torch.testing.assert_close(cell(inputs, (state,))[0], naive(inputs, state)[0])
 
     def ours() -> None:
@@ -123,10 +134,36 @@ def main(num_steps: int) -> None:
     """Print what came of the three races."""
     table = report.Report("rhn", "two linear layers")
     for precision, at_least in (("float32", 2.3), ("bf16", 3.5)):
-        race = race_layers(num_steps, half=precision == "bf16")
-        table.add(f"layer, {precision}", race, BATCH * BPTT, at_least=at_least)
-    table.add("training, 200 characters", race_models(200, num_steps), BATCH * BPTT, at_least=1.3)
-    table.add("training, 10,000 words", race_models(10_000, num_steps), BATCH * BPTT, at_least=1.3)
+        half = precision == "bf16"
+        race = race_layers(num_steps, half=half)
+        weights = weights_of(HIDDEN, DEPTH)
+        table.add(
+            f"layer, {precision}",
+            race,
+            BATCH * BPTT,
+            at_least=at_least,
+            num_weights=weights,
+            half=half,
+        )
+    for size, what in ((200, "characters"), (10_000, "words")):
+        table.add(
+            f"training, {size:,} {what}",
+            race_models(size, num_steps),
+            BATCH * BPTT,
+            at_least=1.3,
+            num_weights=weights + HIDDEN * size,
+        )
+    if available_threads() > 1:
+        with report.threads(2):
+            race = race_layers(LARGE_STEPS, half=True, units=LARGE_HIDDEN, depth=LARGE_DEPTH)
+            table.add(
+                f"layer of {LARGE_HIDDEN}, depth {LARGE_DEPTH}, bf16, 2 threads",
+                race,
+                BATCH * BPTT,
+                at_least=3.0,
+                num_weights=weights_of(LARGE_HIDDEN, LARGE_DEPTH),
+                half=True,
+            )
     table.end()
 
 

@@ -66,6 +66,8 @@ def main(num_steps: int) -> None:
                 race(vocabulary_size, num_steps, half=precision == "bf16"),
                 NUM_TOKENS,
                 at_least=at_least,
+                num_weights=HIDDEN * vocabulary_size,
+                half=precision == "bf16",
             )
     table.end()
 

@@ -1,7 +1,7 @@
 """All parsers over one treebank in one table: scores, speed, training time, size.
 
     make parsers TRAIN=train.conllu DEV=dev.conllu [OUT=runs/parsers] [ROWS=fast,graph] [SEEDS=3]
-    python tests/benchmarks/parser_table.py TRAIN DEV [--out DIR] [--rows LIST] [--seeds N] ...
+    PYTHONPATH=tests python -m benchmarks.parser_table TRAIN DEV [--out DIR] [--rows LIST] ...
 
 A row is trained, and its figures are measured, once: they are kept in OUT, and the same command
 goes on where it was stopped or killed, also within a training. Rows that others consist of are
@@ -19,21 +19,26 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from benchmarks.tables import (
+    chosen_rows,
+    exit_code,
+    kept_figures,
+    on_one_core,
+    say,
+    seconds_of,
+    speed,
+    write_table,
+)
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.errors import ConfigError, SeqtoolError, did_you_mean, from_os_error
 from seqtool.parsing.parser.config import PRESETS
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.train import train_parser
@@ -141,15 +146,8 @@ class Table:
             "sums": [storage.sum_of(path) for path in (train, dev, unlabelled) if path],
             "settings": self.overrides,
         }
-        kept = storage.read_object(self.file) if self.file.exists() else {}
-        if kept and kept["about"] != about:
-            raise ConfigError(
-                f"{out} has parsers of another treebank, or with other settings",
-                hint="give another OUT, or the files and settings that it was made with",
-            )
         self.about = about
-        self.figures: dict[str, dict[str, Any]] = kept.get("figures", {})
-        out.mkdir(parents=True, exist_ok=True)
+        self.figures = kept_figures(self.file, about, "parsers of another treebank")
 
     def fill(self, rows: Sequence[Row], num_seeds: int, say: Callable[[str], object]) -> None:
         """Train and measure rows, each with what it consists of, as far as it is not done."""
@@ -251,11 +249,8 @@ class Table:
 
     def write(self) -> str:
         """Write figures and table; return the table."""
-        storage.write_json(self.file, {"about": self.about, "figures": self.figures})
         lines = [line for row in ROWS for line in self._lines(row)]
-        text = checkpoint.table(COLUMNS, lines)
-        storage.replace_text(self.out / "parsers.md", text + "\n")
-        return text
+        return write_table(self.file, self.about, self.figures, COLUMNS, lines)
 
     def _lines(self, row: Row) -> Iterator[list[str]]:
         """Give the lines of a row, one for each search."""
@@ -296,15 +291,6 @@ def mean_and_distance(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f}{distance}"
 
 
-def speed(values: Sequence[float]) -> str:
-    """Return the median of speeds, with three digits; nothing of none."""
-    if not values:
-        return ""
-    value = statistics.median(values)
-    digits = 3 - len(str(int(value)))
-    return f"{round(value, digits):,.0f}"
-
-
 def open_models(folders: Sequence[Path]) -> Any:
     """Return a parser, or a vote of several."""
     return checkpoint.load(folders[0] if len(folders) == 1 else list(folders))
@@ -313,36 +299,6 @@ def open_models(folders: Sequence[Path]) -> Any:
 def to_file(model: Any, source: Path, target: Path, beam: int) -> None:
     """Parse from one file into another."""
     write_conllu(model.parse_stream(read_batches(source), beam=beam), target)
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """Return the seconds of the processor that something takes."""
-    start = time.process_time()
-    action()
-    return time.process_time() - start
-
-
-@contextmanager
-def on_one_core() -> Iterator[None]:
-    """Stay on one core, where the system lets us, with one thread for products."""
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
-    if before:
-        os.sched_setaffinity(0, {min(before)})
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        if before:
-            os.sched_setaffinity(0, before)
-
-
-def chosen_rows(names: str) -> list[Row]:
-    """Return the rows of a list of names, in the order of the table; all of an empty one."""
-    wanted = [name for name in names.split(",") if name]
-    for name in wanted:
-        if name not in BY_NAME:
-            raise ConfigError(f"no row is called {name!r}", hint=did_you_mean(name, BY_NAME))
-    return [row for row in ROWS if not wanted or row.name in wanted]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -357,8 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--threads", type=int, help="of training")
     options.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given = options.parse_args(arguments)
-    try:
-        rows = chosen_rows(given.rows)
+
+    def fill() -> None:
+        rows = chosen_rows(given.rows, ROWS)
         table = Table(
             given.out,
             given.train,
@@ -367,17 +324,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             threads=given.threads,
             overrides=given.set,
         )
-        table.fill(rows, given.seeds, lambda text: print(f"== {text}", file=sys.stderr, flush=True))
+        table.fill(rows, given.seeds, say)
         print(table.write())
         print(f"\n{given.out / 'parsers.md'}; all numbers: {table.file}")
-    except (SeqtoolError, OSError) as raised:
-        error = from_os_error(raised) if isinstance(raised, OSError) else raised
-        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("error: stopped\nhint: the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+
+    return exit_code(fill)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,10 @@
-"""What the training benchmarks share: a text, turns, a table and a line of JSON."""
+"""What the training benchmarks share: a text, turns, the processor's peak, a table, a line of JSON.
+
+The peak is what products of two matrices of 1,024 x 1,024 reach, in float32 or bfloat16, measured
+beside each race on as many threads. The share of it counts the operations of products alone: 6 for
+each weight and token, which are 2 forward, 2 for the gradient of what is read, 2 for that of the
+weight.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,14 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn import functional
 
@@ -26,6 +34,7 @@ from seqtool.training.loop import train
 torch.set_num_threads(1)
 
 WARM_UP = 3
+PEAK_SIZE, PEAK_REPEATS = 1_024, 30
 
 
 class Seconds(NamedTuple):
@@ -61,6 +70,35 @@ def take_turns(ours: Callable[[], object], theirs: Callable[[], object], repeats
     """Time two programs step by step in turn, so that what disturbs one disturbs the other."""
     turns = [(timed(ours), timed(theirs)) for _ in range(WARM_UP + repeats)]
     return Race(*(list(side) for side in zip(*turns[WARM_UP:], strict=True)))
+
+
+def peak(*, half: bool) -> float:
+    """Return the operations per second of the processor's time that products reach, the best ones.
+
+    In float32 they are torch's or NumPy's: on some processors, torch's do not use the widest
+    registers. On several threads it is per second by the clock.
+    """
+    kind = torch.bfloat16 if half else torch.float32
+    one, other = (torch.randn(PEAK_SIZE, PEAK_SIZE).to(kind) for _ in range(2))
+    products: list[Callable[[], object]] = [lambda: one @ other]
+    if not half:
+        products.append(lambda: one.numpy() @ other.numpy())
+    with threadpool_limits(torch.get_num_threads(), user_api="blas"):
+        times = [timed(product) for product in products for _ in range(WARM_UP + PEAK_REPEATS)]
+    seconds = min(time.wall if torch.get_num_threads() > 1 else time.processor for time in times)
+    return 2.0 * PEAK_SIZE**3 / seconds
+
+
+@contextmanager
+def threads(num: int) -> Iterator[None]:
+    """Compute on so many threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(num)
+    try:
+        with threadpool_limits(num, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class RecordedTask(LanguageModelTask):
@@ -186,17 +224,51 @@ class Report:
         self._other = other
         self._result: dict[str, Any] = {"benchmark": benchmark, "other": other}
         title = "tokens per second, medians"
-        print(f"{title:<44}{'clock':>10}{'processor':>12}{'ratio':>8}{'at least':>10}")
+        columns = f"{'clock':>10}{'processor':>12}{'ratio':>8}{'at least':>10}{'of peak':>9}"
+        print(f"{title:<44}{columns}")
 
-    def add(self, name: str, race: Race, num_tokens: int, *, at_least: float) -> None:
-        """Print a race, beside the ratio that is to be reached.
+    def add(
+        self,
+        name: str,
+        race: Race,
+        num_tokens: int,
+        *,
+        at_least: float,
+        num_weights: int | None = None,
+        half: bool = False,
+    ) -> None:
+        """Print a race, beside the ratio that is to be reached, and the share of the peak.
 
         The ratio is the median over the turns of processor seconds, theirs to ours: the one thread
-        computes all the time, so it is that of the speeds, and other programs disturb it less.
+        computes all the time, so it is that of the speeds, and other programs disturb it less. On
+        several threads it is of seconds by the clock.
+
+        Args:
+            name: of the race.
+            race: the steps of both.
+            num_tokens: of a step.
+            at_least: the ratio that is to be reached.
+            num_weights: those that our products multiply each token by; without it, there is no
+                share of the peak.
+            half: whether the peak is that of bfloat16.
         """
+        kind = "wall" if torch.get_num_threads() > 1 else "processor"
         pairs = zip(race.ours, race.theirs, strict=True)
-        ratio = statistics.median(theirs.processor / ours.processor for ours, theirs in pairs)
-        speeds = {}
+        ratio = statistics.median(
+            getattr(theirs, kind) / getattr(ours, kind) for ours, theirs in pairs
+        )
+        speeds, share = {}, ""
+        result: dict[str, Any] = {}
+        if num_weights is not None:
+            most = peak(half=half)
+            seconds = statistics.median(getattr(step, kind) for step in race.ours)
+            reached = 6.0 * num_weights * num_tokens / seconds
+            share = f"{reached / most:>9.0%}"
+            result = {
+                "gflops": round(reached / 1e9, 1),
+                "peak_gflops": round(most / 1e9, 1),
+                "share_of_peak": round(reached / most, 3),
+            }
         for side, label, steps in (
             ("seqtool", f"{name}: seqtool", race.ours),
             ("other", f"{name}: {self._other}", race.theirs),
@@ -205,12 +277,14 @@ class Report:
                 num_tokens / statistics.median(values) for values in zip(*steps, strict=True)
             )
             speeds[side] = {"clock": round(wall), "processor": round(processor)}
-            shown = f"{ratio:>8.2f}{at_least:>10.2f}" if side == "seqtool" else ""
+            shown = f"{ratio:>8.2f}{at_least:>10.2f}{share}" if side == "seqtool" else ""
             print(f"{label:<44}{wall:>10,.0f}{processor:>12,.0f}{shown}", flush=True)
         self._result[name] = {
             "tokens_per_second": speeds,
             "ratio": round(ratio, 3),
             "at_least": at_least,
+            "threads": torch.get_num_threads(),
+            **result,
         }
 
     def end(self) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import parser_table
-from benchmarks.parser_table import ROWS, main, mean_and_distance, speed
+from benchmarks.parser_table import ROWS, main, mean_and_distance
+from benchmarks.tables import speed
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import Interrupted

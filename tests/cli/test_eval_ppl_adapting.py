@@ -148,6 +148,11 @@ def test_all_at_once(seqtool: Run) -> None:
     options = ("--cache", "--cache-decay", 0.1, "--dynamic", "--tune", "tune.txt", "--json")
     content = json.loads(seqtool("eval-ppl", "text.txt", *models, *options).stdout)
     assert [found["kind"] for found in content["adapts_on_text"]] == ["dynamic", "cache"]
+    # where rate and decay are given, only the others are tuned
+    options += ("--dynamic-rate", RATE, "--dynamic-decay", 0.008)
+    given = json.loads(seqtool("eval-ppl", "text.txt", "-m", "net", *options).stdout)
+    assert given["adapts_on_text"][0]["rate"] == RATE
+    assert "dynamic_tuning" not in given
     assert [part["kind"] for part in content["parts"]] == ["neural-lm", "ngram", "cache"]
     assert math.fsum(content["weights"]) == pytest.approx(1)
 

@@ -24,14 +24,15 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal["full", "adaptive", "nce", "blackout", "mixture", "maxent"]
+LayerName = Literal["full", "adaptive", "nce", "blackout", "importance", "mixture", "maxent"]
+SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
 
 # settings that some layers alone read
 READ_BY: dict[str, tuple[LayerName, ...]] = {
     "cutoffs": ("adaptive",),
     "div_value": ("adaptive",),
-    "noise_samples": ("nce", "blackout"),
-    "noise_power": ("nce", "blackout"),
+    "noise_samples": ("nce", "blackout", "importance"),
+    "noise_power": ("nce", "blackout", "importance"),
     "log_normaliser": ("nce",),
     "mixtures": ("mixture",),
     "dropout_latent": ("mixture",),
@@ -47,8 +48,9 @@ class OutputConfig(Config):
 
     layer: LayerName = setting(
         "full",
-        "full, adaptive (softmax in clusters by frequency), nce or blackout (trained on samples), "
-        "mixture (of softmaxes) or maxent (full, with direct connections from n-grams)",
+        "full, adaptive (softmax in clusters by frequency), nce, blackout or importance (trained "
+        "on samples), mixture (of softmaxes) or maxent (full, with direct connections from "
+        "n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None, "adaptive: where clusters begin; default: a sixteenth and a quarter of the vocabulary"
@@ -62,14 +64,14 @@ class OutputConfig(Config):
     )
     noise_samples: int = setting(
         500,
-        "nce and blackout: samples per step, which all tokens of the batch share",
+        "nce, blackout and importance: samples per step, which all tokens of the batch share",
         minimum=1,
         maximum=WIDEST,
     )
     noise_power: float | None = setting(
         None,
-        "nce and blackout: samples come from the counts to this power; default: 1, or 0.4 for "
-        "blackout",
+        "nce, blackout and importance: samples come from the counts to this power; default: 1, or "
+        "0.4 for blackout",
         minimum=0,
         maximum=1,
     )
@@ -108,6 +110,62 @@ class OutputConfig(Config):
             )
 
 
+WIDEST_FILTER = 32  # of a longer word, no more characters are looked at
+FILTERS_PER_WIDTH = 25  # as many times a filter's width: the small model of Kim et al.
+
+
+@dataclass(frozen=True)
+class InputConfig(Config):
+    """How words become vectors."""
+
+    kind: Literal["table", "char-cnn"] = setting(
+        "table",
+        "table (a vector for each word) or char-cnn (filters over the characters of a word; Kim et "
+        "al. 2016)",
+    )
+    character_size: int = setting(
+        15, "char-cnn: width of a character's vector", minimum=1, maximum=WIDEST
+    )
+    filter_widths: tuple[int, ...] = setting(
+        (1, 2, 3, 4, 5, 6), "char-cnn: characters that a filter of each kind sees"
+    )
+    num_filters: tuple[int, ...] | None = setting(
+        None, "char-cnn: how many filters of each width there are; default: 25 times the width"
+    )
+    highways: int = setting(
+        1, "char-cnn: layers with highways above the filters", minimum=0, maximum=DEEPEST
+    )
+
+    @property
+    def filters(self) -> tuple[int, ...]:
+        """Return how many filters of each width there are."""
+        if self.num_filters is not None:
+            return self.num_filters
+        return tuple(FILTERS_PER_WIDTH * width for width in self.filter_widths)
+
+    def check(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.kind == "table":
+            for field in fields(self):
+                if getattr(self, field.name) != field.default:
+                    raise ConfigError(
+                        f"{field.name} is set, but words are read from a table",
+                        hint="leave it out, or choose --input char-cnn",
+                    )
+        widths, nums = self.filter_widths, self.filters
+        if not widths or not all(0 < width <= WIDEST_FILTER for width in widths):
+            raise ConfigError(
+                f"filter_widths is {list(widths)}, but must be numbers from 1 to {WIDEST_FILTER}",
+                hint="such as [1, 2, 3, 4, 5, 6], or leave it out",
+            )
+        if len(nums) != len(widths) or not all(0 < num <= WIDEST for num in nums):
+            raise ConfigError(
+                f"num_filters is {list(nums)}, but must be one number for each of the "
+                f"{len(widths)} widths",
+                hint="such as [25, 50, 75, 100, 125, 150], or leave it out",
+            )
+
+
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
 # settings that some cells cannot have: the cells, what they lack, and the remedy
@@ -129,6 +187,7 @@ class ModelConfig(Config):
     """What the network is."""
 
     cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
+    input: InputConfig = setting(InputConfig, "how words become vectors")
     hidden_size: int = setting(200, "units per layer", minimum=1, maximum=WIDEST)
     embedding_size: int | None = setting(
         None,
@@ -143,6 +202,19 @@ class ModelConfig(Config):
     projection_size: int | None = setting(
         None,
         "lstm: width that each layer's output is projected to (Sak et al. 2014)",
+        minimum=1,
+        maximum=WIDEST,
+    )
+    mogrifier_rounds: int = setting(
+        0,
+        "lstm: rounds in which input and state gate each other before the gates read them (the "
+        "Mogrifier; Melis et al. 2020)",
+        minimum=0,
+        maximum=DEEPEST,
+    )
+    mogrifier_rank: int | None = setting(
+        None,
+        "lstm: rank of the weights of these rounds; default: they are full",
         minimum=1,
         maximum=WIDEST,
     )
@@ -235,6 +307,12 @@ class ModelConfig(Config):
                 f"activation_slope is set, but the activation is {self.activation}",
                 hint="leave it out, or choose the activation leaky-relu or parametric-relu",
             )
+        if self.input.kind == "char-cnn" and self.tied and self.output.layer not in SPELLED:
+            raise ConfigError(
+                f"tied is true, but the output layer {self.output.layer} cannot read words by "
+                "their characters",
+                hint=f"set tied to false, or choose one of: {', '.join(SPELLED)}",
+            )
         if self.tied and self.output.div_value not in (None, 1.0):
             raise ConfigError(
                 f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
@@ -253,6 +331,16 @@ class ModelConfig(Config):
             )
 
     def _check_sizes(self) -> None:
+        if self.mogrifier_rounds and self.cell != "lstm":
+            raise ConfigError(
+                f"mogrifier_rounds is set, but the cell is {self.cell}",
+                hint="leave it out, or choose the cell lstm",
+            )
+        if self.mogrifier_rank is not None and not self.mogrifier_rounds:
+            raise ConfigError(
+                "mogrifier_rank is set, but there are no rounds",
+                hint="leave it out, or set mogrifier_rounds, to 5 for example",
+            )
         if self.last_size is not None and self.layers == 1:
             raise ConfigError(
                 "last_size is set, but the network has 1 layer",
@@ -347,6 +435,17 @@ class NeuralLMConfig(Config):
 
     def check(self) -> None:
         """Refuse combinations across sections."""
+        is_spelled = self.model.input.kind == "char-cnn"
+        if is_spelled and self.training.embedding_optimiser == "sparse-adam":
+            raise ConfigError(
+                "sparse-adam needs a table of words, but words are read by their characters",
+                hint="set embedding_optimiser to same, or drop --input char-cnn",
+            )
+        if is_spelled and self.data.unit in ("char", "byte"):
+            raise ConfigError(
+                f"words are to be read by their characters, but the unit is {self.data.unit}",
+                hint="drop --input char-cnn, or choose the unit word",
+            )
         if self.model.tied and self.training.embedding_optimiser == "sparse-adam":
             raise ConfigError(
                 "sparse-adam needs an embedding of its own, but tied is true",
@@ -378,6 +477,8 @@ ONE_CELL_SETTINGS = {
     "model.window": "window",
     "model.forget_bias": "lstm",
     "model.projection_size": "lstm",
+    "model.mogrifier_rounds": "lstm",
+    "model.mogrifier_rank": "lstm",
 }
 
 

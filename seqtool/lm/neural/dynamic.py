@@ -160,6 +160,10 @@ class DynamicLanguageModel(NeuralLanguageModel):
         """Return the same with other settings."""
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
+    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+        """Return the ids as they are: unknown words are `<unk>` to a network that learns."""
+        return ids
+
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -242,6 +246,7 @@ class _Learner:
                 weight.lerp_(trained, decay)
                 if weight.grad is not None:
                     weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
+        self._network.eval()  # what is kept of the weights before is forgotten
 
 
 def _native_loops(device: str) -> AbstractContextManager[object]:
@@ -407,7 +412,7 @@ def make_dynamic(
                 model, text, config, field=field, on_progress=on_progress
             )
         learning = DynamicLanguageModel(model, statistics, config, name=str(path))
-        if tune is not None:
+        if tune is not None and free:
             tuning = tune_dynamic(learning, tune, names=free, field=field, on_trial=on_trial)
             tunings.append(tuning)
             learning = tuning.model

@@ -24,7 +24,7 @@ bfloat16 takes 14% longer on an EPYC of Zen 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -239,13 +239,22 @@ def add_input_or_bias(product_GB, projected_GTB, bias_DG, level, step):  # type:
 @compiled(
     [
         types.void(
-            number[:, ::1], number[:, :, :, ::1], number[:, :, :, ::1], number[:, ::1], _int, _int
+            number[:, ::1],
+            number[:, :, :, ::1],
+            number[:, :, :, ::1],
+            number[:, ::1],
+            number[:, ::1],
+            _int,
+            _int,
         )
         for number in _NUMBERS
     ]
 )
-def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # type: ignore[no-untyped-def]
-    """Write the gates, of what came out of the tanh, and the next state; the last one is apart."""
+def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level, at):  # type: ignore[no-untyped-def]
+    """Write the gates, of what came out of the tanh, and the next state; the last one is apart.
+
+    `dropped` multiplies the candidate where it is added to the state; of no rows, it drops nothing.
+    """
     depth, _, size, batch = states_DTHB.shape
     # all as vectors: the loops below have one index, and become vector instructions
     bounded = flat(bounded_GB)
@@ -254,18 +263,21 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # ty
     target = flat(states_DTHB[level + 1, at] if level + 1 < depth else last_HB)
     length, half = size * batch, bounded_GB.dtype.type(0.5)
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
-    for index in range(length):
+    for index in range(length):  # the gradient needs it as it is
         candidate[index] = bounded[index]
+    added, dropped = bounded[:length], flat(dropped_HB)
+    for index in range(len(dropped)):
+        added[index] *= dropped[index]
     sigmoids, halved = gates[length:], bounded[length:]
     for index in range(len(sigmoids)):  # (1 + tanh(x / 2)) / 2, the tanh of the halved is given
         sigmoids[index] = half * halved[index] + half
     if len(carry) == 0:  # coupled: c = 1 - t
         for index in range(length):  # s + (h - s) t, one product less than h t + s (1 - t)
-            change = (candidate[index] - source[index]) * opened[index]
+            change = (added[index] - source[index]) * opened[index]
             target[index] = change + source[index]
     else:
         for index in range(length):  # h t + s c
-            target[index] = candidate[index] * opened[index] + source[index] * carry[index]
+            target[index] = added[index] * opened[index] + source[index] * carry[index]
 
 
 @compiled(
@@ -273,6 +285,7 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # ty
         types.void(
             number[:, :, :, ::1],
             number[:, :, :, ::1],
+            number[:, ::1],
             number[:, ::1],
             _int,
             _int,
@@ -284,7 +297,7 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, level, at):  # ty
     ]
 )
 def differentiate_update(  # type: ignore[no-untyped-def]
-    gates_DTGB, states_DTHB, running_HB, level, at, summed_DGB, factors_GB, history_DGTB
+    gates_DTGB, states_DTHB, running_HB, dropped_HB, level, at, summed_DGB, factors_GB, history_DGTB
 ):
     """Go back through an update: gradients of the pre-activations, and of what was carried.
 
@@ -300,17 +313,23 @@ def differentiate_update(  # type: ignore[no-untyped-def]
     for index in range(length):  # of the candidate: t (1 - h^2)
         slope = (one - candidate[index] * candidate[index]) * opened[index]
         first[index] = slope * running[index]
+    added, dropped = candidate, flat(dropped_HB)
+    if len(dropped) > 0:  # what is added is h u in place of h
+        added = np.empty_like(candidate)
+        for index in range(length):
+            added[index] = candidate[index] * dropped[index]
+            first[index] *= dropped[index]
     # `running` is changed last: all of the gates need it as it came
     if len(carry) == 0:
         for index in range(length):  # of the transform gate: (h - s) t (1 - t)
             closed = one - opened[index]
-            slope = (candidate[index] - source[index]) * opened[index] * closed
+            slope = (added[index] - source[index]) * opened[index] * closed
             second[index] = slope * running[index]
         for index in range(length):
             running[index] *= one - opened[index]
     else:
         for index in range(length):  # of the transform gate: h t (1 - t)
-            slope = opened[index] * (one - opened[index]) * candidate[index]
+            slope = opened[index] * (one - opened[index]) * added[index]
             second[index] = slope * running[index]
         for index in range(length):  # of the carry gate: s c (1 - c)
             slope = (one - carry[index]) * carry[index] * source[index]
@@ -366,6 +385,7 @@ def _forward(
     weight_DHG: Tensor,
     bias_DG: Tensor,
     mask_BH: Tensor | None,
+    update_SBH: Tensor | None,
     half: bool,
     needs_grad: bool,
 ) -> Tensor:
@@ -392,6 +412,7 @@ def _forward(
     entering, biases_DG = _numbers(entering_DHTB), bias_DG.numpy()
     mask_HB = _mask(mask_BH, (size, batch), dtype)
     last_HB = state_BH.detach().numpy().T.copy()
+    dropped = _dropped(update_SBH, depth * num_steps, last_HB.dtype)
     for step in range(num_steps):
         at = step % kept  # where nothing is kept, always 0
         states_DTHB[0, at] = last_HB
@@ -400,17 +421,18 @@ def _forward(
             sums_GB = recurrent(level)
             add_input_or_bias(sums_GB, projected_GTB, biases_DG, level, step)
             np.tanh(sums_GB, out=sums_GB)
-            write_update(sums_GB, gates_DTGB, states_DTHB, last_HB, level, at)
+            dropped_HB = dropped[step * depth + level]
+            write_update(sums_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level, at)
         outputs_THB[step] = last_HB
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_DHG)
-        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB
+        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB, dropped
     return outputs_TBH
 
 
 def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
-    gates_DTGB, states_DTHB, entering_DHTB, mask_HB = ctx.loop
+    gates_DTGB, states_DTHB, entering_DHTB, mask_HB, dropped = ctx.loop
     depth, num_steps, width, batch = gates_DTGB.shape
     dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
     outer_THB = grad_TBH.transpose(1, 2).contiguous().numpy()
@@ -423,8 +445,10 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     for t in range(num_steps - 1, -1, -1):
         running_HB += outer_THB[t]  # what the layers above ask of this step's output
         for level in range(depth - 1, -1, -1):
-            saved = gates_DTGB, states_DTHB, running_HB, level, t
-            differentiate_update(*saved, summed_DGB, recurrent.factors_KB, history)
+            differentiate_update(
+                *(gates_DTGB, states_DTHB, running_HB, dropped[t * depth + level], level, t),
+                *(summed_DGB, recurrent.factors_KB, history),
+            )
             add_through_product(recurrent(level), mask_HB, running_HB)
     # the sums over all steps and streams, which are the columns of the factors
     grad_weight_DHG = torch.empty(weight_DHG.shape, dtype=dtype)
@@ -442,9 +466,7 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         grad_input_GI,
         grad_weight_DHG,
         torch.from_numpy(summed_DGB.sum(axis=2)),
-        None,
-        None,
-        None,
+        *[None] * 4,
     )
 
 
@@ -459,6 +481,15 @@ def _mask(mask_BH: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) ->
     """Return the mask (H, B), which is 1 where there is none."""
     mask_HB = torch.ones(shape, dtype=dtype) if mask_BH is None else mask_BH.t().contiguous()
     return _numbers(mask_HB)
+
+
+def _dropped(update_SBH: Tensor | None, num: int, dtype: np.dtype[Any]) -> Sequence[Reals]:
+    """Return the mask (H, B) of each of S additions to the state, (0, B) where there is none."""
+    if update_SBH is None:
+        return [np.empty((0, 1), dtype)] * num
+    if update_SBH.stride(0) == 0:  # the same for all
+        return [_numbers(update_SBH[0].t().contiguous())] * num
+    return list(_numbers(update_SBH.transpose(1, 2).contiguous()))
 
 
 class _Recurrent:

@@ -20,19 +20,25 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
+from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.protocol import Summary, TokenScores
+from seqtool.lm.unknown import written
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 from seqtool.training import hardware
 
 WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
-ROWS = ("embedding.weight", "softmax.weight")  # the arrays that have a row for each symbol
+ROWS = (
+    "embedding.weight",
+    "softmax.weight",
+    "softmax.bias",
+)  # the arrays that have a row for each symbol
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset
 
@@ -64,6 +70,20 @@ class NeuralLanguageModel(LanguageModel):
 
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
+
+    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+        """Return ids from V on for unknown words, where words are read by their characters."""
+        embedding = self.network.embedding
+        if not isinstance(embedding, SpelledWords) or self.tokenizer.unit != "word":
+            return ids
+        # a literal `<unk>` stands for a word whose letters are not there
+        found = [item for item in written(ids, block, self.tokenizer) if item[1] != UNK]
+        if not found:
+            return ids
+        places, words = zip(*found, strict=True)
+        spelled = ids.copy()
+        spelled[list(places)] = embedding.add(words)
+        return spelled
 
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
@@ -111,6 +131,8 @@ class NeuralLanguageModel(LanguageModel):
         They are its nats, and of the distribution that it is drawn from, what is asked for: the
         nats of a class, the entropy.
         """
+        # a word that the vocabulary lacks is read by its characters, and predicted as `<unk>`
+        targets_TB = targets_TB.where(targets_TB < len(self.tokenizer.vocabulary), UNK_ID)
         output = self.network.output(inputs_TB, state)
         hidden_TBH, after = self.network(inputs_TB, state)
         hidden_NH, targets_N = hidden_TBH.flatten(0, 1), targets_TB.flatten()
@@ -192,6 +214,12 @@ class NeuralLanguageModel(LanguageModel):
         read_TBH = np.concatenate(parts)
         return [read_TBH[: 1 + len(ids), column] for column, ids in enumerate(sentences)]
 
+    @torch.inference_mode()
+    def word_vectors(self) -> Reals:
+        """Return what is read for each word of the vocabulary, [V, E]."""
+        vectors: Reals = self.network.word_vectors().cpu().numpy()
+        return vectors
+
     def hidden_state(self, state: Hypotheses) -> Reals:
         """Return what the softmax reads next, [num, H]."""
         hidden: Reals = state.hidden.cpu().numpy()
@@ -267,9 +295,10 @@ def load_model(
     tokenizer = load_tokenizer(directory, header.tokenizer)
     try:
         config = from_stored(ModelConfig, header.config.get("model", {}))
-        _check_arrays(config, len(tokenizer.vocabulary), weights)
+        _check_arrays(config, tokenizer.vocabulary.symbols, weights)
         checkpoint.verify(directory, header)
-        network = NeuralNetwork(config, len(tokenizer.vocabulary))
+        words = tokenizer.vocabulary.symbols
+        network = NeuralNetwork(config, len(words), words=words)
         load_weights(network, weights)
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
@@ -280,7 +309,7 @@ def load_model(
     return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
 
 
-def _check_arrays(config: ModelConfig, vocabulary_size: int, weights: Path) -> None:
+def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> None:
     """Check that a file holds the arrays of a network, before memory is taken for one.
 
     Raises:
@@ -295,14 +324,15 @@ def _check_arrays(config: ModelConfig, vocabulary_size: int, weights: Path) -> N
     rows = next((found[name][0][0] for name in ROWS if name in found and found[name][0]), None)
     if rows is None:
         raise ValueError("no embedding")
-    if rows != vocabulary_size:
+    if rows != len(words):
         raise ModelError(
-            f"the vocabulary has {vocabulary_size:,} symbols, but the weights have {rows:,} rows",
+            f"the vocabulary has {len(words):,} symbols, but the weights have {rows:,} rows",
             hint="use the vocabulary that the model was trained with",
             path=weights.parent,
         )
     with torch.device("meta"):  # shapes without memory
-        arrays = NeuralNetwork(config, vocabulary_size).state_dict(keep_vars=True)
+        network = NeuralNetwork(config, len(words), words=words)
+        arrays = network.state_dict(keep_vars=True)
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
     shared = {id(array) for name, array in arrays.items() if name in found}
     missing = [name for name, array in arrays.items() if id(array) not in shared]

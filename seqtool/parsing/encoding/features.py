@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ints
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.characters import Characters, padded
+from seqtool.text.characters import Characters, padded
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 PAD, NONE, ROOT = range(3)

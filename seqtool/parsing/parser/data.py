@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import DataError
-from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -34,6 +33,7 @@ from seqtool.parsing.parser.config import (
 )
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, UPOS, Sentence

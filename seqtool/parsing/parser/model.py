@@ -13,7 +13,6 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -35,6 +34,7 @@ from seqtool.parsing.parser.families import describe, make_decoder, weight_shape
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.projectivity import LIFTED, deprojectivise

@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, as_it_is
 from seqtool.parsing.encoding.features import PAD
-from seqtool.parsing.encoding.network import CharacterNetwork
 from seqtool.parsing.parser.config import ModelConfig
+from seqtool.text.characters import PAD as NO_CHARACTER
+from seqtool.text.network import CharacterNetwork
 
 
 def gated(sums: Tensor) -> Tensor:

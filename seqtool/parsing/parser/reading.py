@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Longs
-from seqtool.parsing.encoding.characters import BEGIN, END, Convolution, filter_shapes
-from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.features import NONE, TokenArrays, token_rows
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WEIGHT, project
 from seqtool.parsing.parser.config import ModelConfig
+from seqtool.text.characters import BEGIN, END, Convolution, filter_shapes
+from seqtool.text.characters import PAD as NO_CHARACTER
 
 Number = TypeVar("Number", bound=np.generic)
 

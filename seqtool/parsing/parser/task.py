@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core.arrays import Halves, Ints, Longs
-from seqtool.parsing.encoding.characters import PAD as NO_CHARACTER
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     num_words,
@@ -29,6 +28,7 @@ from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ReadingNetwork
 from seqtool.parsing.train import TreebankTask
+from seqtool.text.characters import PAD as NO_CHARACTER
 
 
 class TreeTask(TreebankTask[ParserConfig, TrainingData]):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
-from seqtool.parsing.encoding.characters import CATEGORIES
+from seqtool.text.characters import CATEGORIES
 
 Ints64 = npt.NDArray[np.int64]
 

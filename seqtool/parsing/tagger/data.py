@@ -13,7 +13,6 @@ import numpy as np
 
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
-from seqtool.parsing.encoding.characters import Characters, padded
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
@@ -23,6 +22,7 @@ from seqtool.parsing.tagger.morphology import (
     Bundles,
     lexical_table,
 )
+from seqtool.text.characters import Characters, padded
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
 

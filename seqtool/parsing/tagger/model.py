@@ -14,7 +14,6 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.characters import Characters, filter_shapes
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import (
@@ -35,6 +34,7 @@ from seqtool.parsing.tagger.morphology import (
     best_bundles,
     values_there,
 )
+from seqtool.text.characters import Characters, filter_shapes
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence

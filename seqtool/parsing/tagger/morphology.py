@@ -1,7 +1,7 @@
 """Morphology as a tagger knows it: the forms of words, and the bundles of their tags.
 
 The vector of a form is the sum of the embeddings of its lexical symbols (itself, its affixes, its
-shape), beside what filters find in its characters (see `encoding.characters`).
+shape), beside what filters find in its characters (see `text.characters`).
 
 A bundle is a combination of UPOS, XPOS and FEATS that was met in training. A word gets one of them
 as a whole, so that its three tags agree.
@@ -21,8 +21,8 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.encoding.characters import Characters, Convolution
 from seqtool.parsing.encoding.features import SymbolTable, morphemes
+from seqtool.text.characters import Characters, Convolution
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 
 _ints = types.int32[::1]

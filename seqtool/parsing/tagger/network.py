@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.characters import PAD
 from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
-from seqtool.parsing.encoding.network import CharacterNetwork
 from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.text.characters import PAD
+from seqtool.text.network import CharacterNetwork
 
 
 class TaggerNetwork(nn.Module):

@@ -23,7 +23,7 @@ from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural import model as module
 from seqtool.lm.neural.cells import CELLS
-from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.config import InputConfig, ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 
@@ -41,6 +41,11 @@ SETTINGS: list[dict[str, Any]] = [
     {"cell": "rhn", "carry": "separate", "tied": True},
     {"cell": "rnn", "activation": "relu", "recurrent_init": "identity"},
     {"cell": "lstm", "dropout_state": 0.5, "dropout_words": 0.5, "dropout_output": 0.5},
+    {"cell": "lstm", "layers": 2, "mogrifier_rounds": 3, "mogrifier_rank": 2},
+    {
+        "cell": "gru",
+        "input": InputConfig(kind="char-cnn", filter_widths=(1, 2), num_filters=(3, 2)),
+    },
 ]
 
 
@@ -51,7 +56,7 @@ def name_of(settings: dict[str, Any]) -> str:
 def make(*, double: bool = True, **settings: Any) -> NeuralLanguageModel:
     torch.manual_seed(4)
     config = ModelConfig(**{"hidden_size": 5, "init_range": 0.6, **settings})
-    network = NeuralNetwork(config, SIZE)
+    network = NeuralNetwork(config, SIZE, words=["<unk>", "</s>", *WORDS])
     return NeuralLanguageModel(network.double() if double else network, word_tokenizer(WORDS))
 
 

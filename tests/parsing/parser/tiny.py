@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.encoding.characters import Characters
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.families import weight_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
+from seqtool.text.characters import Characters
 from seqtool.treebank.sentence import Sentence
 
 LABELS = Labels(("nsubj", "obj", "det"), ("root",))

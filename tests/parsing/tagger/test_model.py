@@ -17,7 +17,6 @@ from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
-from seqtool.parsing.encoding.characters import padded
 from seqtool.parsing.model import VOCABULARY
 from seqtool.parsing.tagger import model as model_module
 from seqtool.parsing.tagger import morphology
@@ -29,6 +28,7 @@ from seqtool.parsing.tagger.morphology import (
     best_bundles,
 )
 from seqtool.parsing.tagger.network import TaggerNetwork
+from seqtool.text.characters import padded
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence
 
 FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40)

@@ -20,7 +20,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 
 _ints = types.int32[::1]
-_floats = types.float32[:, ::1]
+_NUMBERS = (types.float32, types.float64)
 
 # general categories of Unicode, by which unknown characters are told apart
 CATEGORIES = (
@@ -32,9 +32,16 @@ PAD, BEGIN, END = range(3)
 MAX_CHARACTERS = 32  # of a longer form, the first and the last 16 are looked at
 
 
-@compiled(types.void(types.float32[:, :, ::1], types.float32[::1], _ints, _ints, _floats))
-def strongest(products, bias, symbols, lengths, vectors):  # type: ignore[no-untyped-def]
-    """Write the strongest answer of each filter to each form, zero at least.
+@compiled(
+    [
+        types.void(
+            number[:, :, ::1], number[::1], _ints, _ints, number[:, ::1], types.int32[:, ::1]
+        )
+        for number in _NUMBERS
+    ]
+)
+def strongest(products, bias, symbols, lengths, vectors, places):  # type: ignore[no-untyped-def]
+    """Write the strongest answer of each filter to each form; -inf to one without characters.
 
     Args:
         products: [K, num_symbols, F]; those of PAD are not used: beyond a form there is nothing.
@@ -42,16 +49,18 @@ def strongest(products, bias, symbols, lengths, vectors):  # type: ignore[no-unt
         symbols: of forms, one after another.
         lengths: of each.
         vectors: [U, F], is written.
+        places: [U, F], is written: the character that the filter stands over, the first of those
+            that are as strong; nothing of a form without characters. Of no rows, nothing is.
     """
     width, num_filters = products.shape[0], products.shape[2]
-    half = width // 2
-    sums = np.empty(num_filters, np.float32)
+    half, keeps_places = width // 2, len(places) > 0
+    sums = np.empty_like(bias)
     begin = 0
     for form in range(lengths.shape[0]):
         end = begin + lengths[form]
         best = vectors[form]
         for unit in range(num_filters):
-            best[unit] = np.float32(0.0)  # the ReLU behind the maximum: no answer is below zero
+            best[unit] = -np.inf
         for place in range(begin, end):
             for unit in range(num_filters):
                 sums[unit] = bias[unit]
@@ -62,8 +71,43 @@ def strongest(products, bias, symbols, lengths, vectors):  # type: ignore[no-unt
                     row = products[offset, symbols[at]]
                     for unit in range(num_filters):
                         sums[unit] += row[unit]
-            for unit in range(num_filters):
-                best[unit] = max(best[unit], sums[unit])
+            if keeps_places:
+                for unit in range(num_filters):
+                    if sums[unit] > best[unit]:
+                        best[unit], places[form, unit] = sums[unit], place
+            else:
+                for unit in range(num_filters):
+                    best[unit] = max(best[unit], sums[unit])
+        begin = end
+
+
+@compiled(
+    [
+        types.void(
+            number[:, ::1],
+            types.int32[:, ::1],
+            _ints,
+            _ints,
+            number[:, :, ::1],
+            number[::1],
+        )
+        for number in _NUMBERS
+    ]
+)
+def differentiate_strongest(grads, places, symbols, lengths, grad_products, grad_bias):  # type: ignore[no-untyped-def]
+    """Add the gradients of the answers to those of products and bias, see `strongest`."""
+    width, num_filters = grad_products.shape[0], grad_products.shape[2]
+    half = width // 2
+    begin = 0
+    for form in range(lengths.shape[0]):
+        end = begin + lengths[form]
+        for unit in range(num_filters * (end > begin)):
+            grad = grads[form, unit]
+            grad_bias[unit] += grad
+            for offset in range(width):
+                at = places[form, unit] + offset - half
+                if begin <= at < end:
+                    grad_products[offset, symbols[at], unit] += grad
         begin = end
 
 
@@ -151,8 +195,9 @@ class Convolution:
     def vectors(self, symbols: Ints, lengths: Ints) -> Floats:
         """Return the vectors of forms, [U, F], from what `Characters.rows` gives."""
         vectors = np.empty((len(lengths), len(self._bias)), np.float32)
-        strongest(self._products, self._bias, symbols, lengths, vectors)
-        return vectors
+        nowhere = np.empty((0, 0), np.int32)
+        strongest(self._products, self._bias, symbols, lengths, vectors, nowhere)
+        return np.maximum(vectors, 0, out=vectors)
 
 
 EMBEDDING = "characters.embedding.weight"

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqtool.parsing.encoding.characters import (
+from seqtool.text.characters import (
     BEGIN,
     END,
     MAX_CHARACTERS,
@@ -17,7 +17,7 @@ from seqtool.parsing.encoding.characters import (
     filter_shapes,
     padded,
 )
-from seqtool.parsing.encoding.network import CharacterNetwork
+from seqtool.text.network import CharacterNetwork
 
 FORMS = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), max_size=40)
 

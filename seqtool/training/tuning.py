@@ -1,0 +1,508 @@
+"""Search for settings: random search and successive halving, over any training of the package.
+
+A search is a directory:
+
+    tune.json     what is searched, and the outcome of every training so far
+    trials.csv    the outcomes as a table
+    best.yaml     the settings of the best trial, as --config reads them
+    trials/       a run directory for each training: 003-1 is trial 3 in round 1
+
+Each setting of a trial is drawn by itself (Bergstra & Bengio 2012). With several rounds, trials get
+a share of the time or of the epochs first, and the best of a round get `factor` times as much in
+the next one (successive halving, Jamieson & Talwalkar 2016). They are trained anew there, since a
+schedule that has come to its end leaves nothing to go on from.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.config import Config, from_dict, load_yaml, set_value, to_dict
+from seqtool.core.errors import (
+    ConfigError,
+    Interrupted,
+    OutputError,
+    TrainingError,
+    counted,
+)
+from seqtool.core.progress import Event
+from seqtool.training.config import seconds_of
+from seqtool.training.run import TrainedModel
+
+RECORD, TABLE, BEST, RUNS = "tune.json", "trials.csv", "best.yaml", "trials"
+DIGITS = 3  # of a number that is drawn: more tell no two trials apart
+TRIES = 100  # draws for each trial, as a space may have fewer members than are asked for
+
+_NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|linear))?")
+_HOW = "write key=a,b,c, key=low..high or key=low..high:log"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Values of which each is as likely."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def size(self) -> float:
+        """Return how many values there are."""
+        return len(self.values)
+
+    def draw(self, chance: float) -> Any:
+        """Return a value, by a number from 0 to 1 (not 1 itself)."""
+        return self.values[int(chance * len(self.values))]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; whole ones if both ends are whole.
+
+    Each is as likely, or their logarithms are.
+    """
+
+    low: float
+    high: float
+    is_log: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole numbers are drawn."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def size(self) -> float:
+        """Return how many numbers there are."""
+        return self.high - self.low + 1 if self.is_whole else math.inf
+
+    def draw(self, chance: float) -> float:
+        """Return a number, by a number from 0 to 1 (not 1 itself)."""
+        end = self.high + 1 if self.is_whole else self.high
+        if self.is_log:
+            value = self.low * (end / self.low) ** chance
+        else:
+            value = self.low + (end - self.low) * chance
+        # rounding must not lead out of the range
+        value = math.floor(value) if self.is_whole else float(f"{value:.{DIGITS}g}")
+        return min(max(value, self.low), self.high)
+
+
+Domain = Choices | Range
+Space = Mapping[str, Domain]  # by dotted settings
+
+
+def read_domain(name: str, given: Any) -> Domain:
+    """Return what a setting may be: a list of values, or a text as `--try` takes it.
+
+    Raises:
+        ConfigError: it is neither, or a range that has no numbers.
+    """
+    if isinstance(given, list | tuple):
+        if not given:
+            raise ConfigError(f"{name} has no values to try", hint="give one or more")
+        return Choices(tuple(given))
+    if not isinstance(given, str):
+        hint = f"write {name}: [a, b, c], {name}: low..high or {name}: low..high:log"
+        raise ConfigError(f"{name} is {given!r:.60}, which is one value", hint=hint)
+    if (found := _RANGE.fullmatch(given.strip())) is None:
+        from seqtool.core.strict_yaml import read_yaml
+
+        try:
+            return read_domain(name, read_yaml(f"[{given}]"))
+        except ConfigError as error:
+            raise ConfigError(f"{name}={given:.60} is nothing to try", hint=_HOW) from error
+    low, high = (
+        int(end) if re.fullmatch(r"[+-]?\d+", end) else float(end) for end in found.groups()[:2]
+    )
+    is_log = found.group(3) == "log"
+    if low >= high or not math.isfinite(high - low):
+        what = f"{name}={given:.60} has no numbers: it must begin with the lower one"
+        raise ConfigError(what, hint=f"write {name}={high:g}..{low:g}, or one value with --set")
+    if is_log and low <= 0:
+        what = f"{name}={given:.60} has no logarithms: it begins with {low:g}"
+        raise ConfigError(what, hint="begin above 0, or leave out :log")
+    return Range(low, high, is_log)
+
+
+def read_texts(texts: Sequence[str]) -> dict[str, str]:
+    """Return what `--try` gives: `key=...` texts, by their keys."""
+    given: dict[str, str] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name.strip() or not values.strip():
+            raise ConfigError(f"--try {text:.60} says nothing to try", hint=_HOW)
+        if name.strip() in given:
+            what = f"--try names {name.strip()} twice"
+            raise ConfigError(what, hint="give all of its values at once: key=a,b,c")
+        given[name.strip()] = values
+    return given
+
+
+def read_file(path: Path, kind: type[Config]) -> dict[str, Domain]:
+    """Return the space of a YAML file: a setting of `kind` on each line, dotted.
+
+    Raises:
+        ConfigError: with the line of what is wrong.
+    """
+    if not path.exists():
+        raise ConfigError("no such file", hint="check --space", path=path)
+    space: dict[str, Domain] = {}
+    for name, given in load_yaml(path).items():
+        try:
+            space |= read_space({name: given}, kind)
+        except ConfigError as error:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            begins = re.compile(rf"['\"]?{re.escape(name)}['\"]?\s*:")
+            line = next((i for i, text in enumerate(lines, 1) if begins.match(text)), None)
+            raise ConfigError(error.message, hint=error.hint, path=path, line=line) from error
+    return space
+
+
+def read_space(given: Mapping[str, Any], kind: type[Config]) -> dict[str, Domain]:
+    """Return a space over settings of `kind`, by their dotted names.
+
+    Raises:
+        ConfigError: an unknown setting, one that is named twice, or nothing to try.
+    """
+    space: dict[str, Domain] = {}
+    for name, values in given.items():
+        domain = values if isinstance(values, Choices | Range) else read_domain(name, values)
+        dotted = set_value(kind, {}, name, None)
+        if dotted in space:
+            raise ConfigError(f"{dotted} is named twice", hint="name it once, with all its values")
+        space[dotted] = domain
+    return space
+
+
+def draw_trials(space: Space, num_trials: int, seed: int) -> list[dict[str, Any]]:
+    """Return trials, no two alike; fewer than asked for if there are not so many.
+
+    The first trials do not depend on how many are asked for.
+    """
+    generator = random.Random(seed)
+    size = math.prod(domain.size for domain in space.values())
+    trials: list[dict[str, Any]] = []
+    for _ in range(TRIES * num_trials):
+        if len(trials) >= min(num_trials, size):
+            break
+        trial = {name: domain.draw(generator.random()) for name, domain in space.items()}
+        if trial not in trials:
+            trials.append(trial)
+    return trials
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one training of a search.
+
+    Attributes:
+        trial: its number, from 1.
+        round: in which it was, from 1.
+        settings: those that were drawn, dotted.
+        score: of the validation part; None where training failed.
+        seconds: of training.
+        epochs: completed.
+        parameters: trained numbers.
+        problem: why it failed.
+    """
+
+    trial: int
+    round: int
+    settings: Mapping[str, Any]
+    score: float | None
+    seconds: float = 0.0
+    epochs: int = 0
+    parameters: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What `tune` returns.
+
+    Attributes:
+        path: the directory of the search.
+        score: the name of the score that counts.
+        best: the best outcome of the last round.
+        config: its settings, all of them; they stand in `best.yaml` too.
+        outcomes: of every training, in the order in which they were made.
+    """
+
+    path: Path
+    score: str
+    best: Outcome
+    config: Any
+    outcomes: tuple[Outcome, ...]
+
+    def ranking(self) -> list[Outcome]:
+        """Return the last outcome of each trial: by round, the last one first, the best first."""
+        last = {outcome.trial: outcome for outcome in self.outcomes}
+        return sorted(ordered(last.values(), self.score), key=lambda outcome: -outcome.round)
+
+
+def larger_is_better(score: str) -> bool:
+    """Whether more of a score is better: of all but a perplexity."""
+    return not score.endswith("perplexity")
+
+
+def ordered(outcomes: Iterable[Outcome], score: str) -> list[Outcome]:
+    """Return outcomes by a score, the best first; those that failed last; of equals the earlier."""
+    sign = -1.0 if larger_is_better(score) else 1.0
+
+    def key(outcome: Outcome) -> tuple[float, int]:
+        return (math.inf if outcome.score is None else sign * outcome.score, outcome.trial)
+
+    return sorted(outcomes, key=key)
+
+
+@runtime.writes_to("output")
+def tune(
+    train: Callable[..., TrainedModel],
+    data: Any,
+    config: Config,
+    space: Mapping[str, Any],
+    *,
+    output: str | Path = "runs/tune",
+    trials: int = 16,
+    rounds: int = 1,
+    factor: float = 3.0,
+    seed: int = 1,
+    score: str = "valid_perplexity",
+    force: bool = False,
+    on_event: Callable[[Event, str], None] = lambda event, name: None,
+    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    **options: Any,
+) -> Tuned:
+    """Search for the settings with which a training has the best score.
+
+    Called again with the same arguments, it goes on where it was stopped, within a training too;
+    what was trained is not trained again. More `trials` add to a search.
+
+    Args:
+        train: `train_lm`, `train_parser`, `train_tagger` or `train_segmenter`.
+        data: what it trains on, its first argument.
+        config: all settings; those of the space are laid over them.
+        space: what is searched: setting -> a list of values, or a text such as `1e-4..1e-2:log` or
+            `100..400`.
+        output: the directory of the search.
+        trials: how many are drawn; fewer if the space has not so many.
+        rounds: of successive halving; with one, every trial has the whole time, or all epochs.
+        factor: how much more of these a trial gets in the next round, and of how many one gets so
+            far.
+        seed: of the draws; that of the trainings is a setting.
+        score: which of a model's scores counts.
+        force: replace the search that is there.
+        on_event: called with every event of a training, and the name of the trial.
+        on_outcome: called when a training has ended.
+        options: others that `train` takes, such as `dev` and `threads`.
+
+    Raises:
+        Interrupted: a training was stopped; its state, and what was trained before, are saved.
+        ConfigError: the space names what is no setting, or has a trial with impossible settings.
+        OutputError: `output` has another search, or is none.
+        TrainingError: every trial of a round failed.
+    """
+    search = _Search(Path(output), train, data, config, read_space(space, type(config)), options)
+    search.plan(trials, rounds, factor, seed, score)
+    search.open(force=force)
+    for outcome in search.run(on_event):
+        on_outcome(outcome)
+    return search.result()
+
+
+@dataclass(eq=False)
+class _Search:
+    """A search, with the arguments of `tune`."""
+
+    output: Path
+    train: Callable[..., TrainedModel]
+    data: Any
+    config: Config
+    space: Space
+    options: Mapping[str, Any]
+
+    def plan(self, trials: int, rounds: int, factor: float, seed: int, score: str) -> None:
+        """Draw the trials, and build the settings of all, so that a mistake is told at once."""
+        if not self.space:
+            raise ConfigError("nothing is to be tried", hint=_HOW.replace("write", "give --try"))
+        for name, value, least in (("trials", trials, 1), ("rounds", rounds, 1)):
+            if value < least:
+                raise ConfigError(f"{name} is {value}", hint=f"give {least} or more")
+        if not 1.0 < factor < math.inf:
+            raise ConfigError(f"factor is {factor:g}", hint="give more than 1, such as 3")
+        budget = {"training.epochs", "training.time_limit"} & self.space.keys()
+        if rounds > 1 and budget:
+            what = f"{budget.pop()} is tried, but rounds say how long trials are trained"
+            raise ConfigError(what, hint="leave it out, or search in 1 round")
+        self.rounds, self.factor, self.score = rounds, factor, score
+        self.trials = draw_trials(self.space, trials, seed)
+        self.outcomes: dict[tuple[int, int], Outcome] = {}
+        for number in range(1, 1 + len(self.trials)):
+            for round_ in range(1, 1 + rounds):
+                self.settings_of(number, round_)
+        # what is not of the search, and a run that goes on takes as well
+        own = ("device", "threads", "command", "should_stop")
+        self.machine = {name: self.options[name] for name in own if name in self.options}
+        named = {
+            name: str(value)
+            for name, value in self.options.items()
+            if name not in own and value is not None
+        }
+        files = self.data if isinstance(self.data, list | tuple) else [self.data]
+        self.about = {
+            "train": self.train.__name__,
+            "data": [str(Path(file).resolve()) for file in files],
+            "options": named,
+            "config": to_dict(self.config),
+            "space": {name: dataclasses.asdict(domain) for name, domain in self.space.items()},
+            **{"rounds": rounds, "factor": factor, "seed": seed, "score": score},
+        }
+
+    def settings_of(self, number: int, round_: int) -> Any:
+        """Return all settings of a trial in a round."""
+        kind, values = type(self.config), to_dict(self.config)
+        for name, value in self.trials[number - 1].items():
+            set_value(kind, values, name, value)
+        if "description" in values:
+            values["description"] = f"trial {number} of a search for settings"
+        share = self.factor ** (round_ - self.rounds)
+        training = values["training"]
+        if share < 1.0 and training["time_limit"] is not None:
+            training["time_limit"] = round(share * seconds_of(training["time_limit"]), 1)
+        elif share < 1.0:
+            training["epochs"] = max(1, round(share * training["epochs"]))
+        try:
+            return from_dict(kind, values)
+        except ConfigError as error:
+            drawn = describe(self.trials[number - 1])
+            what = f"trial {number} ({drawn}) cannot be: {error.message}"
+            raise ConfigError(what, hint=error.hint) from error
+
+    def open(self, *, force: bool) -> None:
+        """Read what was trained, if the directory holds this search.
+
+        Raises:
+            OutputError: it holds something else.
+        """
+        path = self.output / RECORD
+        if path.is_file() and not force:
+            try:
+                kept = storage.read_object(path)
+                about, found = kept["about"], [Outcome(**each) for each in kept["outcomes"]]
+            except (ValueError, KeyError, TypeError) as error:
+                hint = "begin anew with --force"
+                raise OutputError("the search's record is damaged", hint=hint, path=path) from error
+            if about != json.loads(storage.to_json(self.about)):  # of tuples, JSON makes lists
+                hint = "give the same settings again, --force to begin anew, or another -o"
+                raise OutputError("holds another search", hint=hint, path=self.output)
+            self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}
+        elif path.is_file():
+            shutil.rmtree(self.output / RUNS, ignore_errors=True)
+            for name in (BEST, TABLE, RECORD):
+                (self.output / name).unlink(missing_ok=True)
+        elif self.output.exists() and (not self.output.is_dir() or any(self.output.iterdir())):
+            hint = "choose another directory with -o"
+            raise OutputError("exists and is no search", hint=hint, path=self.output)
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.write()
+
+    def run(self, on_event: Callable[[Event, str], None]) -> Iterator[Outcome]:
+        """Train what is not trained yet, round by round, giving each new outcome."""
+        numbers = list(range(1, 1 + len(self.trials)))
+        for round_ in range(1, 1 + self.rounds):
+            for number in numbers:
+                if (number, round_) not in self.outcomes:
+                    outcome = self.outcome_of(number, round_, on_event)
+                    self.outcomes[number, round_] = outcome
+                    self.write()
+                    yield outcome
+            done = [self.outcomes[number, round_] for number in numbers]
+            self.check_round(done)
+            num_kept = max(1, int(len(numbers) / self.factor + 1e-9))  # 9 / 3.0 is 3
+            numbers = sorted(outcome.trial for outcome in ordered(done, self.score)[:num_kept])
+        self.last = done
+
+    def outcome_of(
+        self, number: int, round_: int, on_event: Callable[[Event, str], None]
+    ) -> Outcome:
+        """Train one trial, or go on with it."""
+        folder, name = self.output / RUNS / f"{number:03}-{round_}", f"trial {number}"
+        if self.rounds > 1:
+            name += f", round {round_}"
+        settings = self.trials[number - 1]
+        is_begun = checkpoint.run_record(folder).is_file()
+        try:
+            trained = self.train(
+                None if is_begun else self.data,
+                folder,
+                self.settings_of(number, round_),
+                resume=is_begun,
+                force=not is_begun,
+                on_event=lambda event: on_event(event, name),
+                **(self.machine if is_begun else self.options),
+            )
+        except Interrupted as error:
+            what = f"the search was interrupted in {name}; all that was trained is saved"
+            raise Interrupted(what, hint="give the same command again: it goes on") from error
+        except TrainingError as error:
+            return Outcome(number, round_, settings, None, problem=error.message)
+        if self.score not in trained.scores:
+            hint = f"choose one of: {', '.join(trained.scores)}"
+            raise ConfigError(f"models have no score {self.score!r}", hint=hint)
+        return Outcome(
+            *(number, round_, settings, trained.scores[self.score]),
+            *(trained.seconds, trained.epochs, trained.num_parameters),
+        )
+
+    def check_round(self, outcomes: Sequence[Outcome]) -> None:
+        """Stop if nothing of a round can go on."""
+        if all(outcome.score is None for outcome in outcomes):
+            what = f"{counted(len(outcomes), 'trial')} failed, the first: {outcomes[0].problem}"
+            raise TrainingError(what, hint="try smaller learning rates, with --force")
+
+    def write(self) -> None:
+        """Write the record and its table."""
+        outcomes = list(self.outcomes.values())
+        content = {
+            "format_version": 1,
+            "about": self.about,
+            "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
+        }
+        storage.write_json(self.output / RECORD, content)
+        columns = [field.name for field in dataclasses.fields(Outcome)]
+        columns.remove("settings")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*columns, *self.space])
+        for outcome in outcomes:
+            drawn = (outcome.settings[name] for name in self.space)
+            writer.writerow([*(getattr(outcome, name) for name in columns), *drawn])
+        storage.replace_text(self.output / TABLE, text.getvalue())
+
+    def result(self) -> Tuned:
+        """Write the settings of the best trial, and return it with all outcomes."""
+        best = ordered(self.last, self.score)[0]
+        config = self.settings_of(best.trial, self.rounds)
+        import yaml
+
+        about = f"# {self.score} {best.score:.2f}: trial {best.trial} of {len(self.trials)}\n"
+        text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+        storage.replace_text(self.output / BEST, about + text)
+        return Tuned(self.output, self.score, best, config, tuple(self.outcomes.values()))
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """Return settings as --set takes them, by the last parts of their names."""
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())

@@ -1,0 +1,128 @@
+"""`seqtool tune` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtool.lm.neural.config import resolve
+from seqtool.lm.neural.train import train_lm
+from seqtool.text.datasets import sample_treebank
+from seqtool.training.tuning import tune
+
+Run = Callable[..., Any]
+TINY = ("--set", "batch_size=4", "--set", "bptt=5", "--threads", "1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    for name, num_lines in (("train", 40), ("valid", 8)):
+        (folder / f"{name}.txt").write_text("a b c d e f\nb d f a c e\n" * num_lines)
+    return folder
+
+
+def test_a_search(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "검색"
+    command = ("tune", "lm", text, "-o", output, *TINY, "--set", "epochs=2", "--trials", "3")
+    tried = ("--try", "hidden_size=4,8", "--try", "learning_rate=0.001..0.1:log")
+    result = seqtool(*command, *tried, "--rounds", "2", "--factor", "2")
+    assert result.code == 0
+    header, *rows = result.stdout.splitlines()
+    assert header.split() == [
+        *("trial", "round", "valid_perplexity", "hidden_size", "learning_rate", "seconds")
+    ]
+    assert [row.split()[1] for row in rows] == ["2", "1", "1"]
+    assert f"next: seqtool train-lm {text} --config " in result.stderr.splitlines()[-1]
+    # the same command has nothing left to do, and says the same
+    again = seqtool(*command, *tried, "--rounds", "2", "--factor", "2", "--json")
+    found = json.loads(again.stdout)
+    assert "epoch" not in again.stderr
+    assert [str(each["trial"]) for each in found["trials"]] == [row.split()[0] for row in rows]
+    # the best one's file gives a training with the same score
+    config = resolve(str(output / "best.yaml"), {}, ())
+    assert config.training.learning_rate == found["best"]["settings"]["training.learning_rate"]
+    trained = train_lm(text, tmp_path / "best", config, device="cpu", threads=1)
+    assert trained.scores["valid_perplexity"] == found["best"]["score"]
+    other = seqtool(*command, "--try", "hidden_size=2,4")
+    assert other.code == 1
+    assert "holds another search" in other.stderr
+
+
+def test_a_training_that_was_stopped_goes_on(text: Path, tmp_path: Path) -> None:
+    config = resolve(None, {}, ["batch_size=4", "bptt=5", "epochs=2"])
+    more: dict[str, Any] = {"threads": 1, "device": "cpu", "on_event": lambda event, name: None}
+    space = {"hidden_size": [4, 8]}
+    whole = tune(train_lm, text, config, space, output=tmp_path / "whole", **more)
+    asked: list[int] = []
+
+    def stop(step: int) -> bool:
+        asked.append(step)
+        return len(asked) in (5, 60)
+
+    out = tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(Exception, match="search was interrupted in trial"):
+            tune(train_lm, text, config, space, output=out, should_stop=stop, **more)
+    tuned = tune(train_lm, text, config, space, output=out, should_stop=stop, **more)
+    assert [(each.trial, each.score, each.epochs) for each in tuned.outcomes] == [
+        (each.trial, each.score, each.epochs) for each in whole.outcomes
+    ]
+
+
+def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
+    source = sample_treebank("en", "valid").read_text(encoding="utf-8")
+    short = tmp_path / "train.conllu"
+    short.write_text("\n\n".join(source.split("\n\n")[:60]) + "\n\n", encoding="utf-8")
+    result = seqtool(
+        *("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", "--threads", "1"),
+        *("--config", "linear", "--set", "epochs=1", "--try", "learning_rate=0.5,1.0", "--json"),
+    )
+    assert result.code == 0
+    found = json.loads(result.stdout)
+    scores = [each["score"] for each in found["trials"]]
+    assert len(scores) == 2
+    assert found["best"]["score"] == max(scores) > 50
+    again = seqtool(
+        *("train-parser", short, "--dev", short, "-o", tmp_path / "best", "--threads", "1"),
+        *("--config", found["config"], "--json"),
+    )
+    assert json.loads(again.stdout)["dev_las"] == found["best"]["score"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("lms", "--try", "size=1"), "nothing that is trained is called 'lms'", "did you mean lm?"),
+        (("lm",), "nothing is to be tried", "give --try key=a,b,c"),
+        (("lm", "-", "--try", "hidden_size=1"), "stdin can be read once", "name a file"),
+        (("lm", "a", "b", "--try", "hidden_size=1"), "a language model has one DATA", "name one"),
+        (("lm", "--dev", "a", "--try", "hidden_size=1"), "--dev is of treebanks", "name one"),
+        (("lm", "--try", "hiden_size=1"), "unknown setting hiden_size", "hidden_size"),
+        (("lm", "--try", "depth=9..3"), "has no numbers", "depth=3..9"),
+        (("lm", "--config", "ptb", "--try", "depth=3"), "no recipe is called 'ptb'", "ptb-"),
+        (("lm", "--space", "none.yaml"), "none.yaml: no such file", "check --space"),
+    ],
+)
+def test_mistakes(
+    seqtool: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = seqtool("tune", *words)
+    assert (result.code, result.stdout) == (1, "")
+    *notes, error, advice = result.stderr.splitlines()
+    assert all(note.startswith("no DATA given") for note in notes)
+    assert error.startswith("error: ")
+    assert message in error
+    assert advice.startswith("hint: ")
+    assert hint in advice
+    assert list(tmp_path.iterdir()) == []

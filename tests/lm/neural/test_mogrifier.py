@@ -1,0 +1,184 @@
+"""The Mogrifier against its equations, and the LSTM's loop of the CPU against plain steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from toy_cells import ids, make
+
+from seqtool.lm.neural import cells
+from seqtool.lm.neural.cells import Cell, State
+
+# (T, B, I, H): one of everything, and odd sizes
+SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 6, 4)]
+MOGRIFIERS: list[dict[str, Any]] = [
+    *({"mogrifier_rounds": num} for num in (1, 2, 3, 5)),
+    {"mogrifier_rounds": 4, "mogrifier_rank": 2},
+    {"mogrifier_rounds": 3, "projection_size": 2},
+]
+LSTMS: list[dict[str, Any]] = [{}, {"projection_size": 1}, *MOGRIFIERS[:5]]
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def drawn_state(cell: Cell, batch: int) -> State:
+    return tuple(draw(*part.shape, seed=7) for part in cell.initial_state(batch))
+
+
+def results(outputs: Tensor, state: State, leaves: list[Tensor]) -> list[Tensor]:
+    """Return everything that comes out, and the gradients of a random weighting of it."""
+    parts = [outputs, *state]
+    total = torch.stack([(part * draw(*part.shape, seed=3).detach()).sum() for part in parts]).sum()
+    return [*parts, *torch.autograd.grad(total, leaves)]
+
+
+def assert_same(one: list[Tensor], other: list[Tensor]) -> None:
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+@pytest.fixture
+def plain_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: monkeypatch.setattr(cells, "numpy_is_fast", lambda: False)
+
+
+def transcribed(cell: Cell, inputs: Tensor, state: State, settings: dict[str, Any]) -> list[Tensor]:
+    """Melis et al. (2020), eqs. 1-5, one stream at a time, by the names of the weights."""
+    weights = dict(cell.named_parameters())
+    size, num_rounds = cell.hidden_size, settings["mogrifier_rounds"]
+    streams: list[Tensor] = []
+    memories, lasts = [], []
+    for stream in range(inputs.shape[1]):
+        h, c = (part[stream] for part in state)
+        outputs = []
+        for x in inputs[:, stream]:
+            versions = {"x": {-1: x}, "h": {0: h}}
+            for i in range(1, num_rounds + 1):
+                matrix = weights[f"rounds.{i - 1}"]
+                if "mogrifier_rank" in settings:
+                    matrix = matrix @ weights[f"readers.{i - 1}"]
+                made, read = ("x", "h") if i % 2 else ("h", "x")
+                gate = torch.sigmoid(matrix @ versions[read][i - 1])
+                versions[made][i] = 2 * gate * versions[made][i - 2]
+            last_x, last_h = (versions[name][max(versions[name])] for name in "xh")
+            sums = weights["inner.weight_ih_l0"] @ last_x + weights["inner.bias_ih_l0"]
+            sums = sums + weights["inner.weight_hh_l0"] @ last_h + weights["inner.bias_hh_l0"]
+            i_, f, g, o = sums.split(size)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i_) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            if "projection_size" in settings:
+                h = weights["inner.weight_hr_l0"] @ h
+            outputs.append(h)
+        streams.append(torch.stack(outputs))
+        lasts.append(h)
+        memories.append(c)
+    return [torch.stack(streams, dim=1), torch.stack(lasts), torch.stack(memories)]
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@pytest.mark.parametrize("sizes", SIZES[1:], ids=ids)
+@pytest.mark.parametrize("settings", MOGRIFIERS, ids=ids)
+def test_agrees_with_its_equations(
+    settings: dict[str, Any], sizes: tuple[int, ...], plain: bool, plain_steps: Callable[[], None]
+) -> None:
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make("lstm", input_size, hidden_size, **settings)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), drawn_state(cell, batch)
+    leaves = [inputs, *state, *cell.parameters()]
+    outputs, *last = transcribed(cell, inputs, state, settings)
+    if plain:
+        plain_steps()
+    assert_same(results(*cell(inputs, state), leaves), results(outputs, (last[0], last[1]), leaves))
+    for t, one in enumerate(outputs):  # as analyses step
+        state = cell.step(inputs[t], state)
+        torch.testing.assert_close(state[0], one, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, MOGRIFIERS[3], MOGRIFIERS[4], MOGRIFIERS[5]], ids=ids)
+def test_gradient_is_the_numerical_one(settings: dict[str, Any]) -> None:
+    cell = make("lstm", 2, 3, **settings)
+    inputs, state = draw(3, 2, 2, seed=1), drawn_state(cell, 2)
+    mask = torch.full_like(state[0], 2.0).detach()
+    update = torch.tensor([[2.0, 0.0, 2.0], [0.0, 2.0, 2.0]], dtype=torch.float64).expand(3, -1, -1)
+    names = [name for name, _ in cell.named_parameters()]
+
+    def run(inputs: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        outputs, last = functional_call(
+            cell, dict(zip(names, weights, strict=True)), (inputs, (h, c), mask, update)
+        )
+        return outputs, *last
+
+    assert torch.autograd.gradcheck(run, (inputs, *state, *cell.parameters()))
+
+
+@pytest.mark.parametrize("masked", ["state", "update", "both", "shared update"])
+@pytest.mark.parametrize("sizes", SIZES, ids=ids)
+@pytest.mark.parametrize("settings", LSTMS, ids=ids)
+def test_the_loop_of_the_cpu_is_the_plain_steps(
+    settings: dict[str, Any], sizes: tuple[int, ...], masked: str, plain_steps: Callable[[], None]
+) -> None:
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make("lstm", input_size, hidden_size, **settings)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), drawn_state(cell, batch)
+    mask = update = None
+    if masked in ("state", "both"):
+        mask = draw(*state[0].shape, seed=4).detach()
+    if masked in ("update", "both"):
+        update = draw(num_steps, *state[1].shape, seed=5).detach()
+    if masked == "shared update":
+        update = draw(*state[1].shape, seed=5).detach().expand(num_steps, -1, -1)
+    leaves = [inputs, *state, *cell.parameters()]
+    fast = results(*cell(inputs, state, mask, update), leaves)
+    with torch.no_grad():  # and where nothing is kept for a gradient
+        outputs, last = cell(inputs, state, mask, update)
+    assert_same([outputs, *last], fast[:3])
+    plain_steps()
+    assert_same(fast, results(*cell(inputs, state, mask, update), leaves))
+
+
+def test_pieces_give_what_the_whole_gives() -> None:
+    cell = make("lstm", 3, 4, mogrifier_rounds=4)
+    inputs, state = draw(6, 2, 3, seed=1), drawn_state(cell, 2)
+    whole, last = cell(inputs, state)
+    first, between = cell(inputs[:2], state)
+    second, end = cell(inputs[2:], between)
+    assert_same([whole, *last], [torch.cat([first, second]), *end])
+
+
+def test_rounds_of_zero_weights_are_the_plain_lstm() -> None:
+    # 2 sigmoid(0) = 1, so nothing is gated
+    cell, plain = make("lstm", 3, 4, mogrifier_rounds=5), make("lstm", 3, 4)
+    with torch.no_grad():
+        for weight in cell.gating_blocks():
+            weight.zero_()
+        for name, value in plain.named_parameters():
+            cell.get_parameter(name).copy_(value)
+    inputs, state = draw(6, 2, 3, seed=1), drawn_state(cell, 2)
+    leaves = [inputs, *state]
+    assert_same(results(*cell(inputs, state), leaves), results(*plain(inputs, state), leaves))
+
+
+def test_a_low_rank_needs_fewer_weights() -> None:
+    # 5 rounds of 7 x 9 numbers each; of rank 2: 5 x (7 + 9) x 2
+    full, low = (
+        sum(weight.numel() for weight in make("lstm", 7, 9, **settings).gating_blocks())
+        for settings in ({"mogrifier_rounds": 5}, {"mogrifier_rounds": 5, "mogrifier_rank": 2})
+    )
+    assert (full, low) == (315, 160)
+
+
+def test_the_state_before_is_left_as_it_is() -> None:
+    cell = make("lstm", 3, 4, mogrifier_rounds=2)
+    inputs, state = draw(5, 1, 3, seed=1), drawn_state(cell, 1)  # one stream: both orders are one
+    before = [part.detach().clone() for part in (inputs, *state)]
+    outputs, _ = cell(inputs, state)
+    outputs.sum().backward()
+    assert all(torch.equal(a, b) for a, b in zip(before, (inputs, *state), strict=True))

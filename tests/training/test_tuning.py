@@ -1,0 +1,331 @@
+"""Search for settings, over trainings whose scores are a formula."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtool.core.config import Config, from_dict, load_yaml, setting
+from seqtool.core.errors import ConfigError, Interrupted, OutputError, SeqtoolError, TrainingError
+from seqtool.training.config import TrainingConfig
+from seqtool.training.run import TrainedModel
+from seqtool.training.tuning import (
+    Choices,
+    Range,
+    draw_trials,
+    read_domain,
+    read_file,
+    read_space,
+    read_texts,
+    tune,
+)
+
+
+@dataclass(frozen=True)
+class ToyModel(Config):
+    size: int = setting(10, "units", minimum=1)
+    rate: float = setting(0.5, "any", above=0)
+    cutoffs: tuple[int, ...] | None = setting(None, "any")
+
+    def check(self) -> None:
+        if self.size == 13:
+            raise ConfigError("size is 13, which is unlucky", hint="take another")
+
+
+@dataclass(frozen=True)
+class ToyConfig(Config):
+    description: str = setting("", "any")
+    model: ToyModel = setting(ToyModel, "any")
+    training: TrainingConfig = setting(TrainingConfig, "any")
+
+
+class ToyTraining:
+    """A training that keeps what it is called with; the score is a formula of the settings.
+
+    Args:
+        formula: of the settings; NaN stands for a training that fails.
+        stop_at: the calls, from 1, that are interrupted.
+    """
+
+    __name__ = "train_toy"
+
+    def __init__(
+        self, formula: Callable[[ToyConfig], float], stop_at: tuple[int, ...] = ()
+    ) -> None:
+        self.formula, self.stop_at = formula, stop_at
+        self.configs: list[ToyConfig] = []
+        self.calls: list[dict[str, Any]] = []
+
+    def __call__(
+        self, data: Any, output: Path, config: ToyConfig, *, resume: bool, **more: Any
+    ) -> TrainedModel:
+        self.calls.append({"data": data, "folder": output.name, "resume": resume})
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "run.json").write_text("{}")
+        if len(self.calls) in self.stop_at:
+            raise Interrupted("the run was interrupted", hint="continue it")
+        self.configs.append(config)
+        score = self.formula(config)
+        if math.isnan(score):
+            raise TrainingError("the loss is NaN", hint="any")
+        scores = {"toy_perplexity": score, "dev_toy": -score}
+        return TrainedModel(output, scores, 2.5, 7, config.training.epochs)
+
+
+def size(config: ToyConfig) -> float:
+    return float(config.model.size)
+
+
+def search(train: ToyTraining, output: Path, space: Any, **more: Any) -> Any:
+    config = from_dict(ToyConfig, {"training": more.pop("training", {"epochs": 9})})
+    more.setdefault("score", "toy_perplexity")
+    return tune(train, "text", config, space, output=output, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("1,2,3", Choices((1, 2, 3))),
+        ("lstm, rhn", Choices(("lstm", "rhn"))),
+        ("true,null,[2,3]", Choices((True, None, [2, 3]))),
+        ("0.5", Choices((0.5,))),
+        ("3..7", Range(3, 7)),
+        ("3..7:linear", Range(3, 7)),
+        ("3.0..7", Range(3.0, 7)),
+        ("1e-4..1e-2:log", Range(1e-4, 1e-2, True)),
+        ("-2..-0.5", Range(-2, -0.5)),
+        ("8..512:log", Range(8, 512, True)),
+    ],
+)
+def test_what_a_setting_may_be(text: str, domain: object) -> None:
+    read = read_domain("any", text)
+    assert read == domain
+    if isinstance(read, Range) and isinstance(domain, Range):
+        assert read.is_whole == domain.is_whole
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("7..3", "has no numbers"),
+        ("3..3", "has no numbers"),
+        ("0..1:log", "has no logarithms"),
+        ("{", "nothing to try"),
+        (5, "which is one value"),
+        ([], "no values"),
+        ("1e999..2e999", "has no numbers"),
+    ],
+)
+def test_what_it_may_not_be(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_domain("any", given)
+    assert caught.value.hint
+
+
+def test_draws_by_hand() -> None:
+    assert [Choices(("a", "b")).draw(chance) for chance in (0.0, 0.49, 0.5, 0.99)] == list("aabb")
+    # four whole numbers, a quarter each
+    assert [Range(3, 6).draw(chance) for chance in (0.0, 0.24, 0.25, 0.5, 0.999)] == [3, 3, 4, 5, 6]
+    # three digits; half way between 1 and 100 by logarithms is 10
+    assert Range(0.0, 1.0).draw(0.12345) == 0.123
+    assert Range(1.0, 100.0, True).draw(0.5) == 10.0
+    # 1 has log 2 / log 5 = 0.4307 of the logarithms from 1 to 4 + 1
+    assert [Range(1, 4, True).draw(chance) for chance in (0.43, 0.431, 0.999)] == [1, 2, 4]
+    # three digits would be below the lower end
+    assert Range(0.12345, 1.0).draw(0.0) == 0.12345
+
+
+@given(
+    ends=st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)).filter(lambda two: two[0] < two[1]),
+    chance=st.floats(0, 1, exclude_max=True),
+    is_log=st.booleans(),
+    is_whole=st.booleans(),
+)
+def test_draws_stay_in_their_range(
+    ends: tuple[float, float], chance: float, is_log: bool, is_whole: bool
+) -> None:
+    low, high = (math.ceil(end) for end in ends) if is_whole else ends
+    value = Range(low, high, is_log).draw(chance)
+    assert low <= value <= high
+    assert isinstance(value, int) == is_whole
+
+
+def test_trials_are_distinct_and_begin_alike() -> None:
+    space = {"a": Choices((1, 2, 3)), "b": Range(1, 4)}
+    trials = draw_trials(space, 100, seed=1)
+    assert sorted((trial["a"], trial["b"]) for trial in trials) == [
+        (a, b) for a in (1, 2, 3) for b in (1, 2, 3, 4)
+    ]
+    assert draw_trials(space, 5, seed=1) == trials[:5]
+    assert draw_trials(space, 5, seed=2) != trials[:5]
+    assert len(draw_trials({"a": Range(0.1, 0.101)}, 50, seed=1)) < 50  # 0.1 and 0.101 alone
+
+
+def test_halving_keeps_the_best(tmp_path: Path) -> None:
+    train = ToyTraining(size)
+    tuned = search(train, tmp_path / "out", {"size": "100..999"}, trials=9, rounds=3, factor=3)
+    drawn = [config.model.size for config in train.configs[:9]]
+    by_size = sorted(drawn)
+    # 9 trials of one epoch, the best 3 of 3, the best of 9
+    assert [config.training.epochs for config in train.configs] == [1] * 9 + [3] * 3 + [9]
+    assert sorted(config.model.size for config in train.configs[9:12]) == by_size[:3]
+    assert train.configs[12].model.size == by_size[0] == tuned.best.settings["model.size"]
+    assert (tuned.best.round, tuned.best.score) == (3, by_size[0])
+    assert [outcome.settings["model.size"] for outcome in tuned.ranking()][:3] == by_size[:3]
+    assert [outcome.round for outcome in tuned.ranking()] == [3, 2, 2, *[1] * 6]
+    # of a score that is no perplexity, more is better
+    train = ToyTraining(size)
+    space = {"size": "100..999"}
+    tuned = search(train, tmp_path / "other", space, trials=9, rounds=3, score="dev_toy")
+    assert sorted(config.model.size for config in train.configs[9:12]) == by_size[:3]
+
+
+def test_rounds_share_the_time(tmp_path: Path) -> None:
+    train = ToyTraining(size)
+    training = {"time_limit": "6m"}
+    search(train, tmp_path, {"size": [4, 5]}, rounds=2, factor=2, training=training)
+    assert [config.training.time_limit for config in train.configs] == [180.0, 180.0, "6m"]
+
+
+@pytest.mark.parametrize("stop_at", [(1,), (3,), (5,), (6,), (1, 4)])
+def test_a_search_that_was_stopped_goes_on(tmp_path: Path, stop_at: tuple[int, ...]) -> None:
+    space: dict[str, Any] = {"model.size": "100..999", "rate": [0.5, 0.25], "cutoffs": [None, [4]]}
+    more = {"trials": 4, "rounds": 2, "factor": 2}
+    whole = search(ToyTraining(size), tmp_path / "whole", space, **more)
+    train = ToyTraining(size, stop_at)
+    for _ in stop_at:
+        with pytest.raises(Interrupted) as caught:
+            search(train, tmp_path / "out", space, **more)
+        assert "same command again" in caught.value.hint
+    tuned = search(train, tmp_path / "out", space, **more)
+    assert tuned.outcomes == whole.outcomes
+    for name in ("best.yaml", "trials.csv"):
+        assert (tmp_path / "out" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    # what was stopped was continued, and nothing was done twice
+    assert [number for number, call in enumerate(train.calls, 1) if call["resume"]] == [
+        number + 1 for number in stop_at
+    ]
+    assert len(train.calls) == 4 + 2 + len(stop_at)
+    assert [call["data"] for call in train.calls if call["resume"]] == [None] * len(stop_at)
+    # said once more, it has nothing left to do; more trials add to it
+    again = search(train, tmp_path / "out", space, **more)
+    assert (again.outcomes, len(train.calls)) == (whole.outcomes, 6 + len(stop_at))
+    more["trials"] = 6
+    assert len(search(train, tmp_path / "out", space, **more).outcomes) >= 6 + 2
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    tuned = search(ToyTraining(size), tmp_path, {"size": [20, 11, 12], "cutoffs": [[4, 5]]})
+    assert tuned.config.model == ToyModel(size=11, cutoffs=(4, 5))
+    text = (tmp_path / "best.yaml").read_text()
+    number = tuned.best.trial
+    assert text.startswith(f"# toy_perplexity 11.00: trial {number} of 3\n")
+    assert from_dict(ToyConfig, load_yaml(tmp_path / "best.yaml")) == tuned.config
+    assert tuned.config.description == f"trial {number} of a search for settings"
+    with (tmp_path / "trials.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["model.size"]: row["score"] for row in rows} == {
+        "20": "20.0",
+        "11": "11.0",
+        "12": "12.0",
+    }
+    assert {row["model.cutoffs"] for row in rows} == {"[4, 5]"}
+    assert [row["trial"] for row in rows] == ["1", "2", "3"]
+    kept = json.loads((tmp_path / "tune.json").read_text())
+    assert kept["about"]["space"]["model.size"] == {"values": [20, 11, 12]}
+
+
+def test_trials_that_fail_come_last(tmp_path: Path) -> None:
+    def formula(config: ToyConfig) -> float:
+        return math.nan if config.model.size > 15 else config.model.size
+
+    tuned = search(ToyTraining(formula), tmp_path / "some", {"size": [20, 11, 12]}, rounds=2)
+    assert tuned.best.settings == {"model.size": 11}
+    assert [outcome.score for outcome in tuned.ranking()] == [11, 12, None]
+    assert tuned.ranking()[-1].problem == "the loss is NaN"
+    with pytest.raises(TrainingError, match="2 trials failed, the first: the loss is NaN"):
+        search(ToyTraining(formula), tmp_path / "all", {"size": [20, 21]})
+
+
+def test_another_search_is_not_replaced(tmp_path: Path) -> None:
+    output, train = tmp_path / "out", ToyTraining(size)
+    search(train, output, {"size": [2, 3]})
+    changes: list[tuple[Any, dict[str, Any]]] = [
+        ({"size": [2, 4]}, {}),
+        ({"size": [2, 3]}, {"seed": 2}),
+        ({"size": [2, 3]}, {"training": {"epochs": 8}}),
+        ({"size": [2, 3]}, {"dev": "other"}),
+    ]
+    for space, more in changes:
+        with pytest.raises(OutputError, match="holds another search"):
+            search(train, output, space, **more)
+    # where it is computed is not of the search
+    search(train, output, {"size": [2, 3]}, threads=2, should_stop=None)
+    assert len(train.calls) == 2
+    tuned = search(train, output, {"size": [1, 4]}, force=True)
+    assert (tuned.best.score, len(train.calls)) == (1, 4)
+    (output / "tune.json").write_text('{"about": 1}')
+    with pytest.raises(OutputError, match="damaged"):
+        search(train, output, {"size": [2, 3]})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("two years")
+    with pytest.raises(OutputError, match="is no search"):
+        search(train, tmp_path / "mine", {"size": [2, 3]}, force=True)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("space", "more", "message"),
+    [
+        ({}, {}, "nothing is to be tried"),
+        ({"sise": [1]}, {}, "unknown setting sise"),
+        ({"size": [1], "model.size": [2]}, {}, "model.size is named twice"),
+        ({"size": [12, 13]}, {}, r"trial \d \(size=13\) cannot be: .*unlucky"),
+        ({"size": ["a"]}, {}, "must be a whole number"),
+        ({"size": [1]}, {"trials": 0}, "trials is 0"),
+        ({"size": [1]}, {"rounds": 0}, "rounds is 0"),
+        ({"size": [1]}, {"factor": 1.0}, "factor is 1"),
+        ({"epochs": [1, 2]}, {"rounds": 2}, "training.epochs is tried"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_trained(
+    tmp_path: Path, space: Any, more: dict[str, Any], message: str
+) -> None:
+    train = ToyTraining(size)
+    with pytest.raises(SeqtoolError, match=message) as caught:
+        search(train, tmp_path / "out", space, **more)
+    assert caught.value.hint
+    assert not train.calls
+    assert not (tmp_path / "out" / "tune.json").exists()
+
+
+def test_an_unknown_score(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no score 'dev_las'") as caught:
+        search(ToyTraining(size), tmp_path, {"size": [1]}, score="dev_las")
+    assert caught.value.hint == "choose one of: toy_perplexity, dev_toy"
+
+
+def test_spaces_as_typed_and_in_files(tmp_path: Path) -> None:
+    assert read_texts(["size=1,2", "rate=0.1..0.5"]) == {"size": "1,2", "rate": "0.1..0.5"}
+    for texts, message in ((["size"], "says nothing"), (["a=1", "a=2"], "names a twice")):
+        with pytest.raises(ConfigError, match=message):
+            read_texts(texts)
+    path = tmp_path / "space.yaml"
+    path.write_text("# what is tried\nmodel.size: [1, 2]\nrate: 0.1..0.5:log\n")
+    space = read_file(path, ToyConfig)
+    assert space == {"model.size": Choices((1, 2)), "model.rate": Range(0.1, 0.5, True)}
+    assert read_space(space, ToyConfig) == space
+    path.write_text("model.size: [1, 2]\n\nrat: 0.1..0.5:log\n")
+    with pytest.raises(ConfigError) as caught:
+        read_file(path, ToyConfig)
+    assert str(caught.value) == f"{path}:3: unknown setting rat"
+    assert "rate" in caught.value.hint
