@@ -73,7 +73,8 @@ def fresh(network: NeuralNetwork, seed: int) -> NeuralNetwork:
         size = network.embedding.num_embeddings
         drawn = NeuralNetwork(network.config, size, words=network.words)
     # tables that are counted and not drawn: the ranks of words
-    own = {name for name, _ in drawn.named_buffers() if not name.endswith("marks_S")}
+    learnt = ("marks_S", "mean_F")
+    own = {name for name, _ in drawn.named_buffers() if not name.endswith(learnt)}
     kept = {name: value for name, value in network.state_dict().items() if name in own}
     drawn.load_state_dict(kept, strict=False)
     return drawn.double().eval().requires_grad_(False)

@@ -102,7 +102,7 @@ class NeuralNetwork(nn.Module):
         if config.input.kind == "char-cnn":
             assert len(words) == vocabulary_size
             self.embedding = SpelledWords(words, width, config)
-            tied_rows = self.embedding.forward if config.tied else None
+            tied_rows = self.embedding.rows if config.tied else None
         else:
             self.embedding = nn.Embedding(
                 vocabulary_size,

@@ -1,9 +1,14 @@
 """Vectors of words by their characters (Kim et al. 2016; Jozefowicz et al. 2016).
 
 Filters of several widths look at a word's characters, the strongest answer of each goes through
-tanh, layers with highways mix them, and a linear map of them, divided by the root of their number,
-makes a vector as wide as any other embedding. Words that share letters share weights, and a word
-that the vocabulary lacks has a vector of its own letters.
+tanh, layers with highways mix them, and a linear map makes of them a vector as wide as any other
+embedding. Words that share letters share weights, and a word that the vocabulary lacks has a vector
+of its own letters.
+
+Two things are not in the papers, which train by plain SGD and AdaGrad. What the map reads is less
+its mean over the words of a window, as in batch normalisation: answers are mostly above zero, and
+with Adam what all words have in common runs away from what tells them apart. And it is divided by
+the root of its width, so that a step moves a vector about as far as one of a table.
 
 Dimensions in names: V vocabulary, U words, L characters of the longest, F filters of all widths, E
 width of a word's vector.
@@ -26,6 +31,7 @@ from seqtool.text.network import Filters
 
 WORDS_AT_ONCE = 4096  # of those whose vectors are kept
 MIN_COUNT = 2  # a rarer character of the vocabulary is known by its class alone
+NEW_MEAN = 0.1  # the weight of a window in the mean over windows
 MOST_UNKNOWN = 100_000  # words beyond the vocabulary that are told apart; those after them are not
 
 
@@ -43,6 +49,7 @@ class SpelledWords(nn.Module):
         characters.weight                            [symbols of characters, C]
         filters.N.weight, filters.N.bias             [F of this width, C, K], [F of this width]
         layers.N.weight, highways.N.gate.weight      [F, F], and biases [F]
+        mean_F                                       [F], over the windows of training
         projection.weight, projection.bias           [E, F], [E]
 
     Args:
@@ -55,6 +62,7 @@ class SpelledWords(nn.Module):
     """
 
     spelled_UL: Tensor
+    mean_F: Tensor
 
     def __init__(self, words: Sequence[str], size: int, config: ModelConfig) -> None:
         super().__init__()
@@ -84,6 +92,7 @@ class SpelledWords(nn.Module):
             Highway(num_filters, config) for _ in range(settings.highways)
         )
         self.projection = nn.Linear(num_filters, size)
+        self.register_buffer("mean_F", torch.zeros(num_filters))
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -138,7 +147,18 @@ class SpelledWords(nn.Module):
         return super().train(mode)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the vectors of words by their ids, (..., E)."""
+        """Return the vectors of words by their ids, (..., E); in training, less their mean."""
+        if not self.training:
+            return self.rows(ids)
+        met, places = torch.unique(ids, return_inverse=True)
+        mixed_UF = self._mix(self.spelled_UL[met])
+        mean_F = mixed_UF.mean(dim=0)
+        with torch.no_grad():
+            self.mean_F.lerp_(mean_F, NEW_MEAN)
+        return functional.embedding(places, self._project(mixed_UF, mean_F))
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Return the vectors of words by their ids, (..., E), as evaluation reads them."""
         if self.training or torch.is_grad_enabled():
             met, places = torch.unique(ids, return_inverse=True)
             return functional.embedding(places, self.vectors(self.spelled_UL[met]))
@@ -161,14 +181,19 @@ class SpelledWords(nn.Module):
                 self._kept_UE = torch.cat(made if self._kept_UE is None else [self._kept_UE, *made])
         return self._kept_UE
 
-    def vectors(self, spelled_UL: Tensor) -> Tensor:
-        """Return the vectors (U, E) of words from their characters (U, L)."""
+    def _mix(self, spelled_UL: Tensor) -> Tensor:
+        """Return what the linear map reads of words, (U, F), but for their mean."""
         answers = [part.strongest(self.characters, spelled_UL) for part in self._filters()]
         mixed_UF = torch.tanh(torch.cat(answers, dim=1))  # as the strongest of all tanhs
         for layer, highway in zip(self.layers, self._highways(), strict=True):
             mixed_UF = highway(mixed_UF, torch.relu(layer(mixed_UF)))
-        # not in the papers: with Adam each weight moves alike, and the answers of F filters, which
-        # are mostly above zero, would move a vector F times as far as a step moves that of a table
+        return mixed_UF
+
+    def vectors(self, spelled_UL: Tensor) -> Tensor:
+        """Return the vectors (U, E) of words from their characters (U, L)."""
+        return self._project(self._mix(spelled_UL), self.mean_F)
+
+    def _project(self, mixed_UF: Tensor, mean_F: Tensor) -> Tensor:
         scale = self.projection.in_features**-0.5
-        vectors_UE: Tensor = self.projection(mixed_UF * scale)
+        vectors_UE: Tensor = self.projection((mixed_UF - mean_F) * scale)
         return vectors_UE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_model, save_model
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from toy_models import word_tokenizer
 
@@ -60,7 +60,8 @@ def transcribed(embedding: SpelledWords, symbols: list[int], highways: int) -> T
     """Kim et al. (2016), section 2.2 and eq. 8, of one word, and the map that follows.
 
     f[i] = tanh(<C[*, i : i + w - 1], H> + b) at each place i, y = max over i, and highways
-    z = t * g(W y + b) + (1 - t) * y. Before that map, all are divided by the root of their number.
+    z = t * g(W y + b) + (1 - t) * y. The map reads them less their mean, over the root of their
+    number.
     """
     weights = dict(embedding.named_parameters())
     found = []
@@ -86,12 +87,14 @@ def transcribed(embedding: SpelledWords, symbols: list[int], highways: int) -> T
         t = torch.sigmoid(gate)
         g = torch.relu(weights[f"layers.{layer}.weight"] @ y + weights[f"layers.{layer}.bias"])
         y = t * g + (1 - t) * y
-    return weights["projection.weight"] @ (y / math.sqrt(len(y))) + weights["projection.bias"]
+    y = (y - embedding.mean_F) / math.sqrt(len(y))
+    return weights["projection.weight"] @ y + weights["projection.bias"]
 
 
 @pytest.mark.parametrize("highways", [0, 1, 2])
 def test_vectors_are_those_of_the_equations(highways: int) -> None:
-    embedding = letters(make(input={"highways": highways}))
+    embedding = letters(make(input={"highways": highways}).eval())
+    nn.init.uniform_(embedding.mean_F)
     ids = torch.tensor([[0, 5, 2], [7, 6, 5]])
     found = embedding(ids)
     known = {char: number for number, char in enumerate(embedding._alphabet.known)}
@@ -119,6 +122,21 @@ def test_gradient_is_the_numerical_one() -> None:
 
     # PAD is read by no filter, so its gradient is zero as an embedding's of padding is
     assert torch.autograd.gradcheck(run, tuple(embedding.parameters()))
+
+
+def test_training_reads_words_less_the_mean_of_a_window() -> None:
+    embedding = letters(make())
+    ids = torch.tensor([[2, 5], [2, 3]])
+    found = embedding.train()(ids)
+    mixed = embedding._mix(embedding.spelled_UL[[2, 3, 5]])  # each word once
+    mean = mixed.mean(dim=0)
+    torch.testing.assert_close(embedding.mean_F, 0.1 * mean, rtol=0, atol=1e-12)
+    embedding.eval().mean_F.copy_(mean.detach())
+    torch.testing.assert_close(found, embedding(ids), rtol=0, atol=1e-12)
+    # what the words have in common has no gradient
+    each_once = embedding.train()(torch.tensor([2, 3, 5]))
+    (gradient,) = torch.autograd.grad(each_once.sum(), embedding.projection.weight)
+    assert gradient.abs().max() < 1e-12
 
 
 def test_compiled_filters_are_convolutions() -> None:
@@ -272,6 +290,7 @@ def test_tied_weights_are_the_vectors_of_the_words(layer: str) -> None:
     counts = np.arange(1, len(WORDS) + 1)
     judge = NeuralNetwork(ModelConfig(hidden_size=5, output=output), len(WORDS), counts=counts)
     judge.double()
+    nn.init.uniform_(letters(network).mean_F)
     table, bias = network.word_vectors(), network.get_parameter("softmax.bias")
     with torch.no_grad():
         judge.get_parameter("softmax.weight").copy_(table)
