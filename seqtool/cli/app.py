@@ -24,6 +24,8 @@ COMMANDS = {
     "ngram train": "seqtool.cli.ngram:train",
     "ngram export": "seqtool.cli.ngram:export",
     "ngram import": "seqtool.cli.ngram:import_",
+    "ngram prune": "seqtool.cli.ngram_models:prune",
+    "ngram mix": "seqtool.cli.ngram_models:mix",
     "ngram counts": "seqtool.cli.ngram:counts",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "surprisal": "seqtool.cli.surprisal:surprisal",
@@ -57,14 +59,23 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams.",
+    "ngram": "Estimate n-gram models, prune and mix them, turn them to and from ARPA, count n-grams.",
     "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
 }
 # what the name of a group alone runs
 DEFAULTS = {"analyse": "report"}
 
 READ_NO_TEXT = (
-    *("generate", "predict", "ngram export", "analyse cells", "analyse embeddings", "plot"),
+    *(
+        "generate",
+        "predict",
+        "ngram export",
+        "ngram prune",
+        "ngram mix",
+        "analyse cells",
+        "analyse embeddings",
+        "plot",
+    ),
     *("fetch", "demo", "help"),
 )
 

@@ -44,6 +44,12 @@ class NgramConfig(Config):
     prune: tuple[int, ...] = setting(
         (), "Per order, leave out n-grams that occur at most this often; the last one goes on."
     )
+    prune_entropy: float = setting(
+        0.0,
+        "Leave out n-grams without which the perplexity grows by less than this share of it.",
+        minimum=0,
+        below=1,
+    )
     discounts: Literal["paper", "kenlm"] = setting(
         "paper", "Counts-of-counts as the paper has them, or with KenLM's slip at the end."
     )
