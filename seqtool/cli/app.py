@@ -59,7 +59,7 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "ngram": "Estimate n-gram models, prune and mix them, turn them to and from ARPA, count n-grams.",
+    "ngram": "Estimate, prune and mix n-gram models, turn them to and from ARPA, count n-grams.",
     "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
 }
 # what the name of a group alone runs

@@ -91,6 +91,12 @@ MemoryOption = Annotated[
             "it (Stolcke 1998), as SRILM's -prune: 1e-8, say.",
         ),
         "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        "--limit-vocab": offer(
+            "limit_vocab",
+            help="The words that the model may have, one a line, where other words shall not count "
+            "as unknown: after counting, n-grams with them are left out, as KenLM has it.",
+            metavar="FILE",
+        ),
         "--vocab-size": "vocab_size",
         "--min-count": "min_count",
         "--discounts": offer(

@@ -364,7 +364,7 @@ def test_a_long_option_with_one_dash_is_no_output(seqtool: Run) -> None:
     [
         ("--discount_fallback", "--fallback-discounts"),
         ("--discount-fallback", "--fallback-discounts"),
-        ("--limit_vocab_file", "--vocab"),
+        ("--limit_vocab_file", "--limit-vocab"),
         ("--text", "the argument CORPUS"),
         ("-S", "--memory"),
     ],

@@ -28,6 +28,10 @@ LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late 
 _READ_BY = {
     "discounts": ("kneser-ney", "modified-kneser-ney"),
     "fallback": ("absolute-discounting", "kneser-ney", "modified-kneser-ney"),
+    "limit_vocab": (
+        *("modified-kneser-ney", "kneser-ney", "absolute-discounting", "witten-bell"),
+        "maximum-likelihood",
+    ),
     "add": ("add-k",),
     "backoff": ("stupid-backoff",),
 }
@@ -59,6 +63,11 @@ class NgramConfig(Config):
     add: float = setting(1.0, "What add-k adds to each count.", above=0)
     backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
     vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
+    limit_vocab: str | None = setting(
+        None,
+        "File with the words that the model may have; all words are counted, then n-grams with "
+        "others are left out, as with lmplz's --limit_vocab_file.",
+    )
     vocab_size: int | None = setting(
         None, "Keep the most frequent words, <unk> and </s> counted.", minimum=3
     )
@@ -93,6 +102,11 @@ class NgramConfig(Config):
                     f"{name} is set, but {self.smoothing} has no use for it",
                     hint=f"leave {name} out, or choose {' or '.join(smoothings)}",
                 )
+        if self.vocab is not None and self.limit_vocab is not None:
+            raise ConfigError(
+                "vocab makes other words unknown, and limit-vocab leaves their n-grams out",
+                hint="give --vocab or --limit-vocab",
+            )
         self._check_prune()
         self._check_fallback()
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):

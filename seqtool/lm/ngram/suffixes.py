@@ -121,10 +121,9 @@ def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
             continue
         left = unused(begin, end, log_probs)
         left_below = unused_below(begin, end, lower)
-        if left_below < 1e-9:
-            backoffs[context] = 0
-        elif left > 0:
-            backoffs[context] = np.log(left) - np.log(left_below)
+        if left > 0:
+            is_lost = left_below < 1e-9
+            backoffs[context] = 0 if is_lost else np.log(left) - np.log(left_below)
 
 
 class BackingOff:
@@ -229,3 +228,29 @@ def select(table: BackoffTable, kept: Sequence[Bools]) -> BackoffTable:
         is_context = is_kept
     levels[-1] = replace(levels[-1], backoffs=np.empty(0, np.float32))
     return BackoffTable(tuple(levels), table.vocabulary_size)
+
+
+def with_words(table: BackoffTable, allowed: Bools) -> BackoffTable:
+    """Return a table without some words, of which no n-grams are left but they themselves.
+
+    Args:
+        table: its vocabulary has V words.
+        allowed: [V + 1], `<s>` the last; what is left keeps its order.
+    """
+    numbers = (np.cumsum(allowed) - 1).astype(np.int32)
+    first = table.levels[0]
+    num = int(numbers[-1]) + 1
+    levels = [
+        TableLevel(
+            np.arange(num, dtype=np.int32),
+            np.array([0, num], np.int32),
+            first.log_probs[allowed],
+            first.backoffs[allowed] if len(first.backoffs) else first.backoffs,
+        )
+    ]
+    for n, level in enumerate(table.levels[1:], start=2):
+        begins = level.begins
+        if n == 2:  # contexts that go have no rows
+            begins = np.append(begins[:-1][allowed], begins[-1])
+        levels.append(replace(level, begins=begins, words=numbers[level.words]))
+    return BackoffTable(tuple(levels), num - 1)

@@ -16,9 +16,10 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
+from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import Reading, given_splits, read_ids
+from seqtool.lm.ngram.data import Reading, given_splits, limited, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
@@ -142,11 +143,15 @@ def train_ngram(
     stages = _Stages(on_progress)
     reading, counts = _count(texts, config, field, threads, memory, stages)
     tokenizer, data = reading.tokenizer, {**reading.description, **_held_out(paths, output)}
+    num_unknown, allowed = reading.num_unknown, None
+    if config.limit_vocab is not None:
+        tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
     sizes = {
         "num_tokens": counts.num_tokens,
         "num_sentences": counts.num_sentences,
-        "num_unknown": reading.num_unknown,
-        "vocabulary_size": counts.vocabulary_size,
+        "num_unknown": num_unknown,
+        "vocabulary_size": len(tokenizer.vocabulary),
     }
     if arpa is not None:
         from seqtool.lm.ngram.arpa import check_symbols
@@ -156,7 +161,7 @@ def train_ngram(
 
     del reading  # its ids are four bytes per token
     with stages("estimating"):
-        estimated = estimate(counts, config, threads=threads)
+        estimated = estimate(counts, config, threads=threads, allowed=allowed)
     del counts
     table, statistics = estimated.table, estimated.statistics
     if config.prune_entropy:
