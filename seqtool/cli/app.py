@@ -71,7 +71,6 @@ READ_NO_TEXT = (
         "predict",
         "ngram export",
         "ngram prune",
-        "ngram mix",
         "analyse cells",
         "analyse embeddings",
         "plot",

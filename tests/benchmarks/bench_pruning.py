@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_pruning.py [TRAIN VALID] [--order 5] [--svg FILE]
 
 A text, by default the shipped sample, is made into models of several sizes, and the perplexity of
-another is measured with each. The entropy-pruned and the mixed ones are written as ARPA, read by the
-`kenlm` module if it is installed, and score every sentence; the largest difference in log10 per
+another is measured with each. The entropy-pruned and the mixed ones are written as ARPA, read by
+the `kenlm` module if it is installed, and score every sentence; the largest difference in log10 per
 token is shown. The last line is JSON.
 """
 
