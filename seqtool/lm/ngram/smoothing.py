@@ -373,7 +373,7 @@ class Estimator:
         weights: list[Float32] = []
         num_words = self.counts.vocabulary_size
         if self.allowed is not None:
-            num_words = np.count_nonzero(self.allowed) - 1  # without <s>
+            num_words = int(np.count_nonzero(self.allowed)) - 1  # without <s>
         lower = np.full(1, 1 / num_words, np.float32)
         for n, level in enumerate(self.levels, start=1):
             probabilities.append(np.empty(len(level), np.float32))
