@@ -99,6 +99,8 @@ LIGHT = {
     "ngram train": "ngram train train.txt --order 2 -o new --force",
     "ngram export": "ngram export ngram exported.arpa",
     "ngram import": "ngram import model.arpa -o imported --force",
+    "ngram prune": "ngram prune ngram -o pruned --force",
+    "ngram mix": "ngram mix ngram model.arpa -o mixed --force",
     "ngram counts": "ngram counts train.txt",
     "eval-ppl": "eval-ppl raw.txt -m ngram",
     "generate": "generate -m ngram --prompt the --seed 1",

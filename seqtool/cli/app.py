@@ -24,6 +24,8 @@ COMMANDS = {
     "ngram train": "seqtool.cli.ngram:train",
     "ngram export": "seqtool.cli.ngram:export",
     "ngram import": "seqtool.cli.ngram:import_",
+    "ngram prune": "seqtool.cli.ngram_models:prune",
+    "ngram mix": "seqtool.cli.ngram_models:mix",
     "ngram counts": "seqtool.cli.ngram:counts",
     "train-snm": "seqtool.cli.train_snm:train_snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
@@ -60,14 +62,22 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "ngram": "Estimate n-gram models, turn them to and from ARPA, count n-grams.",
+    "ngram": "Estimate, prune and mix n-gram models, turn them to and from ARPA, count n-grams.",
     "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
 }
 # what the name of a group alone runs
 DEFAULTS = {"analyse": "report"}
 
 READ_NO_TEXT = (
-    *("generate", "predict", "ngram export", "analyse cells", "analyse embeddings", "plot"),
+    *(
+        "generate",
+        "predict",
+        "ngram export",
+        "ngram prune",
+        "analyse cells",
+        "analyse embeddings",
+        "plot",
+    ),
     *("fetch", "demo", "help"),
 )
 

@@ -28,7 +28,7 @@ from seqtool.cli.options import (
     typed,
 )
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo, json_text, stream
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ InputsArgument = Annotated[
         f"stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
+ArpaOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write the model as ARPA too (.gz: packed), or to stdout (-)."
+    ),
+]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
 MemoryOption = Annotated[
     str | None,
@@ -79,7 +85,18 @@ MemoryOption = Annotated[
             help="Per order, leave out n-grams that occur at most this often; the last number "
             "holds for the longer ones too. As KenLM has it: 0 0 1.",
         ),
+        "--prune-entropy": offer(
+            "prune_entropy",
+            help="Leave out n-grams without which the perplexity grows by less than this share of "
+            "it (Stolcke 1998), as SRILM's -prune: 1e-8, say.",
+        ),
         "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        "--limit-vocab": offer(
+            "limit_vocab",
+            help="The words that the model may have, one a line, where other words shall not count "
+            "as unknown: after counting, n-grams with them are left out, as KenLM has it.",
+            metavar="FILE",
+        ),
         "--vocab-size": "vocab_size",
         "--min-count": "min_count",
         "--discounts": offer(
@@ -108,9 +125,7 @@ def train(
     inputs: InputsArgument = None,
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
-    arpa: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the model as ARPA too (.gz: packed).")
-    ] = None,
+    arpa: ArpaOption = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
     force: ForceOption = False,
@@ -132,10 +147,7 @@ def train(
     source = context.get_parameter_source("order")
     if source is None or source.name != "COMMANDLINE":
         _refuse_order_as_output(str(output), "DIR")
-    if str(arpa) == "-":
-        raise typer.BadParameter(
-            "name a file; `seqtool ngram export MODEL -` writes to stdout", param_hint="--arpa"
-        )
+    refuse_two_outputs(arpa, as_json=as_json)
     with stage_bars() as on_progress:
         trained = train_ngram(
             inputs or [stdin_or_sample("CORPUS", training="training on")],
@@ -170,6 +182,31 @@ def train(
             **trained.scores,
         }
     )
+
+
+def refuse_two_outputs(arpa: Path | None, *, as_json: bool) -> None:
+    """Refuse an ARPA file and JSON that would both go to stdout.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if as_json and is_stdout(arpa):
+        raise ConfigError(
+            "--arpa - and --json would both write to stdout",
+            hint="name a file after --arpa, or drop --json",
+        )
+
+
+def is_stdout(arpa: Path | None) -> bool:
+    """Return whether an ARPA file goes to stdout, where nothing else may then be written."""
+    return str(arpa) == "-"
+
+
+def show_path(path: Path, arpa: Path | None) -> None:
+    """Print the path of a new model last: to stdout, where no ARPA file went there."""
+    if arpa is not None and not is_stdout(arpa):
+        note(f"ARPA file: {arpa}")
+    (note if is_stdout(arpa) else echo)(str(path))
 
 
 def _refuse_order_as_output(output: str, metavar: str) -> None:
@@ -216,17 +253,16 @@ def _show_training(trained: NgramTraining) -> None:
     note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
     for name, value in trained.scores.items():
         note(f"{name.replace('_', ' ')} {value:.2f}")
-    if trained.arpa is not None:
-        note(f"ARPA file: {trained.arpa}")
     # what was measured here has a text of its own, and TEXT can be left out
     measuring = "eval-ppl" if trained.scores else "eval-ppl TEXT"
     note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
-    echo(trained.path)
+    show_path(trained.path, trained.arpa)
 
 
 @examples(
     "seqtool ngram export runs/kn5 my.arpa.gz",
     "seqtool ngram export runs/kn5 - | head",
+    "seqtool ngram export runs/kn5 closed.arpa --no-unk",
 )
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
@@ -236,34 +272,41 @@ def export(
             metavar="FILE", help="The ARPA file to write (.gz: packed), or - for stdout."
         ),
     ],
+    no_unk: Annotated[
+        bool,
+        typer.Option(
+            "--no-unk",
+            help="Leave out <unk> and its n-grams, for programs that know no unknown word; the "
+            "other words keep their probabilities.",
+        ),
+    ] = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read."""
-    from seqtool.core import checkpoint
-    from seqtool.core.progress import progress_bar
-    from seqtool.lm.ngram.arpa import arpa_pieces, write_arpa
-    from seqtool.lm.ngram.model import NgramModel
-    from seqtool.lm.ngram.train import available_threads
+    """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read.
 
-    opened = checkpoint.load(model)
-    if not isinstance(opened, NgramModel):
-        raise ModelError(
-            f"is a model of kind {opened.kind}, and only n-gram models have an ARPA form",
-            hint="name one that `seqtool ngram train` made",
-            path=model,
-        )
+    KenLM's binary format is neither written nor read: its build_binary makes it of this file.
+    """
+    from seqtool.core.progress import progress_bar
+    from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+    from seqtool.lm.ngram.train import available_threads, open_ngram
+
+    opened = open_ngram(model, "have an ARPA form")
     table, vocabulary = opened.table, opened.tokenizer.vocabulary
-    workers = threads or available_threads()
-    if target == "-":
-        shown = stream()
-        shown.buffer.writelines(arpa_pieces(table, vocabulary, threads=workers))
-        shown.flush()
-        return
     with progress_bar("export") as on_progress:
-        write_arpa(table, vocabulary, target, threads=workers, on_progress=on_progress)
-    size = Path(target).stat().st_size
-    note(f"{sum(map(len, table.levels)):,} n-grams of orders 1 to {table.order}, {size:,} bytes")
-    echo(target)
+        num = write_arpa(
+            table,
+            vocabulary,
+            target,
+            with_unknown=not no_unk,
+            threads=threads or available_threads(),
+            on_progress=on_progress,
+        )
+    for warning in warnings_of(table):
+        note(f"warning: {warning}")
+    if target != "-":
+        size = Path(target).stat().st_size
+        note(f"{num:,} n-grams of orders 1 to {table.order}, {size:,} bytes")
+        echo(target)
 
 
 @examples(
@@ -284,7 +327,10 @@ def import_(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn an ARPA file into a model directory, which opens at once."""
+    """Turn an ARPA file into a model directory, which opens at once.
+
+    KenLM's binary format is not read: import the ARPA file that it was made of.
+    """
     from seqtool.core.progress import progress_bar
     from seqtool.lm.ngram.train import import_arpa
 

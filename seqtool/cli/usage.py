@@ -67,10 +67,11 @@ OTHER_NAMES = {
     "ngram train": {
         "--text": "the argument CORPUS",
         "--discount_fallback": "--fallback-discounts",
-        "--limit_vocab_file": "--vocab",
+        "--limit_vocab_file": "--limit-vocab",
         "--skip_symbols": "--special-tokens skip",
         "--vocab_file": "--vocab",
         "-S": "--memory",
+        "-prune": "--prune-entropy",
     }
 }
 _PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options}

@@ -138,6 +138,9 @@ def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
         ("--order 8", "order 8 is more than the longest sentence has room for"),
         ("--smoothing kneser-nay", "no smoothing is called 'kneser-nay'"),
         ("--smoothing witten-bell --add 2", "witten-bell has no use for it"),
+        ("--smoothing add-k --limit-vocab text.txt", "add-k has no use for it"),
+        ("--vocab text.txt --limit-vocab text.txt", "vocab makes other words unknown"),
+        ("--prune-entropy 1", "prune_entropy is 1"),
         ("--special-tokens keep", "special_tokens is 'keep'"),
         ("--discounts srilm", "discounts is 'srilm'"),
         ("--vocab-size 2", "vocab_size is 2, but must be at least 3"),
@@ -150,12 +153,16 @@ def test_impossible_settings(seqtool: Run, args: str, message: str) -> None:
     assert not Path("runs").exists()
 
 
-def test_stdin_is_a_text_but_no_place_for_arpa(seqtool_process: Run, seqtool: Run) -> None:
-    result = seqtool_process("ngram", "train", "-", "--order", 2, "-o", "m", input=TEXT.encode())
-    assert (result.code, result.stdout) == (0, "m\n")
-    result = seqtool("ngram", "train", "text.txt", "--arpa", "-")
-    assert result.code == 2
-    assert "seqtool ngram export" in result.stderr
+def test_stdin_is_a_text_and_stdout_a_place_for_arpa(seqtool_process: Run, seqtool: Run) -> None:
+    words = ("ngram", "train", "-", "--order", 2, "-o", "m", "--arpa", "-")
+    result = seqtool_process(*words, input=TEXT.encode())
+    assert result.code == 0
+    assert result.stdout == seqtool_process("ngram", "export", "m", "-").stdout
+    assert result.stdout.endswith("\\end\\\n")
+    assert result.stderr.endswith("\nm\n")
+    error, hint = two_lines(seqtool("ngram", "train", "text.txt", "--arpa", "-", "--json"))
+    assert error == "error: --arpa - and --json would both write to stdout"
+    assert hint == "hint: name a file after --arpa, or drop --json"
 
 
 @pytest.mark.parametrize("args", ["--prune 0,x", "--fallback-discounts 1,a", "--prune ,"])
@@ -364,7 +371,7 @@ def test_a_long_option_with_one_dash_is_no_output(seqtool: Run) -> None:
     [
         ("--discount_fallback", "--fallback-discounts"),
         ("--discount-fallback", "--fallback-discounts"),
-        ("--limit_vocab_file", "--vocab"),
+        ("--limit_vocab_file", "--limit-vocab"),
         ("--text", "the argument CORPUS"),
         ("-S", "--memory"),
     ],

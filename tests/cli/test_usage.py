@@ -134,7 +134,7 @@ def test_own_groups_come_first(root: Any) -> None:
             "seqtool train-",
             ["train-lm", "train-snm", "train-segmenter", "train-tagger", "train-parser"],
         ),
-        ("seqtool ngram ", ["train", "export", "import", "counts"]),
+        ("seqtool ngram ", ["train", "export", "import", "prune", "mix", "counts"]),
         ("seqtool parse --be", ["--beam"]),
         ("seqtool ngram train --smoo", ["--smoothing"]),
         ("seqtool --ver", ["--version"]),

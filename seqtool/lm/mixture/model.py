@@ -234,11 +234,11 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
     return tuple(weight / total for weight in weights)
 
 
-def _numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
-    """Return [V], the other's id of each symbol of the first; None where they are the same.
+def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> None:
+    """Refuse models of different units or case.
 
     Raises:
-        ModelError: the two read a text as different tokens.
+        ModelError: with the names of both.
     """
     if first.unit != other.unit:
         raise ModelError(
@@ -251,6 +251,15 @@ def _numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -
             f"{lower} lower-cases the text, but {mixed} does not",
             hint="train both with --lowercase, or both without",
         )
+
+
+def _numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
+    """Return [V], the other's id of each symbol of the first; None where they are the same.
+
+    Raises:
+        ModelError: the two read a text as different tokens.
+    """
+    check_reading(first, other, name, other_name)
     ours, theirs = first.vocabulary, other.vocabulary
     if ours == theirs:
         return None

@@ -32,17 +32,21 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted
+from seqtool.core.arrays import Bools
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, counted
 from seqtool.core.reading import read_blocks, unpacked_name
 from seqtool.core.storage import atomic_file
 from seqtool.core.string_table import StringTable
+from seqtool.core.terminal import stream
 from seqtool.core.units import LN_10
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram import arpa_lines
+from seqtool.lm.ngram.suffixes import contexts_of, select
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 OnProgress = Callable[[int, "int | None"], None]
 
+STDOUT = "-"
 ROWS_PER_PIECE = 1 << 16  # some 3 MB of text
 GZIP_LEVEL = 4  # 6 saves 4% and takes twice the time
 _BLANK = re.compile(r"[ \t\r\n]")
@@ -95,9 +99,10 @@ def write_arpa(
     vocabulary: Vocabulary,
     path: str | Path,
     *,
+    with_unknown: bool = True,
     threads: int = 1,
     on_progress: OnProgress | None = None,
-) -> None:
+) -> int:
     """Write a table as an ARPA file, packed if its name ends in .gz; it is there whole or not.
 
     Log-probabilities have seven decimals, so they are off by 5e-8 at most. A backoff of 0 is left
@@ -106,20 +111,68 @@ def write_arpa(
     Args:
         table: what to write.
         vocabulary: its words.
-        path: the file to write or replace.
+        path: the file to write or replace; `-` for stdout.
+        with_unknown: with `<unk>` and its n-grams; see `without_unknown`.
         threads: how many pieces are made, and packed, at a time.
         on_progress: called with (n-grams written, their number).
+
+    Returns:
+        The number of n-grams.
 
     Raises:
         ConfigError: the vocabulary is not the table's, or has a symbol that is or holds a blank.
         OSError: it cannot be written.
     """
     packed = Path(path).suffix.lower() == ".gz"
-    with atomic_file(path) as stream:
-        for piece in arpa_pieces(
-            table, vocabulary, packed=packed, threads=threads, on_progress=on_progress
-        ):
-            stream.write(piece)
+    if not with_unknown:
+        table = without_unknown(table)
+    num = sum(map(len, table.levels)) - (not with_unknown)
+    pieces = arpa_pieces(
+        table,
+        vocabulary,
+        with_unknown=with_unknown,
+        packed=packed,
+        threads=threads,
+        on_progress=on_progress,
+    )
+    if str(path) == STDOUT:
+        shown = stream()
+        shown.buffer.writelines(pieces)
+        shown.flush()
+        return num
+    with atomic_file(path) as target:
+        target.writelines(pieces)
+    return num
+
+
+def check_target(path: str | Path | None) -> None:
+    """Refuse, before the work begins, to write an ARPA file where there is no directory.
+
+    Raises:
+        OutputError: it names the file.
+    """
+    if path is not None and str(path) != STDOUT and not Path(path).parent.is_dir():
+        raise OutputError("the directory to write to is not there", hint="make it first", path=path)
+
+
+def warnings_of(table: BackoffTable) -> list[str]:
+    """Return what a user should know before another program reads the file."""
+    if table.order > 1:
+        return []
+    return ["KenLM refuses an ARPA file of order 1; SRILM and seqtool read it"]
+
+
+def without_unknown(table: BackoffTable) -> BackoffTable:
+    """Return a table without n-grams of `<unk>`, beside the word itself; the others stay.
+
+    What `<unk>` had is not given to the other words, so that these keep their probabilities.
+    """
+    kept: list[Bools] = []
+    is_context = table.levels[0].words != UNK_ID
+    for level in table.levels[1:]:
+        is_context = is_context[contexts_of(level)] & (level.words != UNK_ID)
+        kept.append(is_context)
+    return select(table, kept)
 
 
 def check_symbols(vocabulary: Vocabulary) -> None:
@@ -140,11 +193,15 @@ def arpa_pieces(
     table: BackoffTable,
     vocabulary: Vocabulary,
     *,
+    with_unknown: bool = True,
     packed: bool = False,
     threads: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Iterator[bytes | memoryview]:
-    """Give an ARPA file piece by piece; see `write_arpa`. Memory is that of a few pieces."""
+    """Give an ARPA file piece by piece; see `write_arpa`. Memory is that of a few pieces.
+
+    Without `<unk>`, no n-gram of the table may have it, but for the word itself.
+    """
     if len(vocabulary) != table.vocabulary_size:
         raise ConfigError(
             f"the table is of {table.vocabulary_size} words, but the vocabulary has "
@@ -158,8 +215,8 @@ def arpa_pieces(
         text = part if isinstance(part, bytes) else writer.lines(part)
         return _pack(text) if packed else text
 
-    done, total = 0, sum(map(len, table.levels))
-    for part, piece in _in_order(_parts(table), make, threads):
+    done, total = 0, sum(map(len, table.levels)) - (not with_unknown)
+    for part, piece in _in_order(_parts(table, with_unknown), make, threads):
         if isinstance(part, _Rows):
             done += part.last - part.first
             if on_progress is not None:
@@ -175,15 +232,18 @@ class _Rows(NamedTuple):
     last: int
 
 
-def _parts(table: BackoffTable) -> Iterator[bytes | _Rows]:
+def _parts(table: BackoffTable, with_unknown: bool) -> Iterator[bytes | _Rows]:
     """Give the parts of a file in their order: lines as they are, and n-grams to be written."""
+    left_out = 0 if with_unknown else 1  # row 0 of order 1 is <unk>
     sizes = [len(level) for level in table.levels]
+    sizes[0] -= left_out
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, start=1))
     yield f"\\data\\\n{counts}".encode()
     for n, size in enumerate(sizes, start=1):
         yield f"\n\\{n}-grams:\n".encode()
-        for first in range(0, size, ROWS_PER_PIECE):
-            yield _Rows(n, first, min(size, first + ROWS_PER_PIECE))
+        first_row = left_out if n == 1 else 0
+        for first in range(first_row, first_row + size, ROWS_PER_PIECE):
+            yield _Rows(n, first, min(first_row + size, first + ROWS_PER_PIECE))
     yield b"\n\\end\\\n"
 
 

@@ -28,6 +28,10 @@ LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late 
 _READ_BY = {
     "discounts": ("kneser-ney", "modified-kneser-ney"),
     "fallback": ("absolute-discounting", "kneser-ney", "modified-kneser-ney"),
+    "limit_vocab": (
+        *("modified-kneser-ney", "kneser-ney", "absolute-discounting", "witten-bell"),
+        "maximum-likelihood",
+    ),
     "add": ("add-k",),
     "backoff": ("stupid-backoff",),
 }
@@ -70,6 +74,12 @@ class NgramConfig(WordsConfig):
     prune: tuple[int, ...] = setting(
         (), "Per order, leave out n-grams that occur at most this often; the last one goes on."
     )
+    prune_entropy: float = setting(
+        0.0,
+        "Leave out n-grams without which the perplexity grows by less than this share of it.",
+        minimum=0,
+        below=1,
+    )
     discounts: Literal["paper", "kenlm"] = setting(
         "paper", "Counts-of-counts as the paper has them, or with KenLM's slip at the end."
     )
@@ -78,6 +88,11 @@ class NgramConfig(WordsConfig):
     )
     add: float = setting(1.0, "What add-k adds to each count.", above=0)
     backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
+    limit_vocab: str | None = setting(
+        None,
+        "File with the words that the model may have; all words are counted, then n-grams with "
+        "others are left out, as with lmplz's --limit_vocab_file.",
+    )
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -102,6 +117,11 @@ class NgramConfig(WordsConfig):
                     f"{name} is set, but {self.smoothing} has no use for it",
                     hint=f"leave {name} out, or choose {' or '.join(smoothings)}",
                 )
+        if self.vocab is not None and self.limit_vocab is not None:
+            raise ConfigError(
+                "vocab makes other words unknown, and limit-vocab leaves their n-grams out",
+                hint="give --vocab or --limit-vocab",
+            )
         self._check_prune()
         self._check_fallback()
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Bools, Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks
 from seqtool.core.runtime import check_memory
@@ -136,6 +136,43 @@ def read_numbered(
             hint = "remove it, or choose --special-tokens unknown or skip"
             raise DataError(error.message, hint=hint, path=path, line=line) from error
         yield ids
+
+
+def limited(tokenizer: Tokenizer, path: str) -> tuple[WordTokenizer, Bools]:
+    """Return a tokenizer that knows the words of a file only, and which of the old words these are.
+
+    Args:
+        tokenizer: of V words.
+        path: of the file, one word a line.
+
+    Returns:
+        The tokenizer, whose words are in the old order, and bool [V + 1], `<s>` the last.
+
+    Raises:
+        ConfigError: the units are no words, or none of the words is there.
+        DataError: a file that cannot be used.
+    """
+    if not isinstance(tokenizer, WordTokenizer):
+        raise ConfigError(
+            f"limit_vocab lists words, but the corpus is of {tokenizer.unit} units",
+            hint="leave --limit-vocab out",
+        )
+    old = tokenizer.vocabulary
+    listed = read_word_list(path, "word", lowercase=tokenizer.lowercase)
+    allowed = listed.encode([*old.symbols, UNK]) != UNK_ID
+    allowed[[UNK_ID, EOS_ID, -1]] = True
+    if np.count_nonzero(allowed) == 3:
+        raise ConfigError(
+            f"no word of the text is among those of {path}",
+            hint="list the words as the text has them, one a line",
+        )
+    places = np.flatnonzero(allowed[:-1])
+    counts = [old.counts[place] for place in places.tolist()]
+    counts[UNK_ID] += sum(old.counts) - sum(counts)
+    vocabulary = Vocabulary([old.symbols[place] for place in places.tolist()], counts)
+    policy = tokenizer.special_tokens
+    words = WordTokenizer(vocabulary, lowercase=tokenizer.lowercase, special_tokens=policy)
+    return words, allowed
 
 
 def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedCorpus:

@@ -286,7 +286,8 @@ def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
         for name, value in header.data.items()
         if isinstance(value, int) and not isinstance(value, bool)
     ]
-    smoothing = header.config.get("smoothing", "imported")
+    origin = "mixed of others" if "mixed_of" in header.data else "imported"
+    smoothing = header.config.get("smoothing", origin)
     orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
     return checkpoint.compose(
         header,

@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
+from seqtool.lm.ngram.suffixes import with_words
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 _int32s, _float32s = types.int32[::1], types.float32[::1]
@@ -308,11 +309,13 @@ class Estimator:
         counts: as they were counted.
         config: the settings; its order is that of the counts.
         threads: how many to use.
+        allowed: [V + 1], the words whose n-grams are kept, `<s>` the last; all when None.
     """
 
     counts: Counts
     config: NgramConfig
     threads: int = 1
+    allowed: Bools | None = None
 
     @cached_property
     def levels(self) -> list[CountLevel]:
@@ -324,6 +327,18 @@ class Estimator:
         first, *others = self.counts.levels
         children = np.array([0, self.counts.vocabulary_size], np.int32)
         return [replace(first, begins=children, suffixes=np.zeros_like(first.words)), *others]
+
+    @cached_property
+    def kept_counts(self) -> list[Int32]:
+        """Per order the occurrences that pruning goes by: 0 of n-grams with other words."""
+        if self.allowed is None:
+            return [level.counts for level in self.levels]
+        is_kept, result = np.ones(1, np.bool_), []
+        for n, level in enumerate(self.counts.levels, start=1):
+            allowed = self.allowed[level.words]
+            is_kept = allowed if n == 1 else np.repeat(is_kept, np.diff(level.begins)) & allowed
+            result.append(np.where(is_kept, level.counts, np.int32(0)))
+        return result
 
     @cached_property
     def counts_of_counts(self) -> list[list[int]]:
@@ -356,11 +371,15 @@ class Estimator:
         """
         probabilities: list[Float32] = []
         weights: list[Float32] = []
-        lower = np.full(1, 1 / self.counts.vocabulary_size, np.float32)
+        num_words = self.counts.vocabulary_size
+        if self.allowed is not None:
+            num_words = int(np.count_nonzero(self.allowed)) - 1  # without <s>
+        lower = np.full(1, 1 / num_words, np.float32)
         for n, level in enumerate(self.levels, start=1):
             probabilities.append(np.empty(len(level), np.float32))
             weights.append(np.empty(len(level.begins) - 1, np.float32))
-            order = Order(level.begins, level.suffixes, level.counts, self.config.thresholds[n - 1])
+            kept, threshold = self.kept_counts[n - 1], self.config.thresholds[n - 1]
+            order = Order(level.begins, level.suffixes, kept, threshold)
             ratios = Ratios(lower, probabilities[-1], weights[-1])
             self._spread(loop, level.begins, (order, ratios, *arguments(n, level)))
             lower = probabilities[-1]
@@ -402,7 +421,9 @@ class Estimate:
     warnings: list[str]
 
 
-def estimate(counts: Counts, config: NgramConfig, *, threads: int = 1) -> Estimate:
+def estimate(
+    counts: Counts, config: NgramConfig, *, threads: int = 1, allowed: Bools | None = None
+) -> Estimate:
     """Estimate a model; the result does not depend on the number of threads.
 
     Args:
@@ -410,9 +431,12 @@ def estimate(counts: Counts, config: NgramConfig, *, threads: int = 1) -> Estima
             its `discounts: kenlm`.
         config: the smoothing, its settings, and what is pruned.
         threads: how many to use.
+        allowed: [V + 1], the words that the table may have, `<s>` the last; all when None. All
+            n-grams count for discounts, and what those with other words had goes to the order
+            below, as with lmplz's `--limit_vocab_file`.
     """
     assert counts.order == config.order
-    estimator = Estimator(counts, config, threads)
+    estimator = Estimator(counts, config, threads, allowed)
     smoothed = SMOOTHINGS[config.smoothing](estimator)
     table = _table(estimator, smoothed)
     discounts: Sequence[Discounts | None] = smoothed.discounts or [None] * counts.order
@@ -536,13 +560,14 @@ def _table(estimator: Estimator, smoothed: Smoothed) -> BackoffTable:
     ):
         weights = smoothed.weights[n - 1] if n < counts.order else no_weights
         kept = TableLevel(level.words, level.begins, smoothed.probabilities[n - 1], weights)
-        if threshold > 0:
+        if threshold > 0 or (n > 1 and estimator.allowed is not None):
             kept = _pruned(estimator, n, kept)
         _take_logarithms(kept.log_probs)
         _take_logarithms(kept.backoffs)
         levels.append(kept)
     levels[0].log_probs[counts.vocabulary_size] = BOS_NATS
-    return BackoffTable(tuple(levels), counts.vocabulary_size)
+    table = BackoffTable(tuple(levels), counts.vocabulary_size)
+    return table if estimator.allowed is None else with_words(table, estimator.allowed)
 
 
 def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
@@ -550,8 +575,8 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
 
     Thresholds never decrease, so the context and the suffix of what is kept are kept.
     """
-    thresholds, raw = estimator.config.thresholds, estimator.counts.levels[n - 1].counts
-    context_raw = estimator.counts.levels[n - 2].counts
+    thresholds, raw = estimator.config.thresholds, estimator.kept_counts[n - 1]
+    context_raw = estimator.kept_counts[n - 2]
     # all words are rows, those too that never occurred
     context_threshold = thresholds[n - 2] if n > 2 else -1
     num_contexts = np.count_nonzero(context_raw > context_threshold)

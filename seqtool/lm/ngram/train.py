@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint, runtime
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, OutputError
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
+from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import Reading, given_splits, read_ids
+from seqtool.lm.ngram.data import Reading, given_splits, limited, read_ids
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
 
-_EXISTS = "replace it with --force, or choose another with -o"
+EXISTS = "replace it with --force, or choose another with -o"
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class NgramTraining:
         num_sentences: sentences of the text.
         num_unknown: tokens of the text that are unknown words.
         vocabulary_size: V.
-        seconds: wall time per stage: reading, counting, estimating, measuring, saving, writing
-            ARPA; those that there were.
+        seconds: wall time per stage: reading, counting, estimating, pruning, measuring, saving,
+            writing ARPA; those that there were.
     """
 
     path: Path
@@ -119,7 +120,7 @@ def train_ngram(
         output: the model directory.
         config: all settings, or a dictionary of those that are not the defaults.
         field: which field of .jsonl files holds the text.
-        arpa: a file to write the model to as ARPA, too.
+        arpa: a file to write the model to as ARPA, too; "-" is stdout.
         force: replace a model that is there.
         threads: CPU threads; all cores when None.
         memory: how many bytes the process may take, in all; what the machine has when None. A text
@@ -142,11 +143,15 @@ def train_ngram(
     stages = Stages(on_progress)
     reading, counts = _count(texts, config, field, threads, memory, stages)
     tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
+    num_unknown, allowed = reading.num_unknown, None
+    if config.limit_vocab is not None:
+        tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
     sizes = {
         "num_tokens": counts.num_tokens,
         "num_sentences": counts.num_sentences,
-        "num_unknown": reading.num_unknown,
-        "vocabulary_size": counts.vocabulary_size,
+        "num_unknown": num_unknown,
+        "vocabulary_size": len(tokenizer.vocabulary),
     }
     if arpa is not None:
         from seqtool.lm.ngram.arpa import check_symbols
@@ -156,9 +161,15 @@ def train_ngram(
 
     del reading  # its ids are four bytes per token
     with stages("estimating"):
-        estimated = estimate(counts, config, threads=threads)
+        estimated = estimate(counts, config, threads=threads, allowed=allowed)
     del counts
-    table = estimated.table
+    table, statistics = estimated.table, estimated.statistics
+    if config.prune_entropy:
+        from seqtool.lm.ngram.pruning import prune_by_entropy
+
+        with stages("pruning"):
+            table = prune_by_entropy(table, config.prune_entropy)
+        statistics = _with_sizes(statistics, table)
     model = NgramModel(table, tokenizer)
     scores = {}
     if valid:
@@ -174,18 +185,21 @@ def train_ngram(
             scores={**scores, "train_seconds": sum(stages.seconds.values())},
             data=data,
             command=command,
-            statistics=estimated.statistics,
+            statistics=statistics,
         )
+    warnings = estimated.warnings
     if arpa is not None:
-        from seqtool.lm.ngram.arpa import write_arpa
+        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+
+        warnings = [*warnings, *warnings_of(table)]
 
         with stages("writing ARPA") as on_write:
             write_arpa(table, tokenizer.vocabulary, arpa, threads=threads, on_progress=on_write)
     return NgramTraining(
         path=Path(output),
         arpa=None if arpa is None else Path(arpa),
-        statistics=estimated.statistics,
-        warnings=estimated.warnings,
+        statistics=statistics,
+        warnings=warnings,
         scores=scores,
         seconds=stages.seconds,
         **sizes,
@@ -246,7 +260,7 @@ def import_arpa(
     """
     from seqtool.lm.ngram.arpa import read_arpa
 
-    checkpoint.check_output(output, force=force, hint=_EXISTS)
+    checkpoint.check_output(output, force=force, hint=EXISTS)
     notes: list[str] = []
     table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
     model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
@@ -260,6 +274,96 @@ def import_arpa(
     return table, notes
 
 
+def open_ngram(path: str | Path, purpose: str) -> NgramModel:
+    """Open an n-gram model, a directory or an ARPA file.
+
+    Args:
+        path: of the model.
+        purpose: what only n-gram models are good for, as a message says it.
+
+    Raises:
+        ModelError: there is none, it is damaged, or it is of another kind.
+    """
+    model = checkpoint.load(path)
+    if not isinstance(model, NgramModel):
+        raise ModelError(
+            f"is a model of kind {model.kind}, and only n-gram models {purpose}",
+            hint="name one that `seqtool ngram train` made",
+            path=path,
+        )
+    return model
+
+
+@runtime.writes_to("output")
+def prune_model(
+    source: str | Path,
+    output: str | Path,
+    threshold: float,
+    *,
+    arpa: str | Path | None = None,
+    force: bool = False,
+    threads: int = 1,
+    command: str = "",
+) -> tuple[BackoffTable, BackoffTable]:
+    """Prune a model by relative entropy; see `pruning`.
+
+    Args:
+        source: the model, or an ARPA file.
+        output: the directory of the pruned one.
+        threshold: the share by which the perplexity may grow for each n-gram.
+        arpa: a file to write it to as ARPA, too; "-" is stdout.
+        force: replace a model that is there.
+        threads: that write the ARPA file.
+        command: what the user typed, for the model card.
+
+    Returns:
+        The table as it was, and as it is.
+
+    Raises:
+        ConfigError: a threshold that is none.
+        ModelError: there is no such model, or it is of another kind.
+        OutputError: the output exists, or cannot be written.
+    """
+    from seqtool.lm.ngram.arpa import check_symbols, check_target, write_arpa
+    from seqtool.lm.ngram.pruning import prune_by_entropy
+
+    if not 0 < threshold < 1:
+        raise ConfigError(
+            f"the threshold is {threshold:g}, but must be between 0 and 1",
+            hint="try 1e-8; more leaves out more",
+        )
+    checkpoint.check_output(output, force=force, hint=EXISTS)
+    check_target(arpa)
+    model = open_ngram(source, "are pruned")
+    if arpa is not None:
+        check_symbols(model.tokenizer.vocabulary)
+    config: dict[str, Any] = {"order": model.order}
+    data: dict[str, Any] = {"pruned_from": str(source)}
+    statistics: list[dict[str, Any]] = []
+    if Path(source).is_dir():
+        header = checkpoint.read_header(source)
+        config, data = header.config, {**header.data, **data}
+        statistics = header.statistics.get("orders", [])
+    table = prune_by_entropy(model.table, threshold)
+    save_model(
+        output,
+        NgramModel(table, model.tokenizer),
+        config={**config, "prune_entropy": max(threshold, config.get("prune_entropy", 0.0))},
+        data=data,
+        command=command,
+        statistics=_with_sizes(statistics, table),
+    )
+    if arpa is not None:
+        write_arpa(table, model.tokenizer.vocabulary, arpa, threads=threads)
+    return model.table, table
+
+
+def _with_sizes(statistics: Sequence[dict[str, Any]], table: BackoffTable) -> list[dict[str, Any]]:
+    """Return what is told of each order, with the n-grams that a pruned table has."""
+    sizes = [*map(len, table.levels), *[0] * len(statistics)]
+    return [{**told, "ngrams": size} for told, size in zip(statistics, sizes, strict=False)]
+
+
 def available_threads() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -271,15 +375,17 @@ def check_output(
     paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
-    checkpoint.check_output(output, force=force, hint=_EXISTS)
+    checkpoint.check_output(output, force=force, hint=EXISTS)
     for path in paths:
         if output.exists() and Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(
                 f"the corpus {path} lies in {output}, which is to be replaced",
                 hint="choose another output with -o",
             )
-    if arpa is not None and not Path(arpa).parent.is_dir():
-        raise OutputError("the directory to write to is not there", hint="make it first", path=arpa)
+    if arpa is not None:
+        from seqtool.lm.ngram.arpa import check_target
+
+        check_target(arpa)
 
 
 def held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:

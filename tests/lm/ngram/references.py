@@ -86,6 +86,7 @@ class Reference:
 
     def __init__(self, sentences: Sequence[Sequence[int]], size: int, config: NgramConfig) -> None:
         self.size, self.config, self.order = size, config, config.order
+        self.num_words = size
         self.raw = occurrences(sentences, config.order, size)
         is_adjusted = config.smoothing in ("kneser-ney", "modified-kneser-ney")
         self.counts = (
@@ -132,7 +133,7 @@ class Reference:
         return self.interpolated(word, context)
 
     def interpolated(self, word: int, context: Ngram) -> float:
-        lower = self.interpolated(word, context[1:]) if context else 1 / self.size
+        lower = self.interpolated(word, context[1:]) if context else 1 / self.num_words
         followers = self.followers.get(context, {})
         if not followers:
             return lower

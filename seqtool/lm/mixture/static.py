@@ -1,0 +1,147 @@
+"""Several n-gram models mixed into one n-gram model, which needs none of them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from seqtool.core import checkpoint, runtime
+from seqtool.core.errors import ConfigError
+from seqtool.lm.mixture.model import MixedModel, check_reading, check_weights
+from seqtool.lm.mixture.weights import Tuning, tune_mixture
+from seqtool.lm.ngram.arpa import check_target, write_arpa
+from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.train import EXISTS, open_ngram
+from seqtool.lm.ngram.union import aligned, interpolated, union_of
+from seqtool.lm.protocol import evaluate_lm
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer
+
+
+@dataclass(frozen=True)
+class StaticMixture:
+    """A model that was mixed of others.
+
+    Attributes:
+        path: its directory.
+        arpa: the ARPA file, if one was written.
+        weights: of the parts.
+        sizes: the number of its n-grams per order.
+        tuning: how the weights were fitted, if they were.
+        perplexity: on the text of the fit.
+    """
+
+    path: Path
+    arpa: Path | None
+    weights: tuple[float, ...]
+    sizes: tuple[int, ...]
+    tuning: Tuning | None = None
+    perplexity: float | None = None
+
+    @cached_property
+    def model(self) -> NgramModel:
+        """The model, opened from `path`."""
+        return checkpoint.load(self.path, NgramModel)
+
+
+@runtime.writes_to("output")
+def mix_ngrams(
+    models: Sequence[str | Path],
+    output: str | Path,
+    *,
+    weights: Sequence[float] | None = None,
+    tune: str | Path | None = None,
+    field: str | None = None,
+    arpa: str | Path | None = None,
+    force: bool = False,
+    threads: int = 1,
+    command: str = "",
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> StaticMixture:
+    """Interpolate n-gram models into one; see `union` for what is exact.
+
+    Args:
+        models: two or more; their words may differ, other units may not.
+        output: the directory of the mixture.
+        weights: of the models, of sum 1; all equal when not given.
+        tune: a held-out text that the weights are fitted on instead.
+        field: which field of .jsonl files holds that text.
+        arpa: a file to write the mixture to as ARPA, too; "-" is stdout.
+        force: replace a model that is there.
+        threads: that write the ARPA file.
+        command: what the user typed, for the model card.
+        on_progress: called with bytes done and in all (None when not known) of the tuning.
+
+    Raises:
+        ConfigError: weights that are no distribution, or one model only.
+        DataError: a text that cannot be used.
+        ModelError: models of other kinds, or that read a text differently.
+        OutputError: the output exists, or cannot be written.
+    """
+    if weights is not None and tune is not None:
+        raise ConfigError(
+            "--tune fits the weights that --weights gives", hint="drop one of the two"
+        )
+    if len(models) < 2:
+        raise ConfigError("a mixture needs two models or more", hint="name another model")
+    if weights is not None:
+        weights = check_weights(weights, len(models))
+    checkpoint.check_output(output, force=force, hint=EXISTS)
+    check_target(arpa)
+    names = [str(model) for model in models]
+    parts = [open_ngram(model, "can be mixed into one") for model in models]
+    tokenizer = _tokenizer(parts, names)
+    laid_out = aligned(
+        [part.table for part in parts],
+        [part.tokenizer.vocabulary for part in parts],
+        tokenizer.vocabulary,
+    )
+    mixture = MixedModel([NgramModel(table, tokenizer) for table in laid_out], weights, names=names)
+    tuning = None
+    if tune is not None:
+        tuning = tune_mixture(mixture, tune, field=field, on_progress=on_progress)
+        mixture = tuning.model
+    model = NgramModel(interpolated(laid_out, mixture.weights), tokenizer)
+    del laid_out
+    scores: dict[str, float] = {}
+    data: dict[str, Any] = {"mixed_of": names, "weights": list(mixture.weights)}
+    if tuning is not None:
+        split = tuning.split
+        evaluation = evaluate_lm(model, tuning.text, split=split, field=field)
+        scores["tuning_perplexity"] = evaluation.perplexity
+        data |= {"tuned_on": tuning.text, "tuning_tokens": tuning.tokens}
+    save_model(
+        output,
+        model,
+        config={"order": model.order},
+        scores=scores,
+        data=data,
+        command=command,
+    )
+    if arpa is not None:
+        write_arpa(model.table, tokenizer.vocabulary, arpa, threads=threads)
+    return StaticMixture(
+        path=Path(output),
+        arpa=None if arpa is None else Path(arpa),
+        weights=mixture.weights,
+        sizes=tuple(map(len, model.table.levels)),
+        tuning=tuning,
+        perplexity=scores.get("tuning_perplexity"),
+    )
+
+
+def _tokenizer(parts: Sequence[NgramModel], names: Sequence[str]) -> Tokenizer:
+    """Return what a text is read with for the mixture: the first one's, with the words of all.
+
+    Raises:
+        ModelError: models of different units, case or pieces of words.
+    """
+    first = parts[0].tokenizer
+    if not isinstance(first, WordTokenizer):
+        return MixedModel(parts, names=names).tokenizer
+    for part, name in zip(parts, names, strict=True):
+        check_reading(first, part.tokenizer, names[0], name)
+    union = union_of([part.tokenizer.vocabulary for part in parts])
+    return WordTokenizer(union, lowercase=first.lowercase, special_tokens=first.special_tokens)

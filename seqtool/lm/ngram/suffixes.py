@@ -1,0 +1,256 @@
+"""What n-grams back off to: their suffixes among the shorter n-grams, and the weights of that.
+
+For an n-gram h w, h' is the context h without its first word. Where p(w | h) has no row,
+
+    p(w | h) = b(h) p(w | h')     b(h) = (1 - sum p(w | h)) / (1 - sum p(w | h'))     (Katz 1987)
+
+with both sums over the words w that follow h in the table. So when rows go or change, the weights
+b follow from the probabilities, from short contexts to long ones.
+
+Not all suffixes are rows. Each n-gram is therefore linked to the longest one that is: to its order,
+and its row at that order. The empty n-gram is row 0 of order 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core import types
+from seqtool.core.arrays import Bools, Doubles
+from seqtool.core.compiled import compiled
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
+
+_read_ints = types.Array(types.int32, 1, readonly=True)
+_read_floats = types.Array(types.float32, 1, readonly=True)
+_ints, _doubles = types.int32[::1], types.float64[::1]
+
+
+class Suffixes(NamedTuple):
+    """The longest proper suffix of each of N n-grams that is in the table.
+
+    Attributes:
+        orders: int32 [N], its length.
+        rows: int32 [N], its row at that order.
+    """
+
+    orders: Int32
+    rows: Int32
+
+
+_links = types.NamedTuple((_ints, _ints), Suffixes)
+
+
+@compiled(
+    types.void(
+        *(types.int64, _read_ints, _read_ints, _read_floats, _read_floats, _links),
+        *(_read_ints, _links, _doubles),
+    )
+)
+def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found, scores):  # type: ignore[no-untyped-def]
+    """Look N words up after contexts of one order; go on to a shorter context where one is missing.
+
+    Args:
+        order: of the contexts, C rows.
+        begins: [C + 1], the rows of their continuations.
+        words: of the continuations.
+        log_probs: of the continuations, nats.
+        backoffs: [C] nats.
+        suffixes: [C], of the contexts.
+        wanted: [N], words.
+        found: [N], the order and row of the context where each word stands; of those at `order`, it
+            becomes that of the n-gram that was found, its order below 0, or a shorter context.
+        scores: [N] nats, added to.
+    """
+    for i in range(wanted.shape[0]):
+        if found.orders[i] != order:
+            continue
+        context = found.rows[i]
+        low, high = np.int64(begins[context]), np.int64(begins[context + 1])
+        end = high
+        while low < high:
+            middle = (low + high) >> 1
+            if words[middle] < wanted[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and words[low] == wanted[i]:
+            found.orders[i], found.rows[i] = -order - 1, low
+            scores[i] += log_probs[low]
+        else:
+            scores[i] += backoffs[context]
+            found.orders[i], found.rows[i] = suffixes.orders[context], suffixes.rows[context]
+
+
+@compiled(types.float64(types.int64, types.int64, _read_floats))
+def unused(begin, end, log_probs):  # type: ignore[no-untyped-def]
+    """Return 1 - sum p of some rows, nats; 0 where it is no more than the rounding of float32."""
+    total, error = 0.0, 0.0
+    for row in range(begin, end):
+        if log_probs[row] > -np.inf:
+            probability = np.exp(np.float64(log_probs[row]))
+            total += probability
+            # a logarithm l is off by |l| / 2^24 at most
+            error -= probability * log_probs[row]
+    return 1 - total if 1 - total > error / 8388608 + 1e-12 else 0.0
+
+
+@compiled(types.float64(types.int64, types.int64, _doubles))
+def unused_below(begin, end, lower):  # type: ignore[no-untyped-def]
+    """Return 1 - sum p(w | h') of some rows, nats; may be off by the rounding of float32."""
+    total = 0.0
+    for row in range(begin, end):
+        total += np.exp(lower[row])
+    return 1 - total
+
+
+@compiled(types.void(_read_ints, _read_floats, _doubles, types.float32[::1]))
+def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
+    """Set the backoffs of contexts by their continuations.
+
+    0 where nothing follows, and where all words of the order below do. What is left may be lost in
+    rounding: then a backoff stays what it was, which may be -inf.
+    """
+    for context in range(begins.shape[0] - 1):
+        begin, end = begins[context], begins[context + 1]
+        if begin == end:
+            backoffs[context] = 0
+            continue
+        left = unused(begin, end, log_probs)
+        left_below = unused_below(begin, end, lower)
+        if left > 0:
+            is_lost = left_below < 1e-9
+            backoffs[context] = 0 if is_lost else np.log(left) - np.log(left_below)
+
+
+class BackingOff:
+    """Orders 1 to n of a table, and what the n-grams of the next one back off to.
+
+    Args:
+        first: order 1, all words and `<s>`.
+    """
+
+    def __init__(self, first: TableLevel) -> None:
+        zeros = np.zeros(len(first), np.int32)
+        self.levels = [first]
+        self._suffixes = [_suffixes(1), Suffixes(zeros, zeros.copy())]
+
+    def lower(self, begins: Int32, words: Int32) -> tuple[Doubles, Suffixes]:
+        """Return log p(w | h'), nats, and the suffix of each n-gram h w of the next order.
+
+        Args:
+            begins: of the contexts h, the rows of the last level.
+            words: [N], w.
+        """
+        suffixes = self._suffixes[-1]
+        sizes = np.diff(begins)
+        found = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
+        scores = np.zeros(len(words))
+        nothing = np.zeros(1, np.float32)
+        for order in range(len(self.levels) - 1, -1, -1):
+            level = self.levels[order]
+            _shorten(
+                *(order, read_only(level.begins), read_only(level.words)),
+                *(read_only(level.log_probs), read_only(self._backoffs(order, nothing))),
+                *(self._suffixes[order], read_only(words), found, scores),
+            )
+        np.negative(found.orders, out=found.orders)
+        return scores, found
+
+    def _backoffs(self, order: int, nothing: Float32) -> Float32:
+        return self.levels[order - 1].backoffs if order else nothing
+
+    def weigh(self, begins: Int32, log_probs: Float32, lower: Doubles) -> None:
+        """Set the backoffs of the last level by its continuations; see `_weigh`."""
+        backoffs = self.levels[-1].backoffs.copy()
+        _weigh(read_only(begins), read_only(log_probs), lower, backoffs)
+        self.levels[-1] = replace(self.levels[-1], backoffs=backoffs)
+
+    def append(self, level: TableLevel, suffixes: Suffixes) -> None:
+        """Add the next order."""
+        self.levels.append(level)
+        self._suffixes.append(suffixes)
+
+
+def _suffixes(num: int) -> Suffixes:
+    """Return those of the empty n-gram, which is never gone on from."""
+    return Suffixes(np.zeros(num, np.int32), np.zeros(num, np.int32))
+
+
+def with_weights(table: BackoffTable) -> BackoffTable:
+    """Return a table whose backoffs follow from its probabilities, so that contexts sum to 1."""
+    backing = BackingOff(table.levels[0])
+    for level in table.levels[1:]:
+        lower, suffixes = backing.lower(level.begins, level.words)
+        backing.weigh(level.begins, level.log_probs, lower)
+        backing.append(level, suffixes)
+    return BackoffTable(tuple(backing.levels), table.vocabulary_size)
+
+
+def contexts_of(level: TableLevel) -> Int32:
+    """Return the row of the context of each n-gram, [N]."""
+    return np.repeat(np.arange(len(level.begins) - 1, dtype=np.int32), np.diff(level.begins))
+
+
+def select(table: BackoffTable, kept: Sequence[Bools]) -> BackoffTable:
+    """Return a table of some n-grams; backoffs stay, 0 where a context lost all that followed.
+
+    Args:
+        table: what to choose from.
+        kept: bool [N] per order from 2 on; the contexts of what is kept are kept. All single words
+            stay. Orders of which nothing stays go.
+    """
+    levels = [table.levels[0]]
+    is_context = np.ones(len(table.levels[0]), np.bool_)
+    for level, is_kept in zip(table.levels[1:], kept, strict=True):
+        if not is_kept.any():
+            break
+        sums = np.zeros(len(level) + 1, np.int32)
+        np.cumsum(is_kept, out=sums[1:])
+        ends = sums[level.begins]
+        begins = np.zeros(np.count_nonzero(is_context) + 1, np.int32)
+        begins[1:] = ends[1:][is_context]
+        is_bare = begins[1:] == begins[:-1]
+        levels[-1] = replace(
+            levels[-1], backoffs=np.where(is_bare, np.float32(0), levels[-1].backoffs)
+        )
+        levels.append(
+            TableLevel(
+                level.words[is_kept],
+                begins,
+                level.log_probs[is_kept],
+                level.backoffs[is_kept] if len(level.backoffs) else level.backoffs,
+            )
+        )
+        is_context = is_kept
+    levels[-1] = replace(levels[-1], backoffs=np.empty(0, np.float32))
+    return BackoffTable(tuple(levels), table.vocabulary_size)
+
+
+def with_words(table: BackoffTable, allowed: Bools) -> BackoffTable:
+    """Return a table without some words, of which no n-grams are left but they themselves.
+
+    Args:
+        table: its vocabulary has V words.
+        allowed: [V + 1], `<s>` the last; what is left keeps its order.
+    """
+    numbers = (np.cumsum(allowed) - 1).astype(np.int32)
+    first = table.levels[0]
+    num = int(numbers[-1]) + 1
+    levels = [
+        TableLevel(
+            np.arange(num, dtype=np.int32),
+            np.array([0, num], np.int32),
+            first.log_probs[allowed],
+            first.backoffs[allowed] if len(first.backoffs) else first.backoffs,
+        )
+    ]
+    for n, level in enumerate(table.levels[1:], start=2):
+        begins = level.begins
+        if n == 2:  # contexts that go have no rows
+            begins = np.append(begins[:-1][allowed], begins[-1])
+        levels.append(replace(level, begins=begins, words=numbers[level.words]))
+    return BackoffTable(tuple(levels), num - 1)

@@ -1,0 +1,144 @@
+"""Several backoff tables as one: all their n-grams, and static interpolation over them.
+
+The parts are laid out alike first: each gets a row for every n-gram that any of them has, with the
+probability that it gives it, by backing off or not. So row r of every part, and of their mixture,
+is the same n-gram, and
+
+    p(w | h) = sum over the parts k of weight_k p_k(w | h)
+
+holds exactly for all rows. For n-grams that no part has the mixture backs off, with weights that
+make every context sum to 1 (as `ngram -mix-lm -bayes 0` of SRILM does).
+
+The vocabulary is the union. A part gives words that it does not have a probability of 0, and after
+one of them it goes on from the words behind it. `<unk>` is the unknown word of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqtool.core.arrays import Doubles, Longs
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.lm.ngram.suffixes import BackingOff, contexts_of, with_weights
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
+
+
+class _Layout(NamedTuple):
+    """The n-grams of one order that any part has, N rows.
+
+    Attributes:
+        begins: int32 [M + 1], the rows of each context.
+        words: int32 [N].
+        rows: per part, which of them each of its own rows is; empty where the part has no such
+            order.
+    """
+
+    begins: Int32
+    words: Int32
+    rows: list[Longs]
+
+
+def union_of(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    """Return all their symbols, those of the first one first, with their counts added."""
+    counts: dict[str, int] = {}
+    for vocabulary in vocabularies:
+        for symbol, count in zip(vocabulary.symbols, vocabulary.counts, strict=True):
+            counts[symbol] = counts.get(symbol, 0) + count
+    return Vocabulary(list(counts), list(counts.values()))
+
+
+def aligned(
+    tables: Sequence[BackoffTable], vocabularies: Sequence[Vocabulary], union: Vocabulary
+) -> list[BackoffTable]:
+    """Return tables that give the same probabilities, each with the n-grams of all of them.
+
+    Args:
+        tables: the parts.
+        vocabularies: of each.
+        union: of the tables that are returned.
+    """
+    layouts = _layouts(tables, vocabularies, union)
+    return [_laid_out(table, layouts, part, len(union)) for part, table in enumerate(tables)]
+
+
+def _layouts(
+    tables: Sequence[BackoffTable], vocabularies: Sequence[Vocabulary], union: Vocabulary
+) -> list[_Layout]:
+    num = len(union) + 1
+    numbers = [
+        np.append(union.encode(vocabulary.symbols), np.int32(num - 1)).astype(np.int64)
+        for vocabulary in vocabularies
+    ]
+    words, begins = np.arange(num, dtype=np.int32), np.array([0, num], np.int32)
+    layouts = [_Layout(begins, words, numbers)]
+    for n in range(1, max(table.order for table in tables)):
+        keys: list[Longs] = []
+        for table, number, rows in zip(tables, numbers, layouts[-1].rows, strict=True):
+            found = np.zeros(0, np.int64)
+            if n < table.order:
+                level = table.levels[n]
+                found = rows[contexts_of(level)] * num + number[level.words]
+            keys.append(found)
+        every = np.unique(np.concatenate(keys))
+        begins = np.zeros(len(layouts[-1].words) + 1, np.int32)
+        np.cumsum(np.bincount(every // num, minlength=len(begins) - 1), out=begins[1:])
+        rows_of = [np.searchsorted(every, part) for part in keys]
+        layouts.append(_Layout(begins, (every % num).astype(np.int32), rows_of))
+    return layouts
+
+
+def _laid_out(
+    table: BackoffTable, layouts: Sequence[_Layout], part: int, vocabulary_size: int
+) -> BackoffTable:
+    """Fill the rows of one part."""
+    backing: BackingOff | None = None
+    for n, (begins, words, rows) in enumerate(layouts):
+        own = table.levels[n] if n < table.order else None
+        backoffs = np.zeros(len(words) if n < len(layouts) - 1 else 0, np.float32)
+        if own is not None and len(own.backoffs) and len(backoffs):
+            backoffs[rows[part]] = own.backoffs
+        if backing is None:
+            log_probs = np.full(len(words), -np.inf, np.float32)
+        else:
+            lower, suffixes = backing.lower(begins, words)
+            log_probs = lower.astype(np.float32)
+            log_probs += np.repeat(backing.levels[-1].backoffs, np.diff(begins))
+        if own is not None:
+            log_probs[rows[part]] = own.log_probs
+        level = TableLevel(words, begins, log_probs, backoffs)
+        if backing is None:
+            backing = BackingOff(level)
+        else:
+            backing.append(level, suffixes)
+    assert backing is not None
+    return BackoffTable(tuple(backing.levels), vocabulary_size)
+
+
+def interpolated(parts: Sequence[BackoffTable], weights: Sequence[float]) -> BackoffTable:
+    """Return the mixture of tables that were laid out alike, with backoffs of its own.
+
+    Args:
+        parts: as `aligned` gives them.
+        weights: of sum 1.
+    """
+    levels = []
+    for of_order in zip(*(part.levels for part in parts), strict=True):
+        first = of_order[0]
+        log_probs = _mixed([level.log_probs for level in of_order], weights)
+        # what stays where the mass that is left drowns in rounding
+        backoffs = _mixed([level.backoffs for level in of_order], weights)
+        levels.append(TableLevel(first.words, first.begins, log_probs, backoffs))
+    levels[0].log_probs[-1] = BOS_NATS
+    return with_weights(BackoffTable(tuple(levels), parts[0].vocabulary_size))
+
+
+def _mixed(parts: Sequence[Float32], weights: Sequence[float]) -> Float32:
+    """Return the logarithms of weighted sums, from those of the addends."""
+    total: Doubles = np.full(len(parts[0]), -np.inf)
+    with np.errstate(divide="ignore"):  # a weight of 0
+        for part, log_weight in zip(parts, np.log(weights), strict=True):
+            np.logaddexp(total, part + log_weight, out=total)
+    return total.astype(np.float32)
