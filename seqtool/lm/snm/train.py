@@ -33,9 +33,9 @@ from seqtool.text.tokenizers import Tokenizer
 
 _TOKENS = 1 << 14  # between two looks at the progress, and at Ctrl-C
 
-# Peak memory of training beyond what the imports take, measured on PTB (0.93 million tokens, 5 and 23
-# kinds of features): of every token, of every token and kind of features (its pair, 4 bytes, and what
-# there is of features and pairs), and of each weight
+# Peak memory of training beyond what the imports take, measured on PTB (0.93 million tokens, 5 and
+# 23 kinds of features): of every token, of every token and kind of features (its pair, 4 bytes, and
+# what there is of features and pairs), and of each weight
 _BYTES_PER_TOKEN = 90
 _BYTES_PER_PAIR = 45
 _BYTES_PER_WEIGHT = 8
