@@ -75,7 +75,8 @@ def prune(
         about = {"order": after.order, "before": old, "ngrams": new, "warnings": warnings}
         return emit({"model": output, "arpa": arpa, **about})
     rows = [
-        [n, f"{size:,}", f"{kept:,}", f"{kept / size:.1%}"]
+        # pruned by counts, an order may be empty already
+        [n, f"{size:,}", f"{kept:,}", f"{kept / max(1, size):.1%}"]
         for n, (size, kept) in enumerate(zip(old, new, strict=True), start=1)
     ]
     rows.append(["all", f"{sum(old):,}", f"{sum(new):,}", f"{sum(new) / sum(old):.1%}"])
