@@ -23,6 +23,7 @@ import datetime
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -361,4 +362,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: a training saves, too
     sys.exit(main())
