@@ -153,8 +153,10 @@ class SpelledWords(nn.Module):
         met, places = torch.unique(ids, return_inverse=True)
         mixed_UF = self._mix(self.spelled_UL[met])
         mean_F = mixed_UF.mean(dim=0)
-        with torch.no_grad():
-            self.mean_F.lerp_(mean_F, NEW_MEAN)
+        if (
+            torch.is_grad_enabled()
+        ):  # a step, and not a look ahead at the loss, which leaves no trace
+            self.mean_F.lerp_(mean_F.detach(), NEW_MEAN)
         return functional.embedding(places, self._project(mixed_UF, mean_F))
 
     def rows(self, ids: Tensor) -> Tensor:
