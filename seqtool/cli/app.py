@@ -37,6 +37,7 @@ COMMANDS = {
     "train-parser": "seqtool.cli.training:train_parser",
     "parse": "seqtool.cli.annotate:parse",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
+    "draw": "seqtool.cli.draw:draw",
     "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",
     "analyse gradients": "seqtool.cli.analyse_networks:gradients",
