@@ -1,7 +1,8 @@
 """A sentence with its words below one another, each with its tag and relation; arcs beside them.
 
 So a long sentence goes into a narrow window, or onto paper. A sentence that is written from right
-to left has its arcs at the right. Gold arcs are dashed; the gold relation stands behind a wrong one.
+to left has its arcs at the right. Gold arcs are dashed; the gold relation stands behind a wrong
+one.
 """
 
 from __future__ import annotations

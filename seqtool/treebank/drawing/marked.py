@@ -22,6 +22,7 @@ _LEFTWARD = frozenset({"R", "AL", "AN", "RLE", "RLO", "RLI"})
 # keep a terminal from turning a line round that has words written from right to left
 LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _WITHOUT_DIRECTION = dict.fromkeys(map(ord, (LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
@@ -203,6 +204,19 @@ def is_leftward(text: str, otherwise: bool = False) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return otherwise
+
+
+def turned(text: str) -> str:
+    """Return a word of a sentence from right to left for what does not know of directions.
+
+    Brackets are turned round where no letter of the word says how they open.
+
+    >>> turned("(")
+    ')'
+    """
+    if any(unicodedata.bidirectional(character) in ("L", "R", "AL") for character in text):
+        return text
+    return text.translate(_MIRRORED)
 
 
 def width_of(text: str) -> int:

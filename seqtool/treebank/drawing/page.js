@@ -38,6 +38,23 @@ function fill(picture) {
   }
 }
 
+// on paper, words below one another: pieces of some rows, between which a page may end
+const [MARGIN, ROW] = main.dataset.rows.split(" ").map(Number), PIECE = 10 * ROW, PRINTED = 0.75;
+function cut(picture) {
+  const { width, height } = states.get(picture).down;
+  const whole = picture.firstElementChild;
+  const pieces = [];
+  for (let top = 0, end; top < height; top = end) {
+    end = Math.min(height, top + PIECE + (top ? 0 : MARGIN));
+    const piece = whole.cloneNode(true);
+    piece.setAttribute("viewBox", "0 " + top + " " + width + " " + (end - top));
+    piece.setAttribute("width", PRINTED * width);
+    piece.setAttribute("height", PRINTED * (end - top));
+    pieces.push(piece);
+  }
+  picture.replaceChildren(...pieces);
+}
+
 function empty(picture) {
   picture.replaceChildren();
   states.get(picture).shown = "";
@@ -277,13 +294,19 @@ addEventListener("beforeprint", () => {
   arrange();
   for (const [picture, state] of states) {
     picture.style.minHeight = "";
-    if (!state.section.hidden) fill(picture);
+    if (state.section.hidden) continue;
+    fill(picture);
+    if (state.shown === "down") cut(picture);
+    state.section.classList.toggle("long", state.shown === "down");
   }
 });
 addEventListener("afterprint", () => {
   printing = false;
   arrange();
-  for (const [picture, state] of states) if (!state.near) empty(picture);
+  for (const [picture, state] of states) {
+    empty(picture);
+    if (state.near) fill(picture);
+  }
 });
 
 byId("controls").hidden = false;

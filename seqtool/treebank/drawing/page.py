@@ -16,9 +16,9 @@ from html import escape
 from importlib.resources import files
 
 from seqtool.core.errors import counted
-from seqtool.treebank.drawing.column import draw_down
+from seqtool.treebank.drawing.column import ROW, draw_down
 from seqtool.treebank.drawing.marked import MarkedSentence, printable
-from seqtool.treebank.drawing.picture import Picture, draw, opening_tag
+from seqtool.treebank.drawing.picture import MARGIN, Picture, draw, opening_tag
 from seqtool.treebank.drawing.style import STYLE
 
 _FOLDER = files("seqtool.treebank.drawing")
@@ -45,13 +45,14 @@ def page(groups: Iterable[Sequence[MarkedSentence]], *, beside: bool = False) ->
         beside: they stand side by side where the window is wide enough.
     """
     style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{STYLE}"
+    kind = ' class="beside"' if beside else ""
     script = (_FOLDER / "page.js").read_text(encoding="utf-8").strip()
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"{policy_of(style, script)}"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Dependency trees</title>\n<style>\n{style}\n</style>\n"
-        f"</head>\n<body>\n{_CONTROLS}<main{' class=beside' if beside else ''}>\n"
+        f'</head>\n<body>\n{_CONTROLS}<main{kind} data-rows="{MARGIN:g} {ROW:g}">\n'
     )
     for number, group in enumerate(groups, start=1):
         yield _section(group, number)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.treebank.drawing.marked import turned
 from seqtool.treebank.drawing.picture import Picture
 from seqtool.treebank.drawing.style import LIGHT, SIZES
 
@@ -85,7 +86,9 @@ class _Fonts:
         self._charmaps: dict[str, frozenset[int]] = {}
         # the one that comes with matplotlib first, so that English looks alike everywhere
         files = {entry.name: entry.fname for entry in reversed(fontManager.ttflist)}
-        names = sorted(files, key=lambda name: (name != "DejaVu Sans", "Sans" not in name, name))
+        # TeX's fonts have letters at places of their own, the last resort boxes for all of them
+        named = [name for name in files if not name.startswith(("cm", "Last Resort"))]
+        names = sorted(named, key=lambda name: (name != "DejaVu Sans", "Sans" not in name, name))
         self._files = [(name, files[name]) for name in names]
 
     def families(self, text: str) -> list[str]:
@@ -135,19 +138,23 @@ def _draw(axes: Axes, element: ElementTree.Element, left: float, top: float, fon
         x, y = float(element.get("x", "")) + left, float(element.get("y", "")) + top
         side = "starts" if "starts" in kinds else "ends" if "ends" in kinds else "middle"
         # where a text begins is its right edge, if it is written so
-        turned = {"starts": "right", "ends": "left", "middle": "center"}
-        plain = {"starts": "left", "ends": "right", "middle": "center"}
+        from_right = {"starts": "right", "ends": "left", "middle": "center"}
+        from_left = {"starts": "left", "ends": "right", "middle": "center"}
         size = next(SIZES[kind] for kind in kinds if kind in SIZES)
         ink = LIGHT.ink if kinds[0] in ("form", "relation") else LIGHT.faint
+        text = element.text or ""
+        is_turned = element.get("direction") == "rtl"
+        if is_turned:
+            text = turned(text)
         axes.text(
             x,
             y,
-            element.text or "",
-            ha=(turned if element.get("direction") == "rtl" else plain)[side],
+            text,
+            ha=(from_right if is_turned else from_left)[side],
             va="baseline",
             fontsize=size * POINT,
             color=marked or ink,
-            family=fonts.families(element.text or ""),
+            family=fonts.families(text),
             parse_math=False,
         )
         return

@@ -9,7 +9,7 @@ screen has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -89,7 +89,8 @@ def opening_tag(width: float, height: float, kind: str = CLASS, label: str = "")
     """Return the tag that begins an SVG of this size.
 
     Args:
-        width, height: in pixels.
+        width: in pixels.
+        height: in pixels.
         kind: its class.
         label: what is read to those who do not see it.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from seqtool.treebank.drawing.marked import Group, MarkedSentence
+from seqtool.treebank.drawing.marked import Group, MarkedSentence, turned
 from seqtool.treebank.drawing.picture import arcs_of
 from seqtool.treebank.drawing.style import LIGHT
 
@@ -59,8 +59,10 @@ def _dependency(sentence: MarkedSentence) -> str:
     """Return the environment of a tree; words from right to left stand in columns so."""
     num_words = len(sentence)
     columns = list(range(num_words))
+    forms = sentence.forms
     if sentence.is_leftward:
         columns.reverse()
+        forms = [turned(form) for form in forms]
     place = {word + 1: column for column, word in enumerate(columns, start=1)}
 
     def row(cells: Sequence[str]) -> str:
@@ -69,7 +71,7 @@ def _dependency(sentence: MarkedSentence) -> str:
     about = " ".join(filter(None, (sentence.name, sentence.source, sentence.rank)))
     lines = [f"\n% {about}: {sentence.text}\n" if about else f"\n% {sentence.text}\n"]
     lines.append("\\begin{dependency}[theme=simple]\n\\begin{deptext}[column sep=0.8em]\n")
-    lines += [row(sentence.forms), row(sentence.tags)]
+    lines += [row(forms), row(sentence.tags)]
     lines.append("\\end{deptext}\n")
     arcs, gold_arcs = arcs_of(sentence)
     for arc in arcs + gold_arcs:
