@@ -7,52 +7,24 @@ import re
 import unicodedata
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from toy_trees import GOLD, GOLDEN, TREES, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, printable
 from seqtool.treebank.drawing.rendering import FORMATS, Format, render
-from seqtool.treebank.sentence import Sentence, parse_sentence
+from seqtool.treebank.sentence import Sentence
 
-GOLDEN = Path(__file__).parent / "golden"
-TREES, GOLD = GOLDEN / "trees.conllu", GOLDEN / "trees.gold.conllu"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def sentence(
-    heads: list[int],
-    forms: list[str] | None = None,
-    relations: list[str] | None = None,
-    line: int = 1,
-) -> Sentence:
-    forms = forms or ["w"] * len(heads)
-    relations = relations or ["dep"] * len(heads)
-    lines = [
-        f"{i}\t{form}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_"
-        for i, (form, head, relation) in enumerate(zip(forms, heads, relations, strict=True), 1)
-    ]
-    return parse_sentence("\n".join(lines), "file", line, "columns")
 
 
 def drawn(form: Format, *sentences: Sentence, gold: list[Sentence] | None = None) -> str:
     return "".join(render(sentences, form, gold=gold))
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> list[int]:
-    """Heads of any tree of up to ten words, crossing arcs and all."""
-    num_words = draw(st.integers(1, 10))
-    order = draw(st.permutations(range(1, num_words + 1)))
-    heads = [0] * num_words
-    for i, word in enumerate(order[1:], start=1):
-        heads[word - 1] = order[draw(st.integers(0, i - 1))]
-    return heads
 
 
 # in the terminal
