@@ -38,7 +38,6 @@ class Colours(NamedTuple):
         return (
             f"text {{ fill: {self.ink} }}\n.paper {{ fill: {self.paper} }}\n"
             f".tag, .surface, .number, .source {{ fill: {self.faint} }}\n"
-            f".relation {{ stroke: {self.paper} }}\n"
             f".arc, .bracket {{ stroke: {self.line} }}\n.arrow {{ fill: {self.line} }}\n"
             f"{marked}\n.hit .form {{ fill: {self.hit} }}\n"
             f".hit .ring, .lit .ring {{ stroke: {self.hit} }}"
@@ -87,7 +86,6 @@ _SHAPES = "\n".join(
 _SHAPES += """
 .starts { text-anchor: start }
 .ends { text-anchor: end }
-.relation { paint-order: stroke; stroke-width: 3px; stroke-linejoin: round }
 .arc, .bracket { fill: none; stroke-width: 1.2 }
 .ring { fill: none; stroke: none; stroke-width: 1.5 }
 .wrong .arc, .differs .arc, .lit .arc { stroke-width: 1.8 }
@@ -107,8 +105,9 @@ def _inside(rules: str) -> str:
 
 STYLE = "\n".join(
     (
-        # the ground of a sentence from right to left is no reason to turn brackets in its tags
-        f".{CLASS} {{ direction: ltr }}",
+        # where a sentence from right to left stands, no tag is turned; and a browser that darkens
+        # pages is told that this one has dark colours of its own
+        f".{CLASS} {{ direction: ltr; color-scheme: light dark }}",
         _inside(_SHAPES),
         _inside(LIGHT.rules()),
         f"@media (prefers-color-scheme: dark) {{\n{_inside(DARK.rules())}\n}}",
