@@ -54,9 +54,8 @@ def write_pdf(pictures: Iterable[Picture], stream: BinaryIO) -> set[str]:
 
     fonts = _Fonts()
     # text as text (TrueType), not as curves; nothing that changes from run to run
-    settings = {"pdf.fonttype": 42, "axes.unicode_minus": False}
     with (
-        rc_context(settings),
+        rc_context({"pdf.fonttype": 42}),
         warnings.catch_warnings(),
         PdfPages(stream, metadata={"CreationDate": None}) as pages,
     ):

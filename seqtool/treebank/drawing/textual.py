@@ -120,7 +120,9 @@ def _table(columns: Sequence[_Column], colour: bool) -> list[str]:
         if column.name:
             heading += " " * (taken + len(column.gap) - width_of(heading)) + column.name
         taken += len(column.gap) + width
-        styles = column.styles * len(rows) if len(column.styles) == 1 else column.styles
+        styles = list(column.styles)
+        if len(styles) == 1:
+            styles *= len(rows)
         for i, (cell, style) in enumerate(zip(column.cells, styles, strict=True)):
             blank = " " * (width - width_of(cell))
             shown = _painted(cell, style, colour)
