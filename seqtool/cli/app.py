@@ -42,6 +42,7 @@ COMMANDS = {
     "parse": "seqtool.cli.annotate:parse",
     "tune": "seqtool.cli.tune:tune",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
+    "draw": "seqtool.cli.draw:draw",
     "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",
     "analyse gradients": "seqtool.cli.analyse_networks:gradients",

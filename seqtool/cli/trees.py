@@ -136,7 +136,7 @@ class DetailOptions:
             ranked = parser.nbest(items, self.nbest, **options)
             if format_ == "json":
                 groups = (trees for trees in ranked if not isinstance(trees, Broken))
-                return _write(ranked_json(groups), output)
+                return write_pieces(ranked_json(groups), output)
             parsed = _flat(ranked)
         else:
             if self.scores and not parser.is_calibrated:
@@ -149,8 +149,10 @@ class DetailOptions:
             write_conllu(parsed, output, clear_deps=clear_deps)
             return
         trees = (item for item in sentences_of(parsed) if not isinstance(item, Broken))
-        colour = format_ == "tree" and _is_terminal(output)
-        _write(render(trees, cast(Any, format_), gold=gold, colour=colour), output, colour=colour)
+        colour = format_ == "tree" and is_terminal(output)
+        write_pieces(
+            render(trees, cast(Any, format_), gold=gold, colour=colour), output, colour=colour
+        )
 
 
 def _flat(ranked: Iterable[list[Sentence] | Broken]) -> Iterator[Sentence | Broken]:
@@ -167,19 +169,20 @@ def _write_traces(traces: Iterator[Trace], format_: str, output: str) -> None:
     from seqtool.treebank.drawing.trace_text import WIDTH, trace_json, trace_text
 
     if format_ == "html":
-        return _write(trace_page(traces), output)
+        return write_pieces(trace_page(traces), output)
     if format_ == "json":
-        return _write(trace_json(traces), output)
-    colour = _is_terminal(output)
+        return write_pieces(trace_json(traces), output)
+    colour = is_terminal(output)
     width = min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns) if colour else WIDTH
-    _write(trace_text(traces, width=width, colour=colour), output, colour=colour)
+    write_pieces(trace_text(traces, width=width, colour=colour), output, colour=colour)
 
 
-def _is_terminal(output: str) -> bool:
+def is_terminal(output: str) -> bool:
+    """Whether what is written goes to a terminal."""
     return output == "-" and terminal.stream().isatty()
 
 
-def _write(pieces: Iterable[str], output: str, *, colour: bool = False) -> None:
+def write_pieces(pieces: Iterable[str], output: str, *, colour: bool = False) -> None:
     """Write pieces of text to a file, which appears when it is complete, or to stdout."""
     from seqtool.core.storage import atomic_file
 

@@ -1,56 +1,30 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import unicodedata
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from toy_trees import GOLD, GOLDEN, TREES, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, printable
 from seqtool.treebank.drawing.rendering import FORMATS, Format, render
-from seqtool.treebank.sentence import Sentence, parse_sentence
+from seqtool.treebank.sentence import Sentence
 
-GOLDEN = Path(__file__).parent / "golden"
-TREES, GOLD = GOLDEN / "trees.conllu", GOLDEN / "trees.gold.conllu"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def sentence(
-    heads: list[int],
-    forms: list[str] | None = None,
-    relations: list[str] | None = None,
-    line: int = 1,
-) -> Sentence:
-    forms = forms or ["w"] * len(heads)
-    relations = relations or ["dep"] * len(heads)
-    lines = [
-        f"{i}\t{form}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_"
-        for i, (form, head, relation) in enumerate(zip(forms, heads, relations, strict=True), 1)
-    ]
-    return parse_sentence("\n".join(lines), "file", line, "columns")
 
 
 def drawn(form: Format, *sentences: Sentence, gold: list[Sentence] | None = None) -> str:
     return "".join(render(sentences, form, gold=gold))
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> list[int]:
-    """Heads of any tree of up to ten words, crossing arcs and all."""
-    num_words = draw(st.integers(1, 10))
-    order = draw(st.permutations(range(1, num_words + 1)))
-    heads = [0] * num_words
-    for i, word in enumerate(order[1:], start=1):
-        heads[word - 1] = order[draw(st.integers(0, i - 1))]
-    return heads
 
 
 # in the terminal
@@ -211,7 +185,8 @@ def test_any_word_is_shown_as_it_is() -> None:
     svg = drawn("svg", broken)
     assert [element.text for element in elements(svg, "form")] == shown
     html = drawn("html", broken)
-    assert "<script" not in html
+    assert html.count("<script") == 1
+    assert html.count("&lt;script&gt;alert(1)") == 4  # text, two pictures, CoNLL-U
     assert "\x1b" not in drawn("tree", broken)
     assert [word["form"] for word in json.loads(drawn("json", broken))["words"]] == forms
 
@@ -228,7 +203,7 @@ def test_what_is_printable_can_stand_in_xml(text: str) -> None:
 def test_wrong_arcs_are_marked_in_a_picture() -> None:
     svg = "".join(render(read_conllu(TREES), "svg", gold=read_conllu(GOLD)))
     relations = {
-        kind: [text.text for group in elements(svg, kind) for text in group.iter(f"{SVG}text")]
+        kind: [element.text for element in elements(svg, f"relation {kind}")]
         for kind in ("wrong", "gold")
     }
     # nsubj for nsubj:outer is right: subtypes do not count
@@ -252,6 +227,9 @@ def test_brackets_open_as_their_sentence_is_written() -> None:
     assert [e.get("direction") for e in elements(svg, "form")] == [None, None, None, "rtl"]
 
 
+VOID = ("meta", "path", "rect", "input")
+
+
 class Tags(HTMLParser):
     """Checks that elements are closed in order."""
 
@@ -264,11 +242,11 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append(tag)
         self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag not in ("meta", "path", "rect"):
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in ("meta", "path", "rect"):
+        if tag not in VOID:
             assert self.open.pop() == tag
 
 
@@ -277,12 +255,24 @@ def test_html_is_one_page_that_needs_nothing_else() -> None:
     tags = Tags()
     tags.feed(html)
     assert tags.open == []
-    assert tags.seen.count("section") == tags.seen.count("svg") == 4
-    assert tags.addresses == []
-    assert not {"script", "link", "img"} & set(tags.seen)
+    assert tags.seen.count("section") == 4
+    assert tags.seen.count("svg") == 8  # across, and words below one another
+    assert tags.addresses == ["#s1", "#s2", "#s3", "#s4"]
+    assert not {"link", "img"} & set(tags.seen)
     assert "url(" not in html
     assert html.count("1 wrong arc<") == html.count("0 wrong arcs<") == 2
     assert '<p dir="auto">비가 왔다.</p>' in html
+    directions = re.findall(r'class="picture" dir="(\w+)"', html)
+    assert directions == ["ltr", "ltr", "ltr", "rtl"]
+
+
+def test_the_page_says_which_style_and_script_are_its_own() -> None:
+    html = "".join(render(read_conllu(TREES), "html"))
+    for tag in ("style", "script"):
+        (own,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in html
+    assert " style=" not in html  # which the policy would refuse
 
 
 # as objects

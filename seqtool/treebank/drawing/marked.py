@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -21,6 +22,7 @@ _LEFTWARD = frozenset({"R", "AL", "AN", "RLE", "RLO", "RLI"})
 # keep a terminal from turning a line round that has words written from right to left
 LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _WITHOUT_DIRECTION = dict.fromkeys(map(ord, (LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
@@ -45,6 +47,8 @@ class MarkedSentence:
         gold: the gold (head, relation) of each word; None with nothing to compare with.
         surfaces: its multiword tokens.
         rank: of several trees of the sentence, which one it is, and its score; "" otherwise.
+        source: whose analysis it is, of several; "" otherwise.
+        differing: the words whose head or relation another analysis of the sentence has otherwise.
     """
 
     sentence: Sentence
@@ -57,6 +61,8 @@ class MarkedSentence:
     gold: list[tuple[int, str]] | None
     surfaces: list[Surface]
     rank: str = ""
+    source: str = ""
+    differing: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -71,9 +77,57 @@ class MarkedSentence:
             return None
         return head, relation
 
+    def kind(self, word: int) -> str:
+        """Return what is to be marked about the arc of a word: `wrong`, `differs` or nothing."""
+        if self.gold is not None:
+            return "" if self.correction(word) is None else "wrong"
+        return "differs" if word in self.differing else ""
+
     def num_wrong(self) -> int:
         """Return how many words are wrong."""
         return sum(self.correction(word) is not None for word in range(1, len(self) + 1))
+
+    def num_marked(self) -> int:
+        """Return how many words are wrong, or differ where there is no gold annotation."""
+        return sum(self.kind(word) != "" for word in range(1, len(self) + 1))
+
+    @property
+    def is_leftward(self) -> bool:
+        """Whether it is written from right to left."""
+        return is_leftward(self.text)
+
+
+Group = list[MarkedSentence]  # the analyses of a sentence
+
+
+def mark_together(
+    analyses: Sequence[Sentence], names: Sequence[str], gold: Sentence | None = None
+) -> Group:
+    """Return several analyses of a sentence, each with its name, and where they differ.
+
+    They differ in a word where heads are not all the same, or relations (subtypes apart).
+
+    Raises:
+        DataError: as of `mark`; or an analysis has other words than the first.
+    """
+    found = [mark(sentence, gold) for sentence in analyses]
+    forms = analyses[0].column(FORM)
+    for sentence in analyses[1:]:
+        if sentence.column(FORM) != forms:
+            first = f"{analyses[0].path or 'the first analysis'}:{analyses[0].line}"
+            message = f"the words differ from those of {first}"
+            raise fault_of(sentence, message, "words", "analyses")
+    arcs = [
+        list(zip(each.heads, map(universal_relation, each.relations), strict=True))
+        for each in found
+    ]
+    differing = frozenset(
+        word for word, same in enumerate(zip(*arcs, strict=True), start=1) if len(set(same)) > 1
+    )
+    return [
+        replace(each, source=printable(name), differing=differing)
+        for each, name in zip(found, names, strict=True)
+    ]
 
 
 def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
@@ -113,9 +167,11 @@ def _rank(sentence: Sentence) -> str:
     return printable(f"tree {rank}, score {score}") if rank and score else ""
 
 
-def fault_of(sentence: Sentence, message: str, what: str = "sentences") -> DataError:
-    """Return the error that a sentence and the gold annotation do not go together."""
-    hint = f"give the gold annotation of the same {what}"
+def fault_of(
+    sentence: Sentence, message: str, what: str = "sentences", given: str = "the gold annotation"
+) -> DataError:
+    """Return the error that a sentence and what is `given` beside it do not go together."""
+    hint = f"give {given} of the same {what}"
     return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
 
 
@@ -148,6 +204,19 @@ def is_leftward(text: str, otherwise: bool = False) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return otherwise
+
+
+def turned(text: str) -> str:
+    """Return a word of a sentence from right to left for what does not know of directions.
+
+    Brackets are turned round where no letter of the word says how they open.
+
+    >>> turned("(")
+    ')'
+    """
+    if any(unicodedata.bidirectional(character) in ("L", "R", "AL") for character in text):
+        return text
+    return text.translate(_MIRRORED)
 
 
 def width_of(text: str) -> int:

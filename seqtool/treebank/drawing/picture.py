@@ -2,45 +2,36 @@
 
 An arc is as high as the arcs below it make it; where several meet at a word, they stand side by
 side, the longest in the middle. A sentence written from right to left is drawn so. Arcs that are
-wrong are red; the gold ones in their place are green, dashed, below the words.
+wrong are red; the gold ones in their place are green, dashed, below the words. Arcs in which
+several analyses differ are orange. Colours are those of a light or a dark ground, as the reader's
+screen has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from rich.cells import cell_len
 
 from seqtool.treebank.drawing.marked import MarkedSentence, is_leftward
+from seqtool.treebank.drawing.style import CLASS
 
 # pixels
 MARGIN = 16.0
-WORD_CELL, SMALL_CELL = 9.8, 6.8  # of a character of a word, and of a tag or relation
+WORD_CELL, SMALL_CELL = 9.8, 7.2  # of a character of a word, and of a tag or relation
 WORD_GAP = 16.0
 LABEL_GAP = 18.0
+LABEL_RISE = 4.0  # from an arc to the feet of its relation, which stands above it
+LABEL_HEIGHT = 11.0
 SLOT = 7.0  # between two arcs that meet at a word
 LEVEL = 24.0
 CORNER = 8.0
 ARROW = 5.0
 ROOT_ROOM = 34.0
 FORM_LINE, TAG_LINE, SURFACE_LINE = 22.0, 16.0, 26.0
-
-STYLE = """
-text { font-family: sans-serif; text-anchor: middle; fill: #1a1a1a }
-.form { font-size: 16px }
-.tag, .relation, .surface { font-size: 11px }
-.tag { fill: #666 }
-.surface { font-size: 13px; fill: #444 }
-.relation { paint-order: stroke; stroke: #fff; stroke-width: 5px }
-.arc, .bracket { fill: none; stroke: #666; stroke-width: 1.2 }
-.arrow { fill: #666 }
-.wrong .arc { stroke: #c62828; stroke-width: 1.6 }
-.wrong .arrow, .wrong .relation { fill: #c62828 }
-.gold .arc { stroke: #2e7d32; stroke-dasharray: 4 3 }
-.gold .arrow, .gold .relation { fill: #2e7d32 }
-""".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +41,7 @@ class Arc:
     head: int
     word: int
     relation: str
-    kind: str  # class of its style: "", wrong, gold
+    kind: str  # class of its style: "", wrong, gold, differs
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -70,6 +61,8 @@ class Picture:
     width: float
     height: float
     elements: str
+    title: str = ""  # the text of the sentence
+    leftward: bool = False  # whether its reader begins at the right
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,54 +85,39 @@ class Stages:
     base: float
 
 
-def svg_picture(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
-    """Give one SVG document with all sentences, one below another."""
-    pictures = [draw(sentence) for sentence in sentences]
-    width = max((picture.width for picture in pictures), default=0)
-    height = sum(picture.height for picture in pictures)
-    yield f"{opening_tag(width, height)}\n<style>\n{STYLE}\n</style>\n"
-    yield '<rect width="100%" height="100%" fill="#fff"/>\n'
-    top = 0.0
-    for picture in pictures:
-        yield f'<g transform="translate(0 {top:g})">\n{picture.elements}</g>\n'
-        top += picture.height
-    yield "</svg>\n"
+def opening_tag(width: float, height: float, kind: str = CLASS, label: str = "") -> str:
+    """Return the tag that begins an SVG of this size.
 
-
-def opening_tag(width: float, height: float, kind: str = "") -> str:
-    """Return the tag that begins an SVG of this size; `kind` is its class, if it has one."""
-    of_kind = f' class="{kind}"' if kind else ""
+    Args:
+        width: in pixels.
+        height: in pixels.
+        kind: its class.
+        label: what is read to those who do not see it.
+    """
+    spoken = f' aria-label="{escape(label)}"' if label else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}"{of_kind}>'
-    )
-
-
-def style_inside(kind: str) -> str:
-    """Return `STYLE` for what stands inside an element of a class, and for nothing else."""
-    rules = (rule.partition(" {") for rule in STYLE.splitlines())
-    return "\n".join(
-        ", ".join(f".{kind} {selector}" for selector in selectors.split(", ")) + " {" + rest
-        for selectors, _, rest in rules
+        f'viewBox="0 0 {width:g} {height:g}" class="{kind}"{spoken}>'
     )
 
 
 def draw(sentence: MarkedSentence) -> Picture:
     """Return the picture of a sentence."""
-    arcs, gold_arcs = _arcs(sentence)
+    arcs, gold_arcs = arcs_of(sentence)
     centres, width, leftward = _placed(sentence, arcs + gold_arcs)
     step = -SLOT if leftward else SLOT
-    levels, gold_levels = _levels(arcs, len(sentence)), _levels(gold_arcs, len(sentence))
+    levels, gold_levels = levels_of(arcs, len(sentence)), levels_of(gold_arcs, len(sentence))
     base = ROOT_ROOM + LEVEL * max((0, *levels))
     lines, labels = _draw_arcs(arcs, levels, centres, step, base, -1)
-    elements = [f"<title>{escape(sentence.text)}</title>", *lines, *labels]
+    elements = [*lines, *labels]
     word_elements, y = _draw_words(sentence, centres, base, leftward)
     elements += word_elements
     if gold_arcs:
         lines, labels = _draw_arcs(gold_arcs, gold_levels, centres, step, y, 1)
         elements += lines + labels
         y += ROOT_ROOM + LEVEL * max(gold_levels)
-    return Picture(width, y + MARGIN, "".join(f"{element}\n" for element in elements))
+    drawn = "".join(f"{element}\n" for element in elements)
+    return Picture(width, y + MARGIN, drawn, sentence.text, leftward)
 
 
 def draw_stages(sentence: MarkedSentence) -> Stages:
@@ -149,7 +127,7 @@ def draw_stages(sentence: MarkedSentence) -> Stages:
         for word, head in enumerate(sentence.heads, start=1)
     ]
     centres, width, leftward = _placed(sentence, arcs)
-    levels = _levels(arcs, len(sentence))
+    levels = levels_of(arcs, len(sentence))
     base = ROOT_ROOM + LEVEL * max((0, *levels))
     lines, labels = _draw_arcs(arcs, levels, centres, -SLOT if leftward else SLOT, base, -1)
     words, y = _draw_words(sentence, centres, base, leftward)
@@ -172,9 +150,14 @@ def _draw_words(
     """Return the elements of words, tags and multiword tokens, and how far down they reach."""
     elements = []
     y = base + FORM_LINE
-    for centre, form, tag in zip(centres, sentence.forms, sentence.tags, strict=True):
-        elements.append(text_element("form", centre, y, form, leftward))
-        elements.append(text_element("tag", centre, y + TAG_LINE, tag))
+    words = zip(centres, sentence.forms, sentence.tags, strict=True)
+    for number, (centre, form, tag) in enumerate(words, start=1):
+        half = max(WORD_CELL * cell_len(form), small_width(tag)) / 2 + 5
+        elements.append(
+            f'<g class="word" data-w="{number}">{ring(centre - half, y - 17, 2 * half, 40)}'
+            f"{text_element('form', centre, y, form, leftward)}"
+            f"{text_element('tag', centre, y + TAG_LINE, tag)}</g>"
+        )
     y += TAG_LINE + 8
     if sentence.surfaces:
         for surface in sentence.surfaces:
@@ -186,13 +169,12 @@ def _draw_words(
     return elements, y
 
 
-def _arcs(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
+def arcs_of(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
     """Return the arcs of a sentence, and the gold ones where it is wrong."""
     arcs, gold_arcs = [], []
     for word, head in enumerate(sentence.heads, start=1):
         correction = sentence.correction(word)
-        kind = "" if correction is None else "wrong"
-        arcs.append(Arc(head, word, sentence.relations[word - 1], kind))
+        arcs.append(Arc(head, word, sentence.relations[word - 1], sentence.kind(word)))
         if correction is not None:
             gold_arcs.append(Arc(correction[0], word, correction[1], "gold"))
     return arcs, gold_arcs
@@ -220,15 +202,16 @@ def _centres(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], fl
             meeting[arc.head] += 1
             ending[arc.ends[1]].append(arc)
         else:
-            label_widths[arc.word] = max(label_widths[arc.word], _small_width(arc.relation))
+            label_widths[arc.word] = max(label_widths[arc.word], small_width(arc.relation))
     widths = [
-        max(WORD_CELL * cell_len(form), _small_width(tag), SLOT * meeting[word], label_widths[word])
+        max(WORD_CELL * cell_len(form), small_width(tag), SLOT * meeting[word], label_widths[word])
         for word, (form, tag) in enumerate(zip(sentence.forms, sentence.tags, strict=True), start=1)
     ]
     for surface in sentence.surfaces:
         # the last word makes room for what its multiword token has more than its words
         own = sum(widths[surface.first - 1 : surface.last])
         widths[surface.last - 1] += max(0.0, WORD_CELL * cell_len(surface.form) - own)
+    crossed = _crossed(arcs)
     centres: list[float] = []
     end = MARGIN - WORD_GAP
     for word, width in enumerate(widths, start=1):
@@ -237,18 +220,60 @@ def _centres(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], fl
             other = arc.ends[0]
             # from the slot in the middle of the one to that of the other, at worst
             slots = SLOT * (meeting[word] + meeting[other]) / 2
-            needed = _small_width(arc.relation) + LABEL_GAP + slots
+            needed = small_width(arc.relation) + LABEL_GAP + slots
             centre = max(centre, centres[other - 1] + needed)
+            if arc in crossed:
+                centre = max(centre, _room_for(arc, centres, meeting))
         centres.append(centre)
         end = centre + width / 2
     return centres, end + MARGIN
 
 
-def _small_width(text: str) -> float:
+def _crossed(arcs: Sequence[Arc]) -> set[Arc]:
+    """Return the arcs that others cross: from inside them to outside."""
+    return {
+        arc
+        for arc in arcs
+        if arc.head
+        for low, high in (arc.ends,)
+        if any(
+            (low < other.word < high and not low <= other.head <= high)
+            or (low < other.head < high and not low <= other.word <= high)
+            for other in arcs
+        )
+    }
+
+
+def _room_for(arc: Arc, centres: Sequence[float], meeting: Sequence[int]) -> float:
+    """Return where the second word of a crossed arc is at least.
+
+    Between two words no line goes up or down. There must be two, the last ones if no others, that
+    are far enough apart for the relation.
+
+    Args:
+        arc: crossed by others.
+        centres: of the words before its second one.
+        meeting: the number of arcs at each word, that of word 1 at place 1.
+    """
+    first, last = arc.ends
+    width = small_width(arc.relation) + LABEL_GAP
+
+    def taken(word: int) -> float:
+        return SLOT * (meeting[word] + meeting[word + 1]) / 2
+
+    if any(
+        centres[word] - centres[word - 1] >= width + taken(word) for word in range(first, last - 1)
+    ):
+        return 0.0
+    return centres[last - 2] + width + taken(last - 1)
+
+
+def small_width(text: str) -> float:
+    """Return about how wide a tag or a relation is."""
     return SMALL_CELL * cell_len(text)
 
 
-def _levels(arcs: list[Arc], num_words: int) -> list[int]:
+def levels_of(arcs: list[Arc], num_words: int) -> list[int]:
     """Return how high each arc is, from 1 on: one more than the highest that it passes over.
 
     Arcs that cross count as passed over too, by the longer one, so that their tops lie apart. An
@@ -277,8 +302,8 @@ def _draw_arcs(
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the arcs on one side of the words, and their relations.
 
-    They meet the words at height `base`. Relations are written after all arcs, so that no line
-    crosses them.
+    They meet the words at height `base`. A relation stands above its arc, beside the lines that go
+    farther up; see `_label_place`.
 
     `step` is from one slot to the next, negative from right to left. The direction is -1 for arcs
     above the words, 1 for arcs below them.
@@ -298,34 +323,79 @@ def _draw_arcs(
                 f"H{x - bend:g}Q{x:g} {top:g} {x:g} {top - direction * CORNER:g}"
                 f"V{base + direction * ARROW:g}"
             )
-            middle = (start + x) / 2
-            label_y = top + 4
+            middle = _label_place(i, arcs, levels, slots)
+            label_y = top - LABEL_RISE if direction < 0 else top + LABEL_HEIGHT
         else:
             top = base + direction * (LEVEL * level + ROOT_ROOM - 16)
             line = f"M{x:g} {top:g}V{base + direction * ARROW:g}"
             middle, label_y = x, top + (-4 if direction < 0 else 12)
-        group = f' class="{arc.kind}"' if arc.kind else ""
-        lines.append(f'<g{group}><path class="arc" d="{line}"/><path class="arrow" d="{tip}"/></g>')
-        labels.append(f"<g{group}>{text_element('relation', middle, label_y, arc.relation)}</g>")
+        lines.append(arc_element(arc, line, tip))
+        kind = f"relation {arc.kind}".rstrip()
+        labels.append(text_element(kind, middle, label_y, arc.relation))
     return lines, labels
+
+
+def arc_element(arc: Arc, line: str, tip: str) -> str:
+    """Return the line of an arc and its tip, both given as paths."""
+    kind = f' class="{arc.kind}"' if arc.kind else ""
+    return (
+        f'<g{kind} data-w="{arc.word}" data-h="{arc.head}"><path class="arc" d="{line}"/>'
+        f'<path class="arrow" d="{tip}"/></g>'
+    )
+
+
+def ring(x: float, y: float, width: float, height: float) -> str:
+    """Return what shows that a word was found, or is looked at."""
+    return f'<rect class="ring" x="{x:g}" y="{y:g}" width="{width:g}" height="{height}" rx="5"/>'
+
+
+def _label_place(
+    number: int, arcs: list[Arc], levels: list[int], slots: dict[tuple[int, int], float]
+) -> float:
+    """Return the middle of the relation of an arc: that of the arc, if no line goes up there."""
+    arc = arcs[number]
+    left, right = sorted((slots[number, arc.head], slots[number, arc.word]))
+    # in a projective tree, nothing that is inside an arc leads to what is outside
+    ups = sorted(
+        slots[i, end]
+        for i, other in enumerate(arcs)
+        if i != number and (levels[i] > levels[number] or not other.head)
+        for end in (other.head, other.word)
+        if end and left < slots[i, end] < right
+    )
+    half, middle = small_width(arc.relation) / 2 + 3, (left + right) / 2
+    free = [
+        min(max(middle, low + half), high - half)
+        for low, high in pairwise([left, *ups, right])
+        if high - low >= 2 * half
+    ]
+    return min(free, key=lambda place: abs(place - middle), default=middle)
 
 
 def _slots(arcs: list[Arc], centres: list[float], step: float) -> dict[tuple[int, int], float]:
     """Return where the arc of a number meets a word: (number of the arc, word) -> x."""
-    meeting: list[list[tuple[float, int]]] = [[] for _ in range(len(centres) + 1)]
+    return {
+        (i, word): centres[word - 1] + step * (place - (len(found) - 1) / 2)
+        for word, found in enumerate(meetings(arcs, len(centres)))
+        for place, i in enumerate(found)
+    }
+
+
+def meetings(arcs: Sequence[Arc], num_words: int) -> list[list[int]]:
+    """Return the numbers of the arcs that meet at each word, in the order in which they stand.
+
+    The shorter an arc is, the farther out, on the side to which it leads: so it ends below the
+    longer ones without crossing them. What belongs to word 1 is at place 1.
+    """
+    meeting: list[list[tuple[float, int]]] = [[] for _ in range(num_words + 1)]
     for i, arc in enumerate(arcs):
         if not arc.head:
             meeting[arc.word].append((0.0, i))  # between those to the left and to the right
             continue
         first, last = arc.ends
-        # the shorter the farther out, so that it ends below the longer ones without crossing them
         meeting[first].append((1 / arc.length, i))
         meeting[last].append((-1 / arc.length, i))
-    return {
-        (i, word): centres[word - 1] + step * (place - (len(found) - 1) / 2)
-        for word, found in enumerate(meeting)
-        for place, (_, i) in enumerate(sorted(found))
-    }
+    return [[i for _, i in sorted(found)] for found in meeting]
 
 
 def text_element(kind: str, x: float, y: float, text: str, leftward: bool = False) -> str:

@@ -2,64 +2,46 @@
 
     tree    in the terminal: a tree beside the words, one word a line
     svg     a picture: arcs above the words
-    html    one page with a picture of each sentence; it needs no script, font or other file
+    html    one page with a picture of each sentence; it needs no font or other file
+    tikz    a LaTeX document for the package tikz-dependency
     json    one object a line: the words with their columns
 
 With a gold annotation beside the predicted one, words whose head or relation (subtypes apart) is
-wrong are marked in all of them.
+wrong are marked in all of them. Of several analyses of the same sentences without a gold one, it is
+the words in which they differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from itertools import repeat
-from typing import Any, Literal
-
-from rich.style import Style
+from typing import Any, Literal, get_args
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.terminal import json_text
+from seqtool.treebank.drawing.grouped import svg_picture
 from seqtool.treebank.drawing.marked import (
-    LEFT_TO_RIGHT,
+    Group,
     MarkedSentence,
     fault_of,
-    has_leftward,
-    isolated,
     mark,
+    mark_together,
     printable,
-    width_of,
 )
-from seqtool.treebank.drawing.picture import (
-    STYLE,
-    draw,
-    opening_tag,
-    style_inside,
-    svg_picture,
-)
+from seqtool.treebank.drawing.page import page
+from seqtool.treebank.drawing.picture import draw, opening_tag
+from seqtool.treebank.drawing.style import CLASS, DARK, LIGHT, STYLE
+from seqtool.treebank.drawing.textual import tree_lines
+from seqtool.treebank.drawing.tikz import tikz_document
 from seqtool.treebank.scores import RANK, SCORE
 from seqtool.treebank.sentence import COLUMNS, DEPREL, Sentence
 
-Format = Literal["tree", "svg", "html", "json"]
+Format = Literal["tree", "svg", "html", "tikz", "json"]
 
 _NAMES = tuple(name.lower() for name in COLUMNS)
-_PAGE_STYLE = """
-body { font-family: sans-serif; margin: 2em; color: #1a1a1a; background: #fff }
-section { margin-bottom: 2em; border-top: 1px solid #ddd }
-h2 { font-size: 0.9em; font-weight: normal; color: #666 }
-.picture { overflow-x: auto }
-.errors { color: #c62828 }
-""".strip()
-
 # of what a notebook shows
-INLINE = "seqtool-tree"  # class of the pictures
 MAX_DRAWN = 8  # sentences
 MAX_ROWS = 40  # words of a sentence without a tree
-
-_FAINT = Style(dim=True)
-_WORD = Style(bold=True)
-_WRONG = Style(color="red")
-_GOLD = Style(color="green")
 
 
 def render(
@@ -82,23 +64,73 @@ def render(
     Raises:
         DataError: when iterated: the gold sentences have other words, or heads are no tree.
     """
-    marked = _marked(sentences, gold)
-    return _trees(marked, colour=colour) if format == "tree" else _WRITERS[format](marked)
+    return render_groups(grouped([sentences], [""], gold), format, colour=colour)
 
 
-def _marked(
-    sentences: Iterable[Sentence], gold: Iterable[Sentence] | None
-) -> Iterator[MarkedSentence]:
-    if gold is None:
-        yield from map(mark, sentences)
-        return
-    remaining = iter(gold)
-    for sentence in sentences:
-        counterpart = next(remaining, None)
-        if counterpart is None:
-            raise fault_of(sentence, "there is no gold sentence for this one")
-        yield mark(sentence, counterpart)
-    for extra in remaining:
+def render_groups(
+    groups: Iterable[Group],
+    format: Format,
+    *,
+    beside: bool = False,
+    down: bool = False,
+    colour: bool = False,
+) -> Iterator[str]:
+    """Give the text of sentences, each with one analysis or several; see `render`.
+
+    Args:
+        groups: as `grouped` gives them.
+        format: one of `FORMATS`.
+        beside: analyses stand side by side; in JSON and for LaTeX they always follow one another.
+        down: in SVG, words stand below one another.
+        colour: colour trees for a terminal.
+    """
+    match format:
+        case "tree":
+            return tree_lines(groups, beside=beside, colour=colour)
+        case "svg":
+            return svg_picture(groups, beside=beside, is_down=down)
+        case "html":
+            return page(groups, beside=beside)
+        case "tikz":
+            return tikz_document(groups)
+        case "json":
+            return _json_lines(groups)
+
+
+def grouped(
+    analyses: Sequence[Iterable[Sentence]],
+    names: Sequence[str],
+    gold: Iterable[Sentence] | None = None,
+) -> Iterator[Group]:
+    """Give the analyses of each sentence, marked where they are wrong or differ.
+
+    Args:
+        analyses: sentences with trees, the same ones in each; taken one after another.
+        names: of the analyses; a single one needs none.
+        gold: the same sentences with the trees to compare with.
+
+    Raises:
+        DataError: when iterated: sentences are missing or have other words, or heads are no tree.
+    """
+    streams = [iter(sentences) for sentences in analyses]
+    golden = None if gold is None else iter(gold)
+    for first in streams[0]:
+        counterpart = None if golden is None else next(golden, None)
+        if golden is not None and counterpart is None:
+            raise fault_of(first, "there is no gold sentence for this one")
+        others = [next(stream, None) for stream in streams[1:]]
+        found = [other for other in others if other is not None]
+        if len(found) < len(others):
+            name = names[others.index(None) + 1]
+            raise fault_of(first, f"{name} has no such sentence", given="analyses")
+        if others:
+            yield mark_together([first, *found], names, counterpart)
+        else:
+            yield [mark(first, counterpart)]
+    for stream in streams[1:]:
+        for extra in stream:
+            raise fault_of(extra, f"{names[0]} has no such sentence", given="analyses")
+    for extra in golden or ():
         raise fault_of(extra, "the gold sentence has no counterpart")
 
 
@@ -110,8 +142,13 @@ def inline_html(sentences: Sequence[Sentence]) -> str:
     drawn = [_inline(sentence) for sentence in sentences[:MAX_DRAWN]]
     if len(sentences) > MAX_DRAWN:
         drawn.append(f"<p>{counted(len(sentences) - MAX_DRAWN, 'more sentence')}</p>\n")
-    style = f"<style>\n{style_inside(INLINE)}\n.{INLINE} {{ background: #fff }}\n</style>\n"
-    return f'<div class="{INLINE}-page">\n{style}{"".join(drawn)}</div>\n'
+    # a notebook may be light while the screen is dark: the pictures bring their ground with them
+    ground = f".{CLASS} {{ background: {{}} }}"
+    style = (
+        f"<style>\n{STYLE}\n{ground.format(LIGHT.paper)}\n@media (prefers-color-scheme: dark) "
+        f"{{ {ground.format(DARK.paper)} }}\n</style>\n"
+    )
+    return f'<div class="{CLASS}-page">\n{style}{"".join(drawn)}</div>\n'
 
 
 def _inline(sentence: Sentence) -> str:
@@ -132,9 +169,10 @@ def _inline(sentence: Sentence) -> str:
         lines += "".join(_table_row("td", row) for row in cells)
         return direction.format(escape(printable(sentence.text))) + f"<table>\n{lines}</table>\n"
     picture = draw(marked)
+    side = "rtl" if picture.leftward else "ltr"
     return (
-        f'{direction.format(escape(marked.text))}<div style="overflow-x: auto">\n'
-        f"{opening_tag(picture.width, picture.height, INLINE)}\n{picture.elements}</svg>\n"
+        f'{direction.format(escape(marked.text))}<div dir="{side}" style="overflow-x: auto">\n'
+        f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n"
         "</div>\n"
     )
 
@@ -144,35 +182,14 @@ def _table_row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{inside}</tr>\n"
 
 
-def _html_page(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
-    """Give the page in pieces, a sentence each."""
-    yield (
-        '<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Dependency trees</title>\n<style>\n{_PAGE_STYLE}\n{STYLE}\n</style>\n"
-        "</head>\n<body>\n"
-    )
-    for number, sentence in enumerate(sentences, start=1):
-        picture = draw(sentence)
-        rank = f" · {escape(sentence.rank)}" if sentence.rank else ""
-        errors = ""
-        if sentence.gold is not None:
-            num = sentence.num_wrong()
-            kind = ' class="errors"' if num else ""
-            errors = f" · <span{kind}>{counted(num, 'wrong arc')}</span>"
-        yield (
-            f"<section>\n<h2>{escape(sentence.name or str(number))}{rank}{errors}</h2>\n"
-            f'<p dir="auto">{escape(sentence.text)}</p>\n<div class="picture">\n'
-            f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n"
-            "</div>\n</section>\n"
-        )
-    yield "</body>\n</html>\n"
+def _json_lines(groups: Iterable[Group]) -> Iterator[str]:
+    """Give a line for each sentence: see `to_object`.
 
-
-def _json_lines(sentences: Iterable[MarkedSentence]) -> Iterator[str]:
-    """Give a line for each sentence: see `to_object`."""
-    for sentence in sentences:
-        yield json_text(to_object(sentence)) + "\n"
+    Where there are several analyses, each has a line, with its name as `source`.
+    """
+    for group in groups:
+        for sentence in group:
+            yield json_text(to_object(sentence)) + "\n"
 
 
 def ranked_json(groups: Iterable[Sequence[Sentence]]) -> Iterator[str]:
@@ -206,7 +223,8 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     `id` (null without one) and `text`; `words` with their ten columns under lower-case names, `id`
     and `head` as numbers, the others as they were read, `_` where there is nothing;
     `multiword_tokens` and `empty_nodes` where there are any. Compared with a gold annotation, a
-    word has `gold` (head and deprel) and `wrong`.
+    word has `gold` (head and deprel) and `wrong`; of several analyses, `differs`, and the sentence
+    has the name of its own as `source`.
     """
     sentence = marked.sentence
     words = []
@@ -216,8 +234,12 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
         if marked.gold is not None:
             columns["gold"] = dict(zip(("head", "deprel"), marked.gold[word - 1], strict=True))
             columns["wrong"] = marked.correction(word) is not None
+        if marked.source:
+            columns["differs"] = word in marked.differing
         words.append(columns)
     result: dict[str, Any] = {"id": marked.name or None, "text": marked.text, "words": words}
+    if marked.source:
+        result["source"] = marked.source
     for position, line in sentence.extras:
         columns = dict(zip(_NAMES, line.split("\t"), strict=True))
         first, dash, last = columns["id"].partition("-")
@@ -229,115 +251,4 @@ def to_object(marked: MarkedSentence) -> dict[str, Any]:
     return result
 
 
-def _trees(sentences: Iterable[MarkedSentence], *, colour: bool = False) -> Iterator[str]:
-    """Give each sentence as its text, a line for each word, and an empty line."""
-
-    def paint(text: str, style: Style) -> str:
-        return style.render(text) if colour and text else text
-
-    for sentence in sentences:
-        words = range(1, len(sentence) + 1)
-        notes = {s.first: f"{s.first}-{s.last} {isolated(s.form)}" for s in sentence.surfaces}
-        marks = [
-            "" if gold is None else f"✗ gold: {gold[1]} of {gold[0]}"
-            for gold in map(sentence.correction, words)
-        ]
-        relation_styles = [_WRONG if gold else Style() for gold in marks]
-        # (cells, styles, aligned to the right)
-        columns = [
-            (list(map(str, words)), repeat(_FAINT), True),
-            (list(map(isolated, sentence.forms)), repeat(_WORD), False),
-            (sentence.tags, repeat(_FAINT), False),
-            (sentence.relations, relation_styles, False),
-            ([notes.get(word, "") for word in words], repeat(_FAINT), False),
-            (marks, repeat(_GOLD), False),
-        ]
-        rows = [paint(line, _FAINT) for line in _lines(sentence.heads)]
-        for number, (cells, styles, to_right) in enumerate(columns):
-            width = max(map(width_of, cells))
-            if not width:
-                continue
-            gap = " " if number < 2 else "  "
-            for i, (cell, style) in enumerate(zip(cells, styles, strict=False)):
-                blank = " " * (width - width_of(cell))
-                shown = paint(cell, style)
-                rows[i] += gap + (blank + shown if to_right else shown + blank)
-        any_leftward = any(map(has_leftward, (*sentence.forms, sentence.text)))
-        start = LEFT_TO_RIGHT if any_leftward else ""
-        name = sentence.name + (f" ({sentence.rank})" if sentence.rank else "")
-        title = f"# {name.strip()}: " if name else "# "
-        lines = [paint(title + isolated(sentence.text), _FAINT), *(row.rstrip() for row in rows)]
-        yield "".join(f"{start}{line}\n" for line in lines) + "\n"
-
-
-def _lines(heads: list[int]) -> list[str]:
-    """Return the lines of the tree, all as wide."""
-    columns = _node_columns(heads)
-    width = 2 * max(columns) + 1
-    grid = [[" "] * width for _ in heads]
-    first, last = _reaches(heads)
-    # what leads to the right first, so that what leads up and down passes over it
-    for word, head in enumerate(heads, start=1):
-        start = 2 * columns[head - 1] + 1 if head else 2 * columns[word - 1]
-        grid[word - 1][start:] = ["─"] * (width - start)
-    for word in range(1, len(heads) + 1):
-        column = 2 * columns[word - 1]
-        for row in range(first[word - 1], last[word - 1] + 1):
-            grid[row - 1][column] = "│"
-    for word, head in enumerate(heads, start=1):
-        if head:
-            column = 2 * columns[head - 1]
-            corner = "├"
-            if word == first[head - 1]:
-                corner = "┌"
-            elif word == last[head - 1]:
-                corner = "└"
-            grid[word - 1][column] = corner
-        grid[word - 1][2 * columns[word - 1]] = "●"
-    return ["".join(row) for row in grid]
-
-
-def _reaches(heads: list[int]) -> tuple[list[int], list[int]]:
-    """Return the first and the last of each word and those that depend on it."""
-    first = list(range(1, len(heads) + 1))
-    last = list(first)
-    for word, head in enumerate(heads, start=1):
-        if head:
-            first[head - 1] = min(first[head - 1], word)
-            last[head - 1] = max(last[head - 1], word)
-    return first, last
-
-
-def _node_columns(heads: list[int]) -> list[int]:
-    """Return the column of each word: right of its head's, and free over all its reach.
-
-    In a projective tree that is the distance from the root.
-    """
-    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
-    for word, head in enumerate(heads, start=1):
-        children[head].append(word)
-    first, last = _reaches(heads)
-    taken: list[list[tuple[int, int]]] = []  # of each column, the reaches in it
-    columns = [0] * len(heads)
-    pending = [(word, 0) for word in children[0]]
-    while pending:
-        deeper: list[tuple[int, int]] = []
-        for word, column in pending:
-            low, high = first[word - 1], last[word - 1]
-            while column < len(taken) and any(a <= high and low <= b for a, b in taken[column]):
-                column += 1
-            taken.extend([] for _ in range(len(taken), column + 1))
-            taken[column].append((low, high))
-            columns[word - 1] = column
-            deeper.extend((child, column + 1) for child in children[word])
-        pending = deeper
-    return columns
-
-
-_WRITERS: dict[str, Callable[[Iterable[MarkedSentence]], Iterator[str]]] = {
-    "tree": _trees,
-    "svg": svg_picture,
-    "html": _html_page,
-    "json": _json_lines,
-}
-FORMATS = tuple(_WRITERS)
+FORMATS: tuple[Format, ...] = get_args(Format)

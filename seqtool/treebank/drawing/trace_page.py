@@ -7,8 +7,6 @@ loads nothing, and its policy names style and script by their sums. Every text o
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
@@ -16,6 +14,7 @@ from rich.cells import cell_len
 
 from seqtool.treebank.derivation import Hypothesis, Step, Trace
 from seqtool.treebank.drawing.marked import printable
+from seqtool.treebank.drawing.page import policy_of
 from seqtool.treebank.drawing.picture import (
     FORM_LINE,
     TAG_LINE,
@@ -61,7 +60,8 @@ text { font-family: sans-serif; text-anchor: middle; fill: var(--ink) }
 .tag, .relation, .surface, .name { font-size: 11px }
 .tag, .surface, .name { fill: var(--faint) }
 .name { text-anchor: start }
-.relation { paint-order: stroke; stroke: var(--paper); stroke-width: 5px }
+.relation { paint-order: stroke; stroke: var(--paper); stroke-width: 3px }
+.ring { fill: none }
 .arc, .bracket { fill: none; stroke: var(--faint); stroke-width: 1.2 }
 .arrow { fill: var(--faint) }
 .new .arc { stroke: var(--new); stroke-width: 2 }
@@ -129,17 +129,9 @@ _CONTROLS = (
 
 def trace_page(traces: Iterable[Trace]) -> Iterator[str]:
     """Give the page in pieces, a sentence each; memory does not grow with them."""
-    sums = [
-        base64.b64encode(hashlib.sha256(f"\n{text}\n".encode()).digest()).decode()
-        for text in (STYLE, SCRIPT)
-    ]
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{sums[0]}'; script-src 'sha256-{sums[1]}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f"{policy_of(STYLE, SCRIPT)}"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>How trees are built</title>\n<style>\n{STYLE}\n</style>\n"
         "</head>\n<body>\n<h1>How trees are built</h1>\n"

@@ -1,0 +1,38 @@
+"""Trees to be drawn: small files, any tree of a few words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from seqtool.treebank.sentence import Sentence, parse_sentence
+
+GOLDEN = Path(__file__).parent / "treebank" / "golden"
+TREES, GOLD = GOLDEN / "trees.conllu", GOLDEN / "trees.gold.conllu"
+
+
+def sentence(
+    heads: list[int],
+    forms: list[str] | None = None,
+    relations: list[str] | None = None,
+    line: int = 1,
+) -> Sentence:
+    forms = forms or ["w"] * len(heads)
+    relations = relations or ["dep"] * len(heads)
+    lines = [
+        f"{i}\t{form}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_"
+        for i, (form, head, relation) in enumerate(zip(forms, heads, relations, strict=True), 1)
+    ]
+    return parse_sentence("\n".join(lines), "file", line, "columns")
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """Heads of any tree of up to ten words, crossing arcs and all."""
+    num_words = draw(st.integers(1, 10))
+    order = draw(st.permutations(range(1, num_words + 1)))
+    heads = [0] * num_words
+    for i, word in enumerate(order[1:], start=1):
+        heads[word - 1] = order[draw(st.integers(0, i - 1))]
+    return heads

@@ -1,0 +1,245 @@
+"""Pictures: labels, words below one another, several analyses, LaTeX, PDF."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from toy_trees import GOLD, TREES, sentence, trees
+
+from seqtool.core.errors import DataError
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.drawing.column import draw_down
+from seqtool.treebank.drawing.grouped import draw_group
+from seqtool.treebank.drawing.marked import MarkedSentence, mark, mark_together
+from seqtool.treebank.drawing.picture import Picture, draw
+from seqtool.treebank.drawing.rendering import grouped, render_groups
+from seqtool.treebank.drawing.style import CLASS, STYLE
+from seqtool.treebank.drawing.tikz import escaped, tikz_document
+from seqtool.treebank.sentence import Sentence
+
+Segment = tuple[float, float, float, float]  # x, y, x, y
+
+
+def elements(picture: Picture, kind: str) -> list[ElementTree.Element]:
+    """The elements that have a class, among others perhaps."""
+    root = ElementTree.fromstring(f"<svg>{picture.elements}</svg>")
+    return [element for element in root.iter() if kind in element.get("class", "").split()]
+
+
+def place(element: ElementTree.Element) -> tuple[float, float]:
+    return float(element.get("x", "")), float(element.get("y", ""))
+
+
+def segments(picture: Picture) -> list[Segment]:
+    """The straight lines of all arcs; their rounded corners as what lies between their ends."""
+    found = []
+    for element in elements(picture, "arc"):
+        x = y = 0.0
+        for command, inside in re.findall(r"([MVHQ])([^A-Z]*)", element.get("d", "")):
+            numbers = [float(number) for number in inside.split()]
+            before = x, y
+            x = numbers[-2] if command in "MQ" else numbers[0] if command == "H" else x
+            y = numbers[-1] if command != "H" else y
+            if command != "M":
+                found.append((*before, x, y))
+    return found
+
+
+def overlaps(segment: Segment, box: Segment) -> bool:
+    left, right = sorted(segment[::2])
+    top, bottom = sorted(segment[1::2])
+    return left < box[2] and box[0] < right + 1e-9 and top < box[3] and box[1] < bottom + 1e-9
+
+
+@example([2, 0, 2], "nmod")
+@example([3, 4, 0, 3], "nmod")
+@example([4, 5, 0, 3, 3], "relation:long")
+@example([0, 4, 1, 1, 3], "relation:long")
+@given(trees(), st.sampled_from(["r", "nmod", "relation:long"]))
+def test_no_label_lies_on_a_line(heads: list[int], relation: str) -> None:
+    marked = mark(sentence(heads, relations=[relation] * len(heads)))
+    for picture in (draw(marked), draw_down(marked)):
+        lines = segments(picture)
+        assert len(lines) >= len(heads)
+        for label in elements(picture, "relation"):
+            x, y = place(label)
+            # of a character: 6 pixels of a font of 11, of which 8 are above the line of its feet
+            width = 6.0 * len(relation)
+            left = x if "starts" in label.get("class", "") else x - width / 2
+            box = (left, y - 8, left + width, y)
+            assert not any(overlaps(line, box) for line in lines)
+
+
+@given(trees())
+def test_words_below_one_another(heads: list[int]) -> None:
+    picture = draw_down(mark(sentence(heads)))
+    feet = [place(element)[1] for element in elements(picture, "form")]
+    assert feet == sorted(feet)
+    assert {round(b - a, 6) for a, b in pairwise(feet)} <= {24}
+    arcs = elements(picture, "arc")
+    assert len(arcs) == len(elements(picture, "arrow")) == len(heads)
+    (base,) = {place(element)[0] for element in elements(picture, "number")}
+    outer = set()
+    for line in segments(picture):
+        assert all(0 < x < base for x in line[::2])
+        assert all(0 < y < picture.height for y in line[1::2])
+        if line[0] == line[2]:
+            outer.add(line[0])
+    # arcs of one depth stand at one distance
+    assert len(outer) <= len(heads) - 1
+
+
+def leftward() -> MarkedSentence:
+    return mark(sentence([2, 0, 4, 2], ["الكلب", "نبح", "(", "C++"]))
+
+
+def test_words_below_one_another_from_right_to_left() -> None:
+    picture = draw_down(leftward())
+    assert picture.leftward
+    numbers, forms, tags = (elements(picture, kind) for kind in ("number", "form", "tag"))
+    for number, form, tag in zip(numbers, forms, tags, strict=True):
+        assert place(number)[0] > place(form)[0] > place(tag)[0]
+    assert min(x for line in segments(picture) for x in line[::2]) > place(numbers[0])[0]
+    # what is written to the left starts at its right end, "C++" ends there
+    assert ["starts" in form.get("class", "") for form in forms] == [True, True, True, False]
+
+
+def test_styles_hold_inside_pictures_only() -> None:
+    for line in STYLE.splitlines():
+        selectors, brace, _ = line.partition(" {")
+        if brace and not line.startswith("@media"):
+            assert all(part.startswith(f".{CLASS}") for part in selectors.split(", "))
+    assert STYLE.count("{") == STYLE.count("}")
+
+
+# several analyses
+
+
+def two() -> list[Sentence]:
+    return [
+        sentence([2, 0, 2], ["a", "b", "c"], ["det", "root", "obj:x"]),
+        sentence([3, 0, 2], ["a", "b", "c"], ["det", "root", "obj"], line=9),
+    ]
+
+
+def test_what_analyses_have_in_common_is_not_marked() -> None:
+    first, second = mark_together(two(), ["A", "B"])
+    assert first.differing == second.differing == {1}  # subtypes do not count
+    assert [first.kind(word) for word in (1, 2, 3)] == ["differs", "", ""]
+    assert first.num_marked() == 1
+    # beside a gold annotation, it says what is wrong
+    first, second = mark_together(two(), ["A", "B"], two()[0])
+    assert (first.num_marked(), second.num_marked()) == (0, 1)
+    assert second.kind(1) == "wrong"
+
+
+def test_analyses_one_over_the_other_or_side_by_side() -> None:
+    group = mark_together(two(), ["A", "B"])
+    over, beside = draw_group(group), draw_group(group, beside=True)
+    single = [draw(each) for each in group]
+    assert over.width == max(each.width for each in single)
+    assert beside.width == sum(each.width for each in single)
+    assert over.height > beside.height > max(each.height for each in single)
+    for picture in (over, beside):
+        assert [element.text for element in elements(picture, "source")] == ["A", "B"]
+        assert len(elements(picture, "form")) == 6
+        assert len(elements(picture, "differs")) == 4  # two arcs, two relations
+
+
+def test_trees_side_by_side_in_the_terminal() -> None:
+    groups = [mark_together(two(), ["first", "b"])]
+    expected = [
+        "# a b c",
+        "        first          b",
+        "1 a  X  ┌─●  det    ≠    ┌─●  det   ≠",
+        "2 b  X  ●──  root      ●─│──  root",
+        "3 c  X  └─●  obj:x     └─●──  obj",
+    ]
+    text = "".join(render_groups(groups, "tree", beside=True))
+    assert text == "\n".join([*expected, "", ""])
+
+
+def test_json_of_several_analyses() -> None:
+    lines = "".join(render_groups([mark_together(two(), ["A", "B"])], "json")).splitlines()
+    assert ['"source": "A"' in line.replace('":"', '": "') for line in lines] == [True, False]
+    assert [line.count("true") for line in lines] == [1, 1]
+
+
+def test_analyses_of_other_sentences_are_refused() -> None:
+    first, second = two()
+    with pytest.raises(DataError, match="file:1: B has no such sentence"):
+        list(grouped([[first], []], ["A", "B"]))
+    with pytest.raises(DataError, match="file:9: A has no such sentence"):
+        list(grouped([[first], [first, second]], ["A", "B"]))
+    with pytest.raises(DataError, match="file:1: the words differ from those of file:1") as caught:
+        list(grouped([[first], [sentence([0])]], ["A", "B"]))
+    assert caught.value.hint == "give analyses of the same words"
+
+
+# LaTeX
+
+
+def test_latex_of_a_tree() -> None:
+    gold = sentence([0, 1], ["50%", "A_1"], ["root", "dep"])
+    ours = sentence([2, 0], ["50%", "A_1"], ["nsubj", "root"])
+    text = "".join(tikz_document([[mark(ours, gold)]]))
+    _, _, body = text.partition("\\begin{deptext}[column sep=0.8em]\n")
+    assert body.splitlines() == [
+        r"50\% \& A\_1 \\",
+        r"X \& X \\",
+        r"\end{deptext}",
+        r"\depedge[wrong]{2}{1}{nsubj}",
+        r"\deproot[wrong]{2}{root}",
+        r"\deproot[gold]{1}{root}",
+        r"\depedge[gold, edge below]{1}{2}{dep}",
+        r"\end{dependency}",
+        r"\end{document}",
+    ]
+
+
+def test_latex_from_right_to_left() -> None:
+    text = "".join(tikz_document([[leftward()]]))
+    assert r"C++ \& ) \& نبح \& الكلب \\" in text
+    assert "\\depedge{3}{4}{dep}\n" in text  # of word 2 to word 1
+    assert "\\deproot{3}{dep}\n" in text
+
+
+@given(st.text(st.characters(codec="ascii", categories=("P", "S"))))
+def test_what_latex_would_read_is_escaped(text: str) -> None:
+    rest = re.sub(r"\\text[a-z]+\{\}|\\[&%$#_{}]|\{[^{}\\]\}", "", escaped(text))
+    assert not set(rest) & set("\\&%$#_{}~^-`'\"")
+
+
+# PDF
+
+
+def test_pdf_has_a_page_for_each_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from seqtool.treebank.drawing.pdf import write_pdf
+
+    groups = list(grouped([read_conllu(TREES)], [""], read_conllu(GOLD)))
+    written = []
+    for _ in range(2):
+        stream = io.BytesIO()
+        missing = write_pdf([draw_group(group) for group in groups[:2]], stream)
+        assert missing == set()
+        written.append(stream.getvalue())
+    assert written[0] == written[1]  # the same picture is the same file
+    assert len(re.findall(rb"/Type /Page\b", written[0])) == 2
+    boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", written[0])
+    for (width, height), group in zip(boxes, groups, strict=False):
+        picture = draw_group(group)
+        # 72 points are 96 pixels
+        assert float(width) == pytest.approx(picture.width * 0.75, abs=0.01)
+        assert float(height) == pytest.approx(picture.height * 0.75, abs=0.01)
+    unknown = mark(sentence([0], ["a\N{PHOENICIAN LETTER ALF}\U000e0fff"]))
+    assert "\U000e0fff" in write_pdf([draw(unknown)], io.BytesIO())
+    with pytest.raises(DataError, match="no sentence to draw"):
+        write_pdf([], io.BytesIO())
