@@ -458,7 +458,7 @@ def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     assert len([name for name in expected if name.endswith(".txt")]) >= 6
     assert {f"seqtool/sample_data/{code}/pairs.tsv" for code in ("en", "ko")} <= expected
     allowed = re.compile(
-        r"seqtool/.+\.(py|typed|yaml|txt|tsv|conllu|conllu\.gz|json)|seqtool/manual/.+\.md"
+        r"seqtool/.+\.(py|typed|yaml|txt|tsv|conllu|conllu\.gz|json|css|js)|seqtool/manual/.+\.md"
         r"|.+\.dist-info/.+"
     )
     assert [name for name in names if not allowed.fullmatch(name)] == []

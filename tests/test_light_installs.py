@@ -103,6 +103,9 @@ LIGHT = {
     "ngram mix": "ngram mix ngram model.arpa -o mixed --force",
     "ngram counts": "ngram counts train.txt",
     "eval-ppl": "eval-ppl raw.txt -m ngram",
+    "train-snm": "train-snm train.txt -o snm --force",
+    "compare": "compare raw.txt -m ngram -m model.arpa",
+    "draw": "draw trees.conllu",
     "generate": "generate -m ngram --prompt the --seed 1",
     "surprisal": "surprisal raw.txt -m ngram",
     "pairs": "pairs -m ngram",
@@ -123,6 +126,7 @@ LIGHT = {
 HEAVY = {
     "train-lm": "train-lm train.txt",
     "train-parser": "train-parser trees.conllu",
+    "tune": "tune lm train.txt --try hidden_size=4,8 -o tuned",
     "train-tagger": "train-tagger trees.conllu",
     "train-segmenter": "train-segmenter trees.conllu",
     "analyse cells": "analyse cells",

@@ -61,7 +61,7 @@ SHORTER = (
         "--layers 1 --batch-size 4 --bptt 10 --threads 1",
     ),
     (
-        "tune ",
+        "seqtool tune ",
         "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1 "
         "--set model.hidden_size=8",
     ),

@@ -15,6 +15,7 @@ from seqtool.cli.app import main
 from seqtool.core import storage
 
 VERSIONS = sorted(path for path in (Path(__file__).parent / "versions").iterdir() if path.is_dir())
+NEWER = {"snm"}  # kinds that no release has yet
 PERPLEXITIES = [
     pytest.param(version, name, value, id=f"{version.name}-{name}")
     for version in VERSIONS
@@ -83,7 +84,7 @@ def test_every_kind_of_model_is_kept() -> None:
         json.loads(path.read_text(encoding="utf-8"))["kind"]
         for path in VERSIONS[-1].rglob("model.json")
     }
-    assert kinds == set(LOADERS)
+    assert kinds | NEWER == set(LOADERS)
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)

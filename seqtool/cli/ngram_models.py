@@ -29,7 +29,7 @@ NewModelOption = Annotated[
 
 @examples(
     "seqtool ngram prune runs/kn5 -o runs/small",
-    "seqtool ngram prune big.arpa.gz --threshold 1e-7 -o runs/small --arpa small.arpa.gz",
+    "seqtool ngram prune big.arpa.gz --threshold 1e-7 -o small --arpa small.arpa",
 )
 def prune(
     model: Annotated[
@@ -86,7 +86,7 @@ def prune(
 
 
 @examples(
-    "seqtool ngram mix runs/news runs/talk --tune dev.txt -o runs/mixed --arpa mixed.arpa.gz",
+    "seqtool ngram mix runs/news runs/talk --tune dev.txt -o mix --arpa mix.arpa",
     "seqtool ngram mix a.arpa b.arpa --weights 0.3,0.7 -o runs/mixed",
 )
 def mix(
