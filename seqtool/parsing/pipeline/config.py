@@ -21,7 +21,7 @@ PARTS = ("segmenter", "multiword", "tagger", "parser", "graph")
 PARSERS = ("parser", "graph")  # those of PARTS that find heads
 # preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
 _MEMBERS: dict[str, dict[str, Any]] = {
-    "accurate": {"taggers": 2, "graphs": 1},
+    "accurate": {"taggers": 2, "graphs": 2},
     "graph": {"taggers": 2, "parsers": 2},
 }
 
