@@ -35,7 +35,7 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
-from seqtool.parsing.parser.config import check_encoder
+from seqtool.parsing.parser.config import SMALL_SENTENCES, check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PARTS, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.jobs import Job, Team, makespan
@@ -190,16 +190,19 @@ class _Stages:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
         self.begun = time.perf_counter()
+        self.num_sentences = SMALL_SENTENCES  # of the training part, once it was read
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
         sentences = self.sentences(self.record.train)
         check_folds(len(sentences), self.config.folds)
+        self.num_sentences = len(sentences)
         if self.record.dev is not None:
             self.sentences([self.record.dev])
         else:
             num_dev = sum(is_dev for _, is_dev in held_out(sentences))
-            on_held_out(len(sentences) - num_dev, num_dev or len(sentences))
+            self.num_sentences -= num_dev
+            on_held_out(self.num_sentences, num_dev or len(sentences))
 
     def check_lm(self) -> None:
         """Open the language model, if there is one, for the same reason."""
@@ -287,7 +290,14 @@ class _Stages:
         seconds = EPOCH_SECONDS[part]
         if part in PARSERS and getattr(self.config, part).model.encoder != "none":
             seconds = ENCODER_SECONDS
-        return seconds * float(getattr(self.config, part).training.epochs)
+        return seconds * self.num_epochs(part)
+
+    def num_epochs(self, part: str) -> int:
+        """Return the epochs of a part; of a parser, those of a treebank of this size."""
+        config = getattr(self.config, part)
+        is_small = part in PARSERS and self.num_sentences < SMALL_SENTENCES
+        epochs: int = config.training.epochs
+        return (is_small and config.learning.small_epochs) or epochs
 
     def makespan(self, names: Sequence[str]) -> float:
         """Return about what it costs to train parts, as many at once as there are threads."""
