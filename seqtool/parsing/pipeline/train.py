@@ -24,6 +24,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -190,19 +191,16 @@ class _Stages:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
         self.begun = time.perf_counter()
-        self.num_sentences = SMALL_SENTENCES  # of the training part, once it was read
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
         sentences = self.sentences(self.record.train)
         check_folds(len(sentences), self.config.folds)
-        self.num_sentences = len(sentences)
         if self.record.dev is not None:
             self.sentences([self.record.dev])
         else:
             num_dev = sum(is_dev for _, is_dev in held_out(sentences))
-            self.num_sentences -= num_dev
-            on_held_out(self.num_sentences, num_dev or len(sentences))
+            on_held_out(len(sentences) - num_dev, num_dev or len(sentences))
 
     def check_lm(self) -> None:
         """Open the language model, if there is one, for the same reason."""
@@ -295,9 +293,19 @@ class _Stages:
     def num_epochs(self, part: str) -> int:
         """Return the epochs of a part; of a parser, those of a treebank of this size."""
         config = getattr(self.config, part)
-        is_small = part in PARSERS and self.num_sentences < SMALL_SENTENCES
         epochs: int = config.training.epochs
-        return (is_small and config.learning.small_epochs) or epochs
+        if part not in PARSERS or not config.learning.small_epochs or not self.is_small:
+            return epochs
+        return int(config.learning.small_epochs)
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether the part of the treebank that is learnt from is a small one."""
+        sentences = self.sentences(self.record.train)
+        num_dev = 0
+        if self.record.dev is None:
+            num_dev = sum(is_dev for _, is_dev in held_out(sentences))
+        return len(sentences) - num_dev < SMALL_SENTENCES
 
     def makespan(self, names: Sequence[str]) -> float:
         """Return about what it costs to train parts, as many at once as there are threads."""

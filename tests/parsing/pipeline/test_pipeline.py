@@ -464,7 +464,7 @@ def treebank(tmp_path: Path) -> Path:
 
 
 def shares(
-    treebank: Path, output: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+    treebank: Path, output: Path, monkeypatch: pytest.MonkeyPatch, threads: int, **parts: Any
 ) -> dict[str, float]:
     """Return the seconds of each job of the first stage, which is not run."""
     found: dict[str, float] = {}
@@ -477,7 +477,7 @@ def shares(
         raise Interrupted("enough", hint="")
 
     monkeypatch.setattr(Team, "run", note)
-    config = from_dict(PipelineConfig, {**TINY, "time_limit": "1000s"})
+    config = from_dict(PipelineConfig, {**TINY, **parts, "time_limit": "1000s"})
     with pytest.raises(Interrupted):
         train_pipeline(treebank, output, config, threads=threads, device="cpu")
     return found
@@ -498,6 +498,17 @@ def test_each_part_has_a_share_that_goes_with_its_cost(
         },
         abs=0.06,
     )
+
+
+def test_the_epochs_of_small_treebanks_count(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learning = {**TINY["parser"]["learning"], "small_epochs": 8}
+    found = shares(
+        treebank, tmp_path / "p", monkeypatch, 1, parser={**TINY["parser"], "learning": learning}
+    )
+    cost = 2 * (120 + 32 + 37.5 + 160)
+    assert found["tagger"] == pytest.approx(1000 * 120 / cost, abs=0.06)
 
 
 def test_parts_side_by_side_have_the_same_time(
