@@ -208,8 +208,8 @@ def test_gold_trees_beside_the_parse(
     assert [word["gold"]["head"] for word in words] == right
     assert sum(a != b for a, b in zip(own, right, strict=True)) <= num_wrong < len(words)
     assert drawn["tree"].count("✗ gold: ") == num_wrong
-    assert drawn["svg"].count('class="gold"><path') == num_wrong
-    assert drawn["html"].count('class="wrong"><path') == num_wrong
+    assert drawn["svg"].count('class="relation gold"') == num_wrong
+    assert drawn["html"].count('class="relation wrong"') == num_wrong
 
 
 def test_gold_trees_of_what_comes_from_stdin(

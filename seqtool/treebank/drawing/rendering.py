@@ -143,10 +143,9 @@ def inline_html(sentences: Sequence[Sentence]) -> str:
     if len(sentences) > MAX_DRAWN:
         drawn.append(f"<p>{counted(len(sentences) - MAX_DRAWN, 'more sentence')}</p>\n")
     # a notebook may be light while the screen is dark: the pictures bring their ground with them
-    ground = f".{CLASS} {{ background: {{}} }}"
+    light, dark = (f".{CLASS} {{ background: {look.paper} }}" for look in (LIGHT, DARK))
     style = (
-        f"<style>\n{STYLE}\n{ground.format(LIGHT.paper)}\n@media (prefers-color-scheme: dark) "
-        f"{{ {ground.format(DARK.paper)} }}\n</style>\n"
+        f"<style>\n{STYLE}\n{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n</style>\n"
     )
     return f'<div class="{CLASS}-page">\n{style}{"".join(drawn)}</div>\n'
 
