@@ -70,6 +70,14 @@ class Page:
         frame = "requestAnimationFrame"
         self.run(f"new Promise((done) => {frame}(() => {frame}(done)))")
 
+    def until(self, code: str, frames: int = 1000) -> None:
+        """Wait until JavaScript is true: what comes into view is drawn some frames later."""
+        for _ in range(frames):
+            if self.run(code):
+                return
+            self.settle()
+        raise AssertionError(f"never true: {code}")
+
     def press(self, *keys: str) -> None:
         """Press keys and let them go, one after another."""
         for key in keys:

@@ -39,8 +39,10 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         page.run("only.click()")
         assert page.run(COUNT) == "2 of 4"
         page.run("only.click(); " + SEARCH.format("form=us"))
+        page.until("document.querySelector('.hit .form') !== null")
         assert page.run('document.querySelector(".hit .form").textContent') == "us"
         page.run(SEARCH.format(""))
+        page.until(f"{DRAWN}[0] === 1")
 
         # first sentence, second word "dog", its head, and its first dependent
         page.press("j", "ArrowRight", "ArrowRight")
@@ -67,15 +69,13 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         assert abs(page.run(f"{edge} - {last}.getBoundingClientRect().right")) < 1
 
         page.open(many, 1000, 800)
+        page.until(f"{DRAWN}[0] === 1")
         drawn = page.run(DRAWN)
         assert drawn[0] == 1
         assert sum(drawn) < 10
         assert page.run(SHOWN)[0] == "down"  # as it does not fit across
         page.run("scrollTo(0, document.body.scrollHeight)")
-        for _ in range(20):
-            page.settle()
-        assert page.run(DRAWN)[-1] == 1
-        assert page.run(DRAWN)[5] == 0
+        page.until(f"{DRAWN}.at(-1) === 1 && {DRAWN}[5] === 0")
         page.run("dispatchEvent(new Event('beforeprint'))")
         drawn = page.run(DRAWN)
         # 77 rows, ten in a piece
