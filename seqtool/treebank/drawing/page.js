@@ -229,9 +229,10 @@ function search() {
     section.hidden = !isIn;
     num += isIn;
     for (const picture of pictures) {
-      const wasShown = states.get(picture).shown;
+      const { near, shown } = states.get(picture);
       empty(picture);
-      if (wasShown && isIn) fill(picture);
+      // the observer says nothing of one that was out and in again between two of its looks
+      if ((near || shown) && isIn) fill(picture);
     }
   }
   const all = sections.length.toLocaleString("en");
