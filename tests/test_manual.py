@@ -213,7 +213,7 @@ def test_pages_begin_with_a_heading_and_a_sentence() -> None:
 
 
 def test_reference_is_current() -> None:
-    """Made in a process of its own, as `make reference` does: other tests leave traces in this one."""
+    """In a process of its own, as `make reference` is: other tests leave traces in this one."""
     code = (
         "import json\n"
         "from seqtool.cli.help import GENERATED_PAGES\n"
