@@ -32,6 +32,7 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import is_corpus
+from seqtool.core.runtime import give_back_memory
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.model import LanguageModel
@@ -44,6 +45,7 @@ from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import Summary, TokenScores, read_ids
 
 STATISTICS_STREAMS = 100  # as Krause et al.
+_STEPS = 50  # between two times that freed memory is given back: about a megabyte may stay a step
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,7 @@ class _Learner:
         self._trained = [weight.detach().clone() for weight in self._weights]
         self._rates = [config.rate / (rms + config.epsilon) for rms in statistics.rms]
         self._decays = [(config.decay * part).clamp_(max=1.0) for part in statistics.relative()]
+        self._num_steps = 0
 
     def step(self, loss: Tensor) -> None:
         """Learn from the mean loss (nats) of a segment."""
@@ -247,6 +250,9 @@ class _Learner:
                 if weight.grad is not None:
                     weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
         self._network.eval()  # what is kept of the weights before is forgotten
+        self._num_steps += 1
+        if self._num_steps % _STEPS == 0:
+            give_back_memory()
 
 
 def _native_loops(device: str) -> AbstractContextManager[object]:
