@@ -11,6 +11,9 @@ from seqtool.core.version import __version__ as __version__
 
 TYPE_CHECKING = False  # `typing` would be most of what is imported before Ctrl-C is quiet
 if TYPE_CHECKING:
+    from seqtool.classification.config import ClassifierConfig as ClassifierConfig
+    from seqtool.classification.model import Classifier as Classifier
+    from seqtool.classification.train import train_classifier as train_classifier
     from seqtool.core.checkpoint import load as load
     from seqtool.core.errors import ConfigError as ConfigError
     from seqtool.core.errors import DataError as DataError
@@ -64,6 +67,9 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Token as Token
 
 _MODULES = {
+    "classification.config": "ClassifierConfig",
+    "classification.model": "Classifier",
+    "classification.train": "train_classifier",
     "core.checkpoint": "load",
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
     "PromptError SeqtoolError TrainingError",

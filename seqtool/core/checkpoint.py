@@ -49,6 +49,7 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph)-[0-9]+")  # of 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
+        "classifier": "seqtool.classification.model:load_model",
         "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
@@ -73,6 +74,7 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 
 # kind -> the command that trains it; of others, train-lm
 _TRAINERS = {
+    "classifier": "train-classifier",
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
@@ -241,13 +243,18 @@ def run_record(path: str | Path) -> Path:
     return storage.versions(Path(path))[0] / RUN
 
 
+def trainer(kind: str) -> str:
+    """Return the command that trains a kind of model."""
+    return _TRAINERS.get(kind, "train-lm")
+
+
 def _trainer(path: Path) -> str:
     """Return the command whose run is in a directory."""
     try:
         kind = storage.read_object(run_record(path)).get("kind")
     except (OSError, ValueError):
         kind = None
-    return _TRAINERS.get(str(kind), "train-lm")
+    return trainer(str(kind))
 
 
 def _known_models(path: Path) -> str:
