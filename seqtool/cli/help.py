@@ -225,6 +225,7 @@ def settings_page() -> str:
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.sampling import GenerateConfig
     from seqtool.lm.snm.config import SnmConfig
+    from seqtool.parsing.labeller.config import LabellerConfig
     from seqtool.parsing.parser.config import ParserConfig
     from seqtool.parsing.pipeline.config import PARTS, PipelineConfig
     from seqtool.parsing.segmenter.config import SegmenterConfig
@@ -239,6 +240,7 @@ def settings_page() -> str:
         _settings_section("Neural language models", "`seqtool train-lm`.", NeuralLMConfig),
         _settings_section("Parsers", "`seqtool train-parser`.", ParserConfig),
         _settings_section("Taggers", "`seqtool train-tagger`.", TaggerConfig),
+        _settings_section("Labellers of words", "`seqtool train-tagger --column`.", LabellerConfig),
         _settings_section("Segmenters", "`seqtool train-segmenter`.", SegmenterConfig),
         _settings_section("Classifiers", "`seqtool train-classifier`.", ClassifierConfig),
         _settings_section(

@@ -230,7 +230,14 @@ def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), *
     echo(trained.path)
 
 
-def _note_data(summary: dict[str, Any], text: str) -> None:
+def _is_labeller(output: Path) -> bool:
+    """Whether the run in a directory trains a labeller."""
+    from seqtool.core.checkpoint import run_kind
+
+    return run_kind(output) == "labeller"
+
+
+def note_data(summary: dict[str, Any], text: str) -> None:
     """Say what is trained on, and what of it is held out, if no validation part was given."""
     from seqtool.treebank.conllu import describe_held_out
 
@@ -270,7 +277,7 @@ def train_segmenter(
 
     def on_data(data: Any) -> None:
         summary = data.summary
-        _note_data(
+        note_data(
             summary,
             f"{counted(summary['sentences'], 'sentence')} in "
             f"{counted(summary['paragraphs'], 'paragraph')}, "
@@ -292,6 +299,7 @@ def train_segmenter(
 @examples(
     "seqtool train-tagger train.conllu --dev dev.conllu -o runs/tagger",
     "seqtool train-tagger train.conllu --preset fast --embeddings vectors.vec",
+    "seqtool train-tagger names.conllu --column NER -o runs/names",
 )
 def train_tagger(
     treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
@@ -303,14 +311,30 @@ def train_tagger(
     config: PresetFileOption = None,
     embeddings: EmbeddingsOption = None,
     lm: LanguageModelOption = None,
+    column: Annotated[
+        str | None,
+        _setting(
+            "Learn labels in place of tags and lemmas, such as named entities: what column MISC "
+            "has under this key, as NER=B-PER; of files with a word a line, the last column.",
+            "KEY",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     options: TreebankOptions,
 ) -> None:
-    """Train a tagger and lemmatizer on a treebank.
+    """Train a tagger and lemmatizer on a treebank, or with --column a labeller of words.
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
+    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    if column is not None or (options.resume and _is_labeller(output)):
+        from seqtool.cli.labels import train_labels
+
+        given = {"data.column": column} if column else {}
+        return train_labels(
+            treebank, output, preset, config, settings=settings | given, options=options, **sources
+        )
     from seqtool.parsing.tagger.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
@@ -321,7 +345,7 @@ def train_tagger(
 
     def on_data(data: Any) -> None:
         summary = data.summary
-        _note_data(
+        note_data(
             summary,
             f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
             f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
@@ -329,7 +353,7 @@ def train_tagger(
             f"{counted(summary['edit_scripts'], 'edit script')}",
         )
 
-    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    sources["dev"] = dev
     trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
     scores = trained.scores
     report(
@@ -534,7 +558,7 @@ def _note_parser_data(data: Any) -> None:
     num_non_projective = summary["non_projective_sentences"]
     model = data.config.model
     builds = f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}"
-    _note_data(
+    note_data(
         summary,
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
         f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
