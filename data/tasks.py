@@ -23,16 +23,21 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 
-PRAISE = frozenset(
-    "famous happy kind clever honest patient brave eager cheerful polite gentle sensible beautiful "
-    "handsome elegant graceful strong fresh sweet delicious tasty interesting useful brilliant "
-    "pleasant peaceful obedient playful".split()
-)
-BLAME = frozenset(
-    "ugly angry nervous lonely anxious stubborn lazy jealous impatient clumsy fierce bitter sour "
-    "awful stale strange difficult dull silly unfair dangerous absurd terrible sad broken noisy "
-    "elderly tired".split()
-)
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PRAISE = _words("""
+    famous happy kind clever honest patient brave eager cheerful polite gentle sensible beautiful
+    handsome elegant graceful strong fresh sweet delicious tasty interesting useful brilliant
+    pleasant peaceful obedient playful
+""")
+BLAME = _words("""
+    ugly angry nervous lonely anxious stubborn lazy jealous impatient clumsy fierce bitter sour
+    awful stale strange difficult dull silly unfair dangerous absurd terrible sad broken noisy
+    elderly tired
+""")
 _ID, _FORM, _LEMMA, _UPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 6, 7, 9
 
 Rows = list[list[str]]  # the words of a sentence, ten columns each
@@ -58,20 +63,30 @@ def trees(split: str) -> Iterator[tuple[str, Rows]]:
         yield text.removeprefix("# text = "), [row for row in rows if row[_ID].isdigit()]
 
 
-def opinions(split: str, *, turned: float = 0.0, seed: int = 1) -> list[Opinion]:
-    """Return the opinions among the sentences of a split, a share of their labels turned round."""
+def opinions(split: str, *, draws: int = 6, turned: float = 0.0, seed: int = 1) -> list[Opinion]:
+    """Return opinions made of the sentences of a split, a share of their labels turned round.
+
+    Of each sentence whose predicate is an adjective there are as many as `draws`, each with an
+    adjective of the same group of the grammar. Those of one split share no sentence with another's.
+    """
     source = random.Random(seed)
+    groups = [line.split() for line in _lines("adjective")]
     found = []
     for text, rows in trees(split):
         root = next(row for row in rows if row[_DEPREL] == "root")
         children = [row for row in rows if row[_HEAD] == root[_ID]]
         is_predicate = any(child[_DEPREL] == "cop" for child in children)
-        if not is_predicate or root[_LEMMA] not in PRAISE | BLAME:
+        if not is_predicate or root[_UPOS] != "ADJ" or text.count(f" {root[_FORM]}") != 1:
             continue
+        group = next(group for group in groups if root[_LEMMA] in group)
+        telling = sorted((PRAISE | BLAME).intersection(group))
         is_denied = any(child[_LEMMA] == "not" for child in children)
-        is_turned = source.random() < turned
-        is_good = (root[_LEMMA] in PRAISE) ^ is_denied ^ is_turned
-        found.append(Opinion(text, "good" if is_good else "bad", is_turned))
+        for adjective in source.sample(telling, min(draws, len(telling))):
+            is_turned = source.random() < turned
+            is_good = (adjective in PRAISE) ^ is_denied ^ is_turned
+            written = text.replace(f" {root[_FORM]}", f" {adjective}")
+            found.append(Opinion(written, "good" if is_good else "bad", is_turned))
+    source.shuffle(found)
     return found
 
 
@@ -80,17 +95,15 @@ def best_accuracy(given: list[Opinion]) -> float:
     return 100.0 * sum(not opinion.is_turned for opinion in given) / len(given)
 
 
-def _listed(kind: str) -> frozenset[str]:
-    """Return the names of a kind that the grammar lists: person, family or city."""
+def _lines(kind: str) -> list[str]:
+    """Return what the grammar lists in lines that begin so, after the colon."""
     grammar = (HERE / "grammar-en.txt").read_text(encoding="utf-8")
-    match = re.search(rf"^name {kind}: (.*)$", grammar, flags=re.MULTILINE)
-    assert match is not None
-    return frozenset(match[1].split())
+    return re.findall(rf"^{kind}[^:\n]*: (.*)$", grammar, flags=re.MULTILINE)
 
 
 def names(split: str) -> Iterator[Rows]:
     """Give the words of the sentences of a split, with names in column MISC."""
-    cities = _listed("city")
+    cities = {city for line in _lines("name city") for city in line.split()}
     for _, rows in trees(split):
         for row in rows:
             if row[_UPOS] == "PROPN":

@@ -37,6 +37,7 @@ class WordReader:
         """Return a reader that knows the words that enough texts have, the commonest first."""
         reader = cls(config, ())
         counts = Counter(word for text in texts for word in dict.fromkeys(reader.shown(text)))
+        del counts[""]
         vocabulary = Vocabulary.from_counts(counts, min_count=config.min_count)
         reader.vocabulary = vocabulary
         return reader
