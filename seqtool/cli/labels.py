@@ -1,4 +1,4 @@
-"""Labels of words, such as named entities: `train-tagger --column`, and `tag` with such a model."""
+"""Labels of words, such as named entities: how good they are, and `tag` with such a model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.cli.options import note, print_settings, show_table
-from seqtool.cli.training import TreebankOptions, note_data, report, run_training
+from seqtool.cli.options import note, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -19,52 +18,6 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
 
 CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, read together
-
-
-def train_labels(
-    files: list[Path] | None,
-    output: Path,
-    preset: str | None,
-    config: Path | None,
-    *,
-    settings: dict[str, Any],
-    options: TreebankOptions,
-    **sources: Any,
-) -> None:
-    """Train a labeller of words; the options are those of `train-tagger`."""
-    from seqtool.parsing.labeller.config import resolve
-
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    if options.list_settings:
-        return print_settings(chosen)
-    from seqtool.core import checkpoint
-    from seqtool.parsing.labeller.data import count_dev
-    from seqtool.parsing.labeller.train import train_labeller as train
-
-    read: list[Any] = []
-
-    def on_data(data: Any) -> None:
-        read.append(data)
-        summary = data.summary
-        note_data(
-            summary,
-            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-            f"{counted(summary['labels'], 'label')}",
-        )
-
-    trained = run_training(train, files, output, chosen, options, on_data=on_data, **sources)
-    counts = count_dev(checkpoint.load(output), read[-1])
-    if not options.json:
-        show_types(counts)
-    report(
-        trained,
-        options.json,
-        f"dev {told(counts)}; {counted(trained.num_parameters, 'parameter')}; "
-        f"model in {trained.path}",
-        next=("tag FILE -m {}",),
-        types={name: scores._asdict() for name, scores in counts.by_type.items()},
-    )
 
 
 def told(counts: LabelCounts) -> str:

@@ -230,14 +230,7 @@ def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), *
     echo(trained.path)
 
 
-def _is_labeller(output: Path) -> bool:
-    """Whether the run in a directory trains a labeller."""
-    from seqtool.core.checkpoint import run_kind
-
-    return run_kind(output) == "labeller"
-
-
-def note_data(summary: dict[str, Any], text: str) -> None:
+def _note_data(summary: dict[str, Any], text: str) -> None:
     """Say what is trained on, and what of it is held out, if no validation part was given."""
     from seqtool.treebank.conllu import describe_held_out
 
@@ -277,7 +270,7 @@ def train_segmenter(
 
     def on_data(data: Any) -> None:
         summary = data.summary
-        note_data(
+        _note_data(
             summary,
             f"{counted(summary['sentences'], 'sentence')} in "
             f"{counted(summary['paragraphs'], 'paragraph')}, "
@@ -329,10 +322,8 @@ def train_tagger(
     """
     sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
     if column is not None or (options.resume and _is_labeller(output)):
-        from seqtool.cli.labels import train_labels
-
         given = {"data.column": column} if column else {}
-        return train_labels(
+        return _train_labels(
             treebank, output, preset, config, settings=settings | given, options=options, **sources
         )
     from seqtool.parsing.tagger.config import resolve
@@ -345,7 +336,7 @@ def train_tagger(
 
     def on_data(data: Any) -> None:
         summary = data.summary
-        note_data(
+        _note_data(
             summary,
             f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
             f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
@@ -363,6 +354,60 @@ def train_tagger(
         f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         next=("tag FILE.conllu -m {}",),
+    )
+
+
+def _is_labeller(output: Path) -> bool:
+    """Whether the run in a directory trains a labeller."""
+    from seqtool.core.checkpoint import run_kind
+
+    return run_kind(output) == "labeller"
+
+
+def _train_labels(
+    files: list[Path] | None,
+    output: Path,
+    preset: str | None,
+    config: Path | None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+    **sources: Any,
+) -> None:
+    """Train a labeller of words; the options are those of `train-tagger`."""
+    from seqtool.parsing.labeller.config import resolve
+
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
+    from seqtool.cli.labels import show_types, told
+    from seqtool.core import checkpoint
+    from seqtool.parsing.labeller.data import count_dev
+    from seqtool.parsing.labeller.train import train_labeller as train
+
+    read: list[Any] = []
+
+    def on_data(data: Any) -> None:
+        read.append(data)
+        summary = data.summary
+        _note_data(
+            summary,
+            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
+            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
+            f"{counted(summary['labels'], 'label')}",
+        )
+
+    trained = run_training(train, files, output, chosen, options, on_data=on_data, **sources)
+    counts = count_dev(checkpoint.load(output), read[-1])
+    if not options.json:
+        show_types(counts)
+    report(
+        trained,
+        options.json,
+        f"dev {told(counts)}; {counted(trained.num_parameters, 'parameter')}; "
+        f"model in {trained.path}",
+        next=("tag FILE -m {}",),
+        types={name: scores._asdict() for name, scores in counts.by_type.items()},
     )
 
 
@@ -558,7 +603,7 @@ def _note_parser_data(data: Any) -> None:
     num_non_projective = summary["non_projective_sentences"]
     model = data.config.model
     builds = f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}"
-    note_data(
+    _note_data(
         summary,
         f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
         f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
