@@ -24,8 +24,8 @@ Pooling = Literal["last", "mean", "max"]
 class DataConfig(Config):
     """Where texts and labels stand in a table."""
 
-    text_column: str = setting("text", "column, or field of JSON Lines, that holds the texts")
-    label_column: str = setting("label", "column, or field of JSON Lines, that holds the labels")
+    text_column: str = setting("text", "name of the column of texts, or of the field of JSON Lines")
+    label_column: str = setting("label", "name of the column of labels, or of the field")
 
     def check(self) -> None:
         """Refuse one column for both."""
@@ -146,7 +146,7 @@ PRESETS = Presets(
         "recurrent": {
             "model": {"encoder": "bilstm", "min_count": 2},
             "training": {
-                "epochs": 10,
+                "epochs": 6,
                 "optimiser": "adamw",
                 "learning_rate": 0.002,
                 "schedule": "cosine",

@@ -22,7 +22,6 @@ from seqtool.cli.options import (
 )
 from seqtool.cli.training import (
     SETTINGS,
-    LanguageModelOption,
     PresetFileOption,
     TrainingOptions,
     report,
@@ -92,7 +91,16 @@ def train_classifier(
         ),
     ] = None,
     config: PresetFileOption = None,
-    lm: LanguageModelOption = None,
+    lm: Annotated[
+        Path | None,
+        typer.Option(
+            "--lm",
+            metavar="DIR",
+            help="A model of train-lm whose state after each word is read too; it is copied into "
+            "the output. Of all encoders but linear.",
+            rich_help_panel="Settings",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     options: TrainingOptions,
