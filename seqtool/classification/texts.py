@@ -130,6 +130,10 @@ def _json_texts(path: str | Path, config: DataConfig, *, labelled: bool | None) 
             continue
         try:
             record = json.loads(line)
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            what, hint = "holds half a surrogate pair", "write the character whole"
+            raise DataError(what, hint=hint, path=shown, line=number) from error
         except (ValueError, RecursionError) as error:
             what, hint = f"not JSON: {error}", "each line must be one JSON object"
             raise DataError(what, hint=hint, path=shown, line=number) from error
@@ -166,11 +170,6 @@ def _json_texts(path: str | Path, config: DataConfig, *, labelled: bool | None) 
 def _check(texts: Texts) -> None:
     """Refuse texts and labels that cannot be used."""
     for number, text in zip(texts.lines, texts.texts, strict=True):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            what, hint = "the text holds half a surrogate pair", "write the character whole"
-            raise DataError(what, hint=hint, path=texts.path, line=number) from error
         if "\0" in text:
             what, hint = "the text holds a NUL character", "remove it: texts have none"
             raise DataError(what, hint=hint, path=texts.path, line=number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -243,6 +244,7 @@ def classify(
     from dataclasses import replace
 
     from seqtool.classification.texts import read_texts
+    from seqtool.core.reading import JSON_LINES
     from seqtool.lm.tables import check_target, open_table
 
     check_target(output)
@@ -267,13 +269,17 @@ def classify(
     texts.check_names([PREDICTION, *chances])
     predicted: list[str] = []
     rows: list[dict[str, Any]] = []
-    if as_json and output == "-":
-        for part in _labelled(classifier, texts, chances):
+    is_shown = as_json and output == "-"
+    parts = _labelled(
+        classifier, texts, chances, are_texts=not is_shown and Path(output).suffix not in JSON_LINES
+    )
+    if is_shown:
+        for part in parts:
             predicted += part[PREDICTION]
             rows += [dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)]
     else:
         with open_table(output) as target:
-            for part in _labelled(classifier, texts, chances):
+            for part in parts:
                 predicted += part[PREDICTION]
                 target.write(part)
     found = None
@@ -309,14 +315,25 @@ CHUNK_TEXTS = 1 << 10  # written together
 
 
 def _labelled(
-    classifier: Classifier, texts: Texts, chances: Sequence[str]
+    classifier: Classifier, texts: Texts, chances: Sequence[str], *, are_texts: bool
 ) -> Iterator[dict[str, list[Any]]]:
-    """Give the columns of the rows, chunk by chunk: those of the file, then what is predicted."""
+    """Give the columns of the rows, chunk by chunk: those of the file, then what is predicted.
+
+    With `are_texts`, cells are texts: of JSON Lines, one may be anything that a table cannot hold.
+    """
     for begin in range(0, len(texts.texts), CHUNK_TEXTS):
         end = begin + CHUNK_TEXTS
         probabilities = classifier.probabilities(texts.texts[begin:end])
         labels = [classifier.labels[place] for place in probabilities.argmax(1).tolist()]
         given = zip(*texts.rows[begin:end], strict=True)
         columns = {name: list(cells) for name, cells in zip(texts.names, given, strict=True)}
+        if are_texts:
+            columns = {name: [*map(_as_text, cells)] for name, cells in columns.items()}
         columns[PREDICTION] = labels
         yield columns | dict(zip(chances, probabilities.T.tolist(), strict=True))
+
+
+def _as_text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)

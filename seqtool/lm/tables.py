@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -249,7 +250,7 @@ def _cell(value: Any) -> str:
 
 
 class _JsonLinesTable:
-    """JSON Lines: an object for each row."""
+    """JSON Lines: an object for each row; a number that JSON cannot hold is null."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -260,8 +261,15 @@ class _JsonLinesTable:
             for column in columns.values()
         ]
         for row in zip(*plain, strict=True):
-            record = dict(zip(columns, row, strict=True))
-            self._raw.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            cells = [None if _is_no_number(cell) else cell for cell in row]
+            text = json.dumps(dict(zip(columns, cells, strict=True)), ensure_ascii=False)
+            # half a surrogate pair is written as JSON writes it
+            self._raw.write(text.encode(errors="backslashreplace") + b"\n")
+
+
+def _is_no_number(cell: object) -> bool:
+    """Whether a cell is infinite, or not a number at all."""
+    return isinstance(cell, float) and not math.isfinite(cell)
 
 
 class _ParquetTable:

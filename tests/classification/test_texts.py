@@ -83,7 +83,7 @@ BAD: list[tuple[str, Any, int | None, str]] = [
     ("a.jsonl", "[1]\n", 1, "is no JSON object"),
     ("a.jsonl", '{"text": 1, "label": "x"}\n', 1, "the field 'text' is not a text"),
     ("a.jsonl", '{"text": "a", "label": 0.5}\n', 1, "neither a text nor a whole number"),
-    ("a.jsonl", '{"text": "\\ud800", "label": "x"}\n', 1, "half a surrogate pair"),
+    ("a.jsonl", '{"text": "\\ud800", "label": "x"}\n', 1, "holds half a surrogate pair"),
     ("a.jsonl", "\n", None, "has no rows"),
 ]
 

@@ -78,6 +78,33 @@ def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_fields_of_json_lines_may_be_anything(
+    suffix: str, seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    records = [
+        {"review": "good", "tags": ["a", 1], "n": None},
+        {"review": "bad", "n": 2, "more": {"b": "\u00e9"}},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    out = tmp_path / f"out.{suffix}"
+    result = seqtool("classify", tmp_path / "in.jsonl", "-m", folder / "linear", "-o", out)
+    assert result.code == 0, result.stderr
+    if suffix == "jsonl":
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [row["tags"] for row in rows] == [["a", 1], None]
+        assert [row["n"] for row in rows] == [None, 2]
+        return
+    if suffix == "csv":
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+    else:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
+    assert [row["tags"] for row in rows] == ['["a", 1]', ""]
+    assert [row["n"] for row in rows] == ["", "2"]
+    assert [row["more"] for row in rows] == ["", '{"b": "\u00e9"}']
+    assert [row["prediction"] for row in rows] == ["yes", "no"]
+
+
 def test_labels_of_the_file_are_compared(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "gold.csv").write_text("review,answer\ngood,yes\nnot good,yes\nbad,no\nx,maybe\n")
     args = ("classify", tmp_path / "gold.csv", "-m", folder / "linear")
