@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import note, show_table
@@ -116,7 +115,7 @@ def label_columns(judge: Judge, files: Sequence[str], output: str) -> bool:
     from seqtool.parsing.labeller.columns import is_column_file
     from seqtool.treebank.conllu import write_pieces
 
-    kinds = [not Path(path).is_dir() and is_column_file(path) for path in files]
+    kinds = [is_column_file(path) for path in files]
     if not any(kinds):
         return False
     if not all(kinds):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from seqtool.core.errors import DataError
 from seqtool.core.reading import STDIN, unpacked_name
@@ -64,8 +65,8 @@ class ColumnSentence:
 
 
 def is_column_file(path: str) -> bool:
-    """Whether a file has a word a line, but is no CoNLL-U; stdin is always that."""
-    if path == STDIN:
+    """Whether a file has a word a line, but is no CoNLL-U; what can be read once is always that."""
+    if path == STDIN or not Path(path).is_file():
         return False
     _, _, stretch = next(read_stretches([path]))
     lines = stretch.decode().split("\n")
@@ -157,6 +158,14 @@ def read_labelled(files: Sequence[str], column: str, *, skip_invalid: bool) -> l
     for path in files:
         for forms, labels, line in _labelled_words(path, column, keys, skip_invalid=skip_invalid):
             found = labels or [OUTSIDE] * len(forms)
+            for label in found:
+                if label not in met and ("|" in label or not label.isprintable()):
+                    raise DataError(
+                        f"the label {label!r:.60} cannot stand in column MISC",
+                        hint="write it without bars and control characters",
+                        path=path,
+                        line=line,
+                    )
             met.update(found)
             sentences.append(bare_sentence(forms, found, path, line))
     if len(met) < 2:

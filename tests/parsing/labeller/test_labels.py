@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from itertools import islice, product
@@ -175,6 +176,8 @@ def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
     for number, text in enumerate(no):
         assert not is_column_file(columns(tmp_path / f"{number}.txt", text)), text
     assert is_column_file(columns(tmp_path / "words.conll", "word\n"))
+    assert not is_column_file(str(tmp_path))
+    assert not is_column_file(os.devnull)  # nor what can be read once
     plus = "# global.columns = ID FORM NER\n1\ta\tO\n"
     assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
 
@@ -198,6 +201,7 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
         ("a.conll", "a\tO\n\nb\tO\tO\n", 3, "3 columns, where the lines before have 2"),
         ("a.conll", "a\tO\n\tO\n", 2, "2 columns"),
         ("a.conll", "a\tO\nb\tO\n", None, "all words have the label 'O'"),
+        ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "the label 'X|Y' cannot stand in column MISC"),
         ("a.conll", "", None, "the file is empty"),
         (
             "a.conllu",
