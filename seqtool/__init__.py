@@ -11,6 +11,9 @@ from seqtool.core.version import __version__ as __version__
 
 TYPE_CHECKING = False  # `typing` would be most of what is imported before Ctrl-C is quiet
 if TYPE_CHECKING:
+    from seqtool.classification.config import ClassifierConfig as ClassifierConfig
+    from seqtool.classification.model import Classifier as Classifier
+    from seqtool.classification.train import train_classifier as train_classifier
     from seqtool.core.checkpoint import load as load
     from seqtool.core.errors import ConfigError as ConfigError
     from seqtool.core.errors import DataError as DataError
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
     from seqtool.lm.snm.config import SnmConfig as SnmConfig
     from seqtool.lm.snm.train import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
+    from seqtool.parsing.labeller.config import LabellerConfig as LabellerConfig
+    from seqtool.parsing.labeller.model import Labeller as Labeller
+    from seqtool.parsing.labeller.train import train_labeller as train_labeller
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
     from seqtool.parsing.parser.model import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
@@ -64,6 +70,9 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Token as Token
 
 _MODULES = {
+    "classification.config": "ClassifierConfig",
+    "classification.model": "Classifier",
+    "classification.train": "train_classifier",
     "core.checkpoint": "load",
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
     "PromptError SeqtoolError TrainingError",
@@ -80,6 +89,9 @@ _MODULES = {
     "lm.snm.config": "SnmConfig",
     "lm.snm.train": "train_snm",
     "lm.words": "score_words",
+    "parsing.labeller.config": "LabellerConfig",
+    "parsing.labeller.model": "Labeller",
+    "parsing.labeller.train": "train_labeller",
     "parsing.parser.config": "ParserConfig",
     "parsing.parser.model": "Parser",
     "parsing.parser.train": "train_parser",

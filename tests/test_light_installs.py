@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from classification.test_model import linear
 from packaging.requirements import Requirement
 from parsing.parser import tiny
 from parsing.segmenter import tiny_segmenter
@@ -61,6 +62,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.random_parser(tiny.tiny_config()).save(folder / "parser", scores={}, data={})
     toy.random_tagger().save(folder / "tagger", scores={}, data={})
     tiny_segmenter.random_segmenter().save(folder / "segmenter", scores={}, data={})
+    linear().save(folder / "classifier", scores={}, data={})
+    (folder / "reviews.csv").write_text("text,label\ngood,yes\nbad,no\n")
     tiny.write_treebank(folder / "trees.conllu", 3)
     seqtool.train_ngram([folder / "train.txt"], folder / "ngram")
     corpus = seqtool.prepare([folder / "train.txt"], folder / "corpus")
@@ -118,6 +121,7 @@ LIGHT = {
     "analyse embeddings": "analyse embeddings -m tagger",
     "parse": "parse trees.conllu -m parser",
     "tag": "tag trees.conllu -m tagger",
+    "classify": "classify raw.txt -m classifier",
     "segment": "segment raw.txt -m segmenter",
     "eval-parser": "eval-parser trees.conllu -m parser",
     "inspect": "inspect neural",
@@ -128,6 +132,7 @@ HEAVY = {
     "train-parser": "train-parser trees.conllu",
     "tune": "tune lm train.txt --try hidden_size=4,8 -o tuned",
     "train-tagger": "train-tagger trees.conllu",
+    "train-classifier": "train-classifier reviews.csv",
     "train-segmenter": "train-segmenter trees.conllu",
     "analyse cells": "analyse cells",
     **{

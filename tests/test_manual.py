@@ -54,6 +54,7 @@ SHORTER = (
         "--set time_limit=null --threads 1",
     ),
     ("train-parser", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
+    ("train-classifier", "--set training.epochs=1 --threads 1"),
     ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
     ("train-segmenter", _ONE),
     (
@@ -89,11 +90,15 @@ BROUGHT = {
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
         "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
     },
+    "seqtool/manual/classify.md": {"runs/lm": "seqtool train-lm train.txt"},
     "seqtool/manual/python.md": {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
     },
 }
+
+
+OPINIONS = [("fine", "good"), ("dull", "bad"), ("splendid", "good"), ("long", "bad")]
 
 
 class Block(NamedTuple):
@@ -290,6 +295,12 @@ def make_files(folder: Path, sample: Path) -> None:
     (folder / "letter.txt").write_text("The old dog sleeps. A cat saw it.\n\nIt ran.\n")
     for name, split in (("train", "train"), ("dev", "valid"), ("text", "test")):
         shutil.copy(sample / "en" / f"{split}.conllu", folder / f"{name}.conllu")
+    opinions = [f'"The film was {word} ,",{label}' for word, label in OPINIONS * 6]
+    (folder / "reviews.csv").write_text("\n".join(["text,label", *opinions]))
+    (folder / "new.csv").write_text('text\n"A fine film, a dull end"\n')
+    trees = (folder / "train.conllu").read_text(encoding="utf-8")
+    named = re.sub(r"^(.*\tPROPN\t.*)\t_$", r"\1\tNER=B-PER", trees, flags=re.MULTILINE)
+    (folder / "names.conllu").write_text(named, encoding="utf-8")
     (folder / "big.gz").write_bytes(gzip.compress(text.encode("utf-8")))
     posts = [json.dumps({"text": line}) for line in text.splitlines()]
     (folder / "posts.jsonl").write_text("\n".join(posts), encoding="utf-8")

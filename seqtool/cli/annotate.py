@@ -191,6 +191,7 @@ def _written_line(sentence: Sentence) -> str:
 @examples(
     "seqtool tag text.conllu -m runs/tagger -o tagged.conllu",
     "seqtool tag letter.txt -m runs/mine",
+    "seqtool tag text.conllu -m runs/names --retag",
 )
 def tag(
     files: FilesArgument = None,
@@ -215,20 +216,32 @@ def tag(
 
     What a file has already is kept, and what is predicted agrees with it: a UPOS or lemma that is
     `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
-    comments, multiword tokens and empty nodes come back as they were, in bounded memory.
+    comments, multiword tokens and empty nodes come back as they were, in bounded memory. A model
+    of `train-tagger --column` gives labels, into MISC or the last column of a file with a word a
+    line; where there are labels already, --retag says how good its own are.
     """
     from seqtool.treebank.conllu import read_items, write_conllu
 
     given = files or [stdin_or_sample("FILE", "trees")]
     path = model or default_model("tagger", "parser")
     tagger = _with_words(open_model(path, "tagger"), embeddings, path)
+    judge = None
+    if tagger.kind == "labeller":
+        from seqtool.cli.labels import Judge, label_columns
+
+        judge = Judge(tagger, retag=retag)
+        if label_columns(judge, given, output):
+            return judge.report()
     if text.are_for(given):
         items: Items = text.read(given, tagger, path)
     else:
         items = read_items(given, check="columns")
         items = _noted(items, "passed through") if skip_invalid else _refusing(items, tagger)
-        items = items if retag else _noting_tags(items)
-    write_conllu(tagger.tag_stream(items, retag=retag), output)
+        items = items if retag or judge else _noting_tags(items)
+    if judge is None:
+        return write_conllu(tagger.tag_stream(items, retag=retag), output)
+    write_conllu(judge.tag_stream(items), output)
+    judge.report()
 
 
 @takes_options()

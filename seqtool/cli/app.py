@@ -40,6 +40,8 @@ COMMANDS = {
     "tag": "seqtool.cli.annotate:tag",
     "train-parser": "seqtool.cli.training:train_parser",
     "parse": "seqtool.cli.annotate:parse",
+    "train-classifier": "seqtool.cli.classify:train_classifier",
+    "classify": "seqtool.cli.classify:classify",
     "tune": "seqtool.cli.tune:tune",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "draw": "seqtool.cli.draw:draw",

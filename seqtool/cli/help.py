@@ -32,6 +32,7 @@ TOPICS = {
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
+    "classify": "labels of texts: topics, sentiments; linear and recurrent classifiers",
     "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
     "evaluate": "perplexity, parser scores, comparisons, learning curves",
     "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",
@@ -74,9 +75,10 @@ has it: `--set tied=true` is `--set model.tied=true`. `--list-settings` prints t
 command as a YAML file.
 """
 
-TRAINING_INTRODUCTION = """These settings are the same for language models, parsers, taggers and
-segmenters. Each of them has a section `training`, as in `--set training.epochs=5`; with
-`train-parser --raw`, each part has its own, as in `--set tagger.training.epochs=5`."""
+TRAINING_INTRODUCTION = """These settings are the same for language models, parsers, taggers,
+segmenters and classifiers. Each of them has a section `training`, as in
+`--set training.epochs=5`; with `train-parser --raw`, each part has its own, as in
+`--set tagger.training.epochs=5`."""
 
 
 @examples(
@@ -214,6 +216,7 @@ def settings_page() -> str:
     """Return the page of every setting, preset and recipe, as Markdown."""
     from dataclasses import fields
 
+    from seqtool.classification.config import ClassifierConfig
     from seqtool.lm.mixture.config import CacheConfig
     from seqtool.lm.neural.config import (
         DynamicConfig,
@@ -222,6 +225,7 @@ def settings_page() -> str:
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.sampling import GenerateConfig
     from seqtool.lm.snm.config import SnmConfig
+    from seqtool.parsing.labeller.config import LabellerConfig
     from seqtool.parsing.parser.config import ParserConfig
     from seqtool.parsing.pipeline.config import PARTS, PipelineConfig
     from seqtool.parsing.segmenter.config import SegmenterConfig
@@ -236,7 +240,9 @@ def settings_page() -> str:
         _settings_section("Neural language models", "`seqtool train-lm`.", NeuralLMConfig),
         _settings_section("Parsers", "`seqtool train-parser`.", ParserConfig),
         _settings_section("Taggers", "`seqtool train-tagger`.", TaggerConfig),
+        _settings_section("Labellers of words", "`seqtool train-tagger --column`.", LabellerConfig),
         _settings_section("Segmenters", "`seqtool train-segmenter`.", SegmenterConfig),
+        _settings_section("Classifiers", "`seqtool train-classifier`.", ClassifierConfig),
         _settings_section(
             "Everything that raw text needs",
             "`seqtool train-parser --raw`. The settings of its parts are those of a segmenter, of "
@@ -290,6 +296,7 @@ def _settings_section(
 
 
 def _presets_section() -> str:
+    from seqtool.classification import config as classifiers
     from seqtool.parsing.parser import config as parsers
     from seqtool.parsing.segmenter import config as segmenters
     from seqtool.parsing.tagger import config as taggers
@@ -298,6 +305,7 @@ def _presets_section() -> str:
     kinds: dict[str, Mapping[str, Any]] = {
         "train-parser": parsers.PRESETS.table,
         "train-tagger": taggers.PRESETS.table,
+        "train-classifier": classifiers.PRESETS.table,
         "train-segmenter": {"": segmenters.PRESETS.settings()},
     }
     for command, presets in kinds.items():

@@ -66,7 +66,7 @@ def inspect(
     from seqtool.core.reading import is_corpus, is_treebank
 
     if path is None:
-        path = default_model("lm", "ngram", "parser", "tagger", "segmenter")
+        path = default_model("lm", "ngram", "parser", "tagger", "segmenter", "classifier")
     if strict and not is_treebank(path):
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     if where and not is_treebank(path):

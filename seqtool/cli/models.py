@@ -15,6 +15,7 @@ from seqtool.core.errors import ConfigError, ModelError
 
 # kind -> the command that makes one, in runs/KIND where nothing else is said
 COMMANDS = {
+    "classifier": "train-classifier",
     "lm": "train-lm",
     "ngram": "ngram train",
     "parser": "train-parser",
@@ -22,7 +23,12 @@ COMMANDS = {
     "tagger": "train-tagger",
 }
 # kind -> what only a model of that kind can do
-ABILITIES = {"parser": "parse_stream", "tagger": "tag_stream", "segmenter": "segment"}
+ABILITIES = {
+    "classifier": "probabilities",
+    "parser": "parse_stream",
+    "tagger": "tag_stream",
+    "segmenter": "segment",
+}
 
 ModelsOption = Annotated[
     list[Path] | None,
@@ -109,7 +115,7 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
 
 
 def open_model(path: Path | Sequence[Path], kind: str) -> Any:
-    """Open the parser, tagger or segmenter at `path`, or the parsers at several as one.
+    """Open the parser, tagger, segmenter or classifier at `path`, or the parsers at several as one.
 
     Raises:
         ModelError: there is no model, it is damaged, or it is of another kind; or several do not

@@ -292,6 +292,7 @@ def train_segmenter(
 @examples(
     "seqtool train-tagger train.conllu --dev dev.conllu -o runs/tagger",
     "seqtool train-tagger train.conllu --preset fast --embeddings vectors.vec",
+    "seqtool train-tagger names.conllu --column NER -o runs/names",
 )
 def train_tagger(
     treebank: Annotated[list[Path] | None, _train("with tags and lemmas (also .gz, .zst)")] = None,
@@ -303,14 +304,28 @@ def train_tagger(
     config: PresetFileOption = None,
     embeddings: EmbeddingsOption = None,
     lm: LanguageModelOption = None,
+    column: Annotated[
+        str | None,
+        _setting(
+            "Learn labels in place of tags and lemmas, such as named entities: what column MISC "
+            "has under this key, as NER=B-PER; of files with a word a line, the last column.",
+            "KEY",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     options: TreebankOptions,
 ) -> None:
-    """Train a tagger and lemmatizer on a treebank.
+    """Train a tagger and lemmatizer on a treebank, or with --column a labeller of words.
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
+    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    if column is not None or (options.resume and _is_labeller(output)):
+        given = {"data.column": column} if column else {}
+        return _train_labels(
+            treebank, output, preset, config, settings=settings | given, options=options, **sources
+        )
     from seqtool.parsing.tagger.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
@@ -329,7 +344,7 @@ def train_tagger(
             f"{counted(summary['edit_scripts'], 'edit script')}",
         )
 
-    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
+    sources["dev"] = dev
     trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
     scores = trained.scores
     report(
@@ -339,6 +354,60 @@ def train_tagger(
         f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
         f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         next=("tag FILE.conllu -m {}",),
+    )
+
+
+def _is_labeller(output: Path) -> bool:
+    """Whether the run in a directory trains a labeller."""
+    from seqtool.core.checkpoint import run_kind
+
+    return run_kind(output) == "labeller"
+
+
+def _train_labels(
+    files: list[Path] | None,
+    output: Path,
+    preset: str | None,
+    config: Path | None,
+    *,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+    **sources: Any,
+) -> None:
+    """Train a labeller of words; the options are those of `train-tagger`."""
+    from seqtool.parsing.labeller.config import resolve
+
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if options.list_settings:
+        return print_settings(chosen)
+    from seqtool.cli.labels import show_types, told
+    from seqtool.core import checkpoint
+    from seqtool.parsing.labeller.data import count_dev
+    from seqtool.parsing.labeller.train import train_labeller as train
+
+    read: list[Any] = []
+
+    def on_data(data: Any) -> None:
+        read.append(data)
+        summary = data.summary
+        _note_data(
+            summary,
+            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
+            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
+            f"{counted(summary['labels'], 'label')}",
+        )
+
+    trained = run_training(train, files, output, chosen, options, on_data=on_data, **sources)
+    counts = count_dev(checkpoint.load(output), read[-1])
+    if not options.json:
+        show_types(counts)
+    report(
+        trained,
+        options.json,
+        f"dev {told(counts)}; {counted(trained.num_parameters, 'parameter')}; "
+        f"model in {trained.path}",
+        next=("tag FILE -m {}",),
+        types={name: scores._asdict() for name, scores in counts.by_type.items()},
     )
 
 

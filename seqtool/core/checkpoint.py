@@ -49,6 +49,8 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph)-[0-9]+")  # of 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
+        "classifier": "seqtool.classification.model:load_model",
+        "labeller": "seqtool.parsing.labeller.model:load_model",
         "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
@@ -73,6 +75,8 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 
 # kind -> the command that trains it; of others, train-lm
 _TRAINERS = {
+    "classifier": "train-classifier",
+    "labeller": "train-tagger",
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
@@ -232,7 +236,7 @@ def find(path: str | Path) -> Path:
     what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
     if run_record(path).is_file():
         what = "training has not reached its first validation, so there is no model yet"
-        hint = f"continue with: seqtool {_trainer(path)} --resume -o {path}"
+        hint = f"continue with: seqtool {trainer(str(run_kind(path)))} --resume -o {path}"
     raise ModelError(what, hint=hint, path=path)
 
 
@@ -241,13 +245,18 @@ def run_record(path: str | Path) -> Path:
     return storage.versions(Path(path))[0] / RUN
 
 
-def _trainer(path: Path) -> str:
-    """Return the command whose run is in a directory."""
+def trainer(kind: str) -> str:
+    """Return the command that trains a kind of model."""
+    return _TRAINERS.get(kind, "train-lm")
+
+
+def run_kind(path: str | Path) -> str | None:
+    """Return the kind of model that the run in a directory trains; None where none is named."""
     try:
         kind = storage.read_object(run_record(path)).get("kind")
     except (OSError, ValueError):
-        kind = None
-    return _TRAINERS.get(str(kind), "train-lm")
+        return None
+    return kind if isinstance(kind, str) else None
 
 
 def _known_models(path: Path) -> str:

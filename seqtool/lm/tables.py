@@ -1,4 +1,4 @@
-"""Tables for R, pandas, polars or a spreadsheet: CSV, TSV or Parquet, by the suffix of the file.
+"""Tables for R, pandas or a spreadsheet: CSV, TSV, JSON Lines or Parquet, by the file's suffix.
 
 Text is quoted as RFC 4180 has it, in TSV too: a cell that holds the separator, a quotation mark or
 a line end stands in quotation marks, and those inside it are doubled. Nothing else is escaped, so a
@@ -8,13 +8,17 @@ reader that knows of quotes gets every cell as it was; what has no value is an e
     1         a       4.321928
     1         "5""x"  10.287712                  the token has a quotation mark between 5 and x
 
-Parquet keeps the types and all digits; it needs pyarrow (the extra `parquet`).
+JSON Lines have an object for each row, with null for no value. Parquet keeps the types and all
+digits; it needs pyarrow (the extra `parquet`).
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +30,7 @@ import numpy.typing as npt
 
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError
-from seqtool.core.reading import unpacked_name
+from seqtool.core.reading import JSON_LINES, unpacked_name
 from seqtool.core.storage import atomic_file
 
 if TYPE_CHECKING:
@@ -63,10 +67,10 @@ def check_target(target: Target | None) -> None:
     suffix = _suffix(target)
     if suffix == PARQUET:
         _parquet()
-    elif suffix not in SEPARATORS:
+    elif suffix not in (*SEPARATORS, *JSON_LINES):
         raise ConfigError(
             f"{target} has no suffix of a table",
-            hint="name it .tsv, .csv or .parquet, or - for TSV on stdout",
+            hint="name it .tsv, .csv, .jsonl or .parquet, or - for TSV on stdout",
         )
     if not Path(target).parent.is_dir():
         raise OutputError(
@@ -79,8 +83,8 @@ def open_table(target: Target) -> Iterator[Table]:
     """Open a table; a file appears under its name only when it is whole.
 
     Args:
-        target: a file, its suffix .csv, .tsv or .parquet; a pipe or a device, which gets TSV, as
-            does "-", standard output, or a stream.
+        target: a file, its suffix .csv, .tsv, .jsonl or .parquet; a pipe or a device, which gets
+            TSV, as does "-", standard output, or a stream.
 
     Raises:
         ConfigError, OutputError: as of `check_target`.
@@ -95,6 +99,9 @@ def open_table(target: Target) -> Iterator[Table]:
     elif _suffix(target) == PARQUET:
         with atomic_file(target) as raw, _ParquetTable(raw) as table:
             yield table
+    elif _suffix(target) in JSON_LINES:
+        with atomic_file(target) as raw:
+            yield _JsonLinesTable(raw)
     else:
         with atomic_file(target) as raw:
             yield _TextTable(raw.write, SEPARATORS[_suffix(target)])
@@ -146,6 +153,7 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
                 path=shown,
                 line=1,
             )
+    csv.field_size_limit(sys.maxsize)  # the reader of files limits lines: --max-line
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     rows: list[list[str]] = []
@@ -239,6 +247,29 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:.6f}" if isinstance(value, float) else str(int(value))
+
+
+class _JsonLinesTable:
+    """JSON Lines: an object for each row; a number that JSON cannot hold is null."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+
+    def write(self, columns: Mapping[str, Column]) -> None:
+        plain = [
+            column.tolist() if isinstance(column, np.ndarray) else [*column]
+            for column in columns.values()
+        ]
+        for row in zip(*plain, strict=True):
+            cells = [None if _is_no_number(cell) else cell for cell in row]
+            text = json.dumps(dict(zip(columns, cells, strict=True)), ensure_ascii=False)
+            # half a surrogate pair is written as JSON writes it
+            self._raw.write(text.encode(errors="backslashreplace") + b"\n")
+
+
+def _is_no_number(cell: object) -> bool:
+    """Whether a cell is infinite, or not a number at all."""
+    return isinstance(cell, float) and not math.isfinite(cell)
 
 
 class _ParquetTable:

@@ -334,7 +334,7 @@ def train_on_treebank(
     run = complete(
         events,
         output,
-        f"train-{record.kind}",
+        checkpoint.trainer(record.kind),
         on_event=on_event or (lambda event: None),
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
@@ -387,7 +387,7 @@ def open_record(
         )
     checkpoint.check_output(output, force=force)
     if not train_files:
-        raise ConfigError("no treebank is given", hint=f"name {wanted}")
+        raise ConfigError("nothing is given to train on", hint=f"name {wanted}")
     return TreebankRecord(
         kind=presets.kind,
         config=chosen or presets.configuration(),
@@ -410,7 +410,9 @@ def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[st
     if isinstance(paths, str | Path):
         paths = [paths]
     if paths and "-" in map(str, paths):
-        raise ConfigError("a treebank cannot come from stdin", hint="write it to a file first")
+        raise ConfigError(
+            "what is trained on cannot come from stdin", hint="write it to a file first"
+        )
     return tuple(str(Path(path).absolute()) for path in paths or ())
 
 

@@ -132,7 +132,10 @@ def test_own_groups_come_first(root: Any) -> None:
         ("seqtool par", ["parse"]),
         (
             "seqtool train-",
-            ["train-lm", "train-snm", "train-segmenter", "train-tagger", "train-parser"],
+            [
+                *("train-lm", "train-snm", "train-segmenter", "train-tagger", "train-parser"),
+                "train-classifier",
+            ],
         ),
         ("seqtool ngram ", ["train", "export", "import", "prune", "mix", "counts"]),
         ("seqtool parse --be", ["--beam"]),

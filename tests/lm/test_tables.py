@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import os
 import shutil
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.lm.rows import Cells, Numbers
-from seqtool.lm.tables import check_target, open_table, write_table
+from seqtool.lm.tables import check_target, open_table, parse_table, write_table
 
 TOKENS = [
     *('"', "'", '""', 'a"b', '"a"', "NA", "null", "NULL", "NaN", "nan", "None", "#", "# x", "a\tb"),
@@ -123,6 +124,25 @@ def test_r_reads_them(tmp_path: Path, name: str, read: str) -> None:
     assert [bytes.fromhex(row[0]).decode() for row in rows] == expected
     assert [float(row[1]) for row in rows] == BITS
     assert [row[2] for row in rows].count("NA") == len(TOKENS) // 2
+
+
+def test_json_lines_keep_types_and_digits(tmp_path: Path) -> None:
+    path = make(tmp_path / "x.jsonl")
+    rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    assert [row["token"] for row in rows] == TOKENS
+    assert [row["surprisal"] for row in rows] == [*BITS[:3], None, *BITS[4:]]
+    assert {row["entropy"] for row in rows} == {None, 0.5}
+    columns = {"text": Cells.of(["a", "\u00e9"]), "n": np.array([1, 2]), "odd": ["\udc80", "b"]}
+    with open_table(tmp_path / "y.jsonl") as table:
+        table.write(columns)
+    lines = (tmp_path / "y.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == '{"text": "a", "n": 1, "odd": "\\udc80"}'
+    assert json.loads(lines[1]) == {"text": "\u00e9", "n": 2, "odd": "b"}
+
+
+def test_a_cell_of_any_length_is_read() -> None:
+    long = "word " * 100_000
+    assert parse_table(f'a,b\n"{long}",x\n', "x.csv").rows == [[long, "x"]]
 
 
 def test_parquet_keeps_types_and_digits(tmp_path: Path) -> None:

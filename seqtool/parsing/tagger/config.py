@@ -14,8 +14,8 @@ SMALLEST_BATCH = 64  # smaller ones take as long
 
 
 @dataclass(frozen=True)
-class ModelConfig(Config):
-    """What the network is."""
+class EncoderConfig(Config):
+    """How words are read: forms and their characters, then a bilstm."""
 
     lexical_size: int = setting(
         128, "width of the vector of a form and its affixes", minimum=1, maximum=WIDEST
@@ -27,7 +27,6 @@ class ModelConfig(Config):
     )
     encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
     encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
-    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1, maximum=WIDEST)
     lm_size: int = setting(
         128,
         "with --lm: width that the language model's states are projected to",
@@ -35,9 +34,6 @@ class ModelConfig(Config):
         maximum=WIDEST,
     )
     min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
-    min_script_count: int = setting(
-        2, "rarer edit scripts are only for the forms that they were met with", minimum=1
-    )
 
     def check(self) -> None:
         """Refuse filters that have no middle."""
@@ -48,8 +44,18 @@ class ModelConfig(Config):
 
 
 @dataclass(frozen=True)
-class LearningConfig(Config):
-    """How the network is taught, beside the settings of the training loop."""
+class ModelConfig(EncoderConfig):
+    """What the network is."""
+
+    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1, maximum=WIDEST)
+    min_script_count: int = setting(
+        2, "rarer edit scripts are only for the forms that they were met with", minimum=1
+    )
+
+
+@dataclass(frozen=True)
+class EncoderLearningConfig(Config):
+    """How what reads words is taught, beside the settings of the training loop."""
 
     batch_words: int = setting(512, "words per step, about", minimum=1)
     min_steps: int = setting(
@@ -70,25 +76,31 @@ class LearningConfig(Config):
     dropout_encoder: float = setting(
         0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
     )
-    dropout_lemmas: float = setting(
-        0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
-    )
-    lemma_weight: float = setting(
-        0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
-    )
     cloze_weight: float = setting(
         0.2, "weight of the loss of telling words by their context alone", minimum=0
-    )
-    share_parts: bool = setting(
-        True,
-        "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
-        before=False,
     )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the tagger is made of; 0: the last weights",
         minimum=0,
         below=1,
+    )
+
+
+@dataclass(frozen=True)
+class LearningConfig(EncoderLearningConfig):
+    """How the network is taught, beside the settings of the training loop."""
+
+    dropout_lemmas: float = setting(
+        0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
+    )
+    lemma_weight: float = setting(
+        0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
+    )
+    share_parts: bool = setting(
+        True,
+        "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
+        before=False,
     )
 
 

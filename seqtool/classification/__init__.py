@@ -1,0 +1,1 @@
+"""Labels of whole texts: by a bag of n-grams, or by a recurrent network."""

@@ -1,0 +1,160 @@
+"""Settings of a classifier of texts, and their presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seqtool.core.config import DEEPEST, WIDEST, Config, setting
+from seqtool.core.errors import ConfigError
+from seqtool.parsing.config import Presets
+from seqtool.training.config import TrainingConfig
+
+KIND = "classifier"  # of the model's directory
+
+LINEAR = "linear"
+CELLS = ("lstm", "gru", "rhn")  # encoders that read forwards only, of `seqtool.lm.neural.cells`
+
+Encoder = Literal["linear", "none", "lstm", "gru", "rhn", "bilstm"]
+Pooling = Literal["last", "mean", "max"]
+
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """Where texts and labels stand in a table."""
+
+    text_column: str = setting("text", "name of the column of texts, or of the field of JSON Lines")
+    label_column: str = setting("label", "name of the column of labels, or of the field")
+
+    def check(self) -> None:
+        """Refuse one column for both."""
+        if self.text_column == self.label_column:
+            raise ConfigError(
+                f"text_column and label_column are both {self.text_column!r}",
+                hint="name two columns",
+            )
+
+
+@dataclass(frozen=True)
+class ModelConfig(Config):
+    """What the classifier is."""
+
+    encoder: Encoder = setting(
+        "linear",
+        "linear (a bag of n-grams), none (vectors of words alone), lstm, gru, rhn or bilstm",
+    )
+    pooling: Pooling = setting(
+        "max", "what the labels are read from: the last state, or the mean or max of all"
+    )
+    split: bool = setting(True, "punctuation is split off words; otherwise blanks alone split")
+    lowercase: bool = setting(True, "words are lower-cased, but not for a language model")
+    min_count: int = setting(
+        1, "words or n-grams that fewer texts of the training part have are unknown", minimum=1
+    )
+    word_order: int = setting(
+        2, "linear: words of the longest n-grams; 0 for none", minimum=0, maximum=DEEPEST
+    )
+    character_order: int = setting(
+        0,
+        "linear: characters of the longest n-grams inside words; 0 for none",
+        minimum=0,
+        maximum=DEEPEST,
+    )
+    buckets: int = setting(
+        0, "linear: places that n-grams are hashed to; 0 lists those of training", minimum=0
+    )
+    embedding_size: int = setting(128, "width of a word's vector", minimum=1, maximum=WIDEST)
+    hidden_size: int = setting(
+        128, "units of a layer, of a bilstm in each direction", minimum=1, maximum=WIDEST
+    )
+    layers: int = setting(1, "layers of the encoder", minimum=1, maximum=DEEPEST)
+    depth: int = setting(3, "rhn: recurrence depth", minimum=1, maximum=DEEPEST)
+    lm_size: int = setting(
+        128,
+        "with --lm: width that the language model's states are projected to",
+        minimum=1,
+        maximum=WIDEST,
+    )
+    max_words: int = setting(
+        1000, "of a longer text, a network reads so many words from its beginning", minimum=1
+    )
+
+    def check(self) -> None:
+        """Refuse a bag without n-grams."""
+        if self.encoder == LINEAR and not self.word_order and self.character_order < 2:
+            raise ConfigError(
+                "word_order is 0 and character_order below 2, so there are no n-grams",
+                hint="give word_order 1 or more, or character_order 2 or more",
+            )
+
+
+@dataclass(frozen=True)
+class LearningConfig(Config):
+    """How the classifier is taught, beside the settings of the training loop."""
+
+    batch_texts: int = setting(32, "texts per step", minimum=1)
+    dropout_words: float = setting(
+        0.5, "a word seen n times is taken for unknown with probability x / (x + n)", minimum=0
+    )
+    dropout_embeddings: float = setting(
+        0.3, "dropout on what the encoder reads", minimum=0, below=1
+    )
+    dropout_lm: float = setting(
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+    )
+    dropout_encoder: float = setting(
+        0.3, "dropout between the encoder's layers, and on what is pooled", minimum=0, below=1
+    )
+    averaging: float = setting(
+        0.99,
+        "decay per step of the average that the classifier is made of; 0: the last weights",
+        minimum=0,
+        below=1,
+    )
+
+
+@dataclass(frozen=True)
+class ClassifierConfig(Config):
+    """All settings of a classifier."""
+
+    data: DataConfig = setting(DataConfig, "the table of texts")
+    model: ModelConfig = setting(ModelConfig, "the classifier")
+    learning: LearningConfig = setting(LearningConfig, "how it is taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+def _implied(given: Mapping[str, Any]) -> str | None:
+    """Return the preset that belongs to an encoder."""
+    encoder = given.get("model.encoder", LINEAR)
+    return None if encoder == LINEAR else "recurrent"
+
+
+PRESETS = Presets(
+    KIND,
+    ClassifierConfig,
+    {
+        "linear": {
+            "training": {
+                "epochs": 10,
+                "optimiser": "adamw",
+                "learning_rate": 0.02,
+                "weight_decay": 0.01,
+                "schedule": "cosine",
+            },
+        },
+        "recurrent": {
+            "model": {"encoder": "bilstm", "min_count": 2},
+            "training": {
+                "epochs": 6,
+                "optimiser": "adamw",
+                "learning_rate": 0.002,
+                "schedule": "cosine",
+                "clip_norm": 5.0,
+            },
+        },
+    },
+    default="linear",
+    implied=_implied,
+)
+preset, resolve = PRESETS.settings, PRESETS.resolve

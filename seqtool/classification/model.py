@@ -1,0 +1,189 @@
+"""The classifier at work: `Classifier`; its directory, of kind "classifier".
+
+A linear one needs no torch; a network is imported when it is first asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from seqtool.classification.config import KIND, LINEAR, ClassifierConfig
+from seqtool.classification.data import WordReader
+from seqtool.classification.ngrams import Bags, laid_out
+from seqtool.core import checkpoint
+from seqtool.core.arrays import Floats
+from seqtool.core.checkpoint import Header
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import NUM_SPECIALS, Vocabulary
+from seqtool.parsing.encoding.pretrained import WordStates, summarise
+from seqtool.parsing.model import Shapes, TreebankModel, average
+
+CHUNK_TEXTS = 1 << 10  # read together
+
+_ABOUT = {
+    LINEAR: "Logistic regression over the n-grams of a text",
+    "none": "A linear layer over the pooled vectors of words",
+    "bilstm": "A bidirectional LSTM over words",
+}
+
+
+class Prediction(NamedTuple):
+    """The label of a text.
+
+    Attributes:
+        label: the most probable one.
+        probabilities: of all labels.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class Classifier(TreebankModel[ClassifierConfig]):
+    """A trained classifier of texts.
+
+    Args:
+        config: all settings.
+        labels: the commonest one of training first.
+        reader: what it knows of texts: n-grams, or words.
+        weights: the arrays of `network.LinearNetwork` or `network.RecurrentNetwork`.
+        word_states: the language model that reads texts, for weights that were trained so.
+    """
+
+    kind = KIND
+    config_class = ClassifierConfig
+    works = "classify"
+
+    def __init__(
+        self,
+        config: ClassifierConfig,
+        labels: Sequence[str],
+        reader: Bags | WordReader,
+        weights: Mapping[str, Floats],
+        word_states: WordStates | None = None,
+    ) -> None:
+        super().__init__(config, weights, word_states)
+        self.labels, self.reader = tuple(labels), reader
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Labels, and n-grams or words."""
+        name = "ngrams" if isinstance(self.reader, Bags) else "words"
+        return Vocabulary(tables={"labels": self.labels, name: self.reader.known})
+
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: the labels."""
+        return self.labels
+
+    @classmethod
+    def restore(
+        cls,
+        config: ClassifierConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Classifier:
+        """Return the classifier that was saved; see `TreebankModel.restore`."""
+        labels = vocabulary.texts("labels")
+        if len(set(labels)) < max(2, len(labels)):
+            raise ValueError("labels are missing, or met twice")
+        reader: Bags | WordReader
+        if config.model.encoder == LINEAR:
+            reader = Bags(config.model, vocabulary.texts("ngrams"))
+            num = reader.num_features
+            shapes: Shapes = {"ngrams.weight": (num, len(labels)), "bias": (len(labels),)}
+        else:
+            from seqtool.classification.network import weight_shapes
+
+            reader = WordReader(config.model, vocabulary.texts("words"))
+            size = word_states.size if word_states else 0
+            num = NUM_SPECIALS + len(reader.known)
+            shapes = weight_shapes(config.model, num, len(labels), size)
+        return cls(config, labels, reader, read_weights(shapes), word_states)
+
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        encoder = header.config["model"]["encoder"]
+        labels = counted(len(header.data.get("labels", ())), "label")
+        return checkpoint.compose(
+            header,
+            "A classifier of texts",
+            f"{_ABOUT.get(encoder, f'A network of kind {encoder.upper()} over words')}, {labels}, "
+            f"{counted(header.num_parameters, 'parameter')}.",
+            summarise(header.data),
+            checkpoint.scores_table(header),
+            "In percent; macro F1 is the mean of the labels' F1, and majority accuracy that of the "
+            "commonest label.",
+            checkpoint.data_table(header),
+            maker="train_classifier (Python)",
+            use=("seqtool classify FILE.csv -m THIS_DIRECTORY",),
+        )
+
+    def num_cut(self, texts: Iterable[str]) -> int:
+        """Return how many texts are too long to be read to their ends; a linear one reads all."""
+        reader = self.reader
+        return 0 if isinstance(reader, Bags) else sum(map(reader.is_cut, texts))
+
+    def probabilities(self, texts: Sequence[str]) -> Floats:
+        """Return the probabilities of labels, [texts, labels]; of an ensemble their mean."""
+        with self._threads.limit(limits=1, user_api="blas"):
+            return average([_softmax(member._scores(texts)) for member in self.members])
+
+    def _scores(self, texts: Sequence[str]) -> Floats:
+        """Return the scores of labels, [texts, labels]."""
+        if isinstance(self.reader, Bags):
+            ids, values, begins = laid_out([self.reader.ids(text) for text in texts])
+            rows = self.weights["ngrams.weight"][ids] * values[:, None]
+            # a row of zeros: `reduceat` gives to a text without n-grams what stands where it begins
+            rows = np.concatenate((rows, np.zeros((1, len(self.labels)), np.float32)))
+            ends = np.append(begins[1:], len(ids))
+            sums = np.add.reduceat(rows, begins) if len(texts) else rows[:0]
+            scores: Floats = np.where((ends > begins)[:, None], sums, 0.0) + self.weights["bias"]
+            return scores
+        from seqtool.classification.network import scores_of
+
+        read = [self.reader.ids(text) for text in texts]
+        states = None
+        if self.word_states is not None:
+            found = self.word_states.of([self.reader.words(text) for text in texts])
+            states = [rows[1:] for rows in found]
+        return scores_of(self.config.model, self.weights, read, states)
+
+    @overload
+    def __call__(self, given: str) -> Prediction: ...
+    @overload
+    def __call__(self, given: list[str]) -> list[Prediction]: ...
+    def __call__(self, given: str | list[str]) -> Prediction | list[Prediction]:
+        """Return the label of a text, or those of several, with the probabilities of all labels.
+
+        >>> classifier = seqtool.load("runs/classifier")            # doctest: +SKIP
+        >>> classifier("A fine film.").label                        # doctest: +SKIP
+        'good'
+        """
+        if isinstance(given, str):
+            return next(self.pipe([given]))
+        return list(self.pipe(given))
+
+    def pipe(self, texts: Iterable[str]) -> Iterator[Prediction]:
+        """Give the label of each text, in order; memory does not grow with their number."""
+        source = iter(texts)
+        while chunk := list(islice(source, CHUNK_TEXTS)):
+            for row in self.probabilities(chunk):
+                label = self.labels[int(row.argmax())]
+                yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
+
+
+def _softmax(scores: Floats) -> Floats:
+    """Return the probabilities of scores, [N, K]."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    probabilities: Floats = powers / powers.sum(1, keepdims=True)
+    return probabilities
+
+
+load_model = Classifier.load

@@ -1,0 +1,96 @@
+"""A text as words, and as a bag of the n-grams that it has.
+
+An n-gram counts once, however often it occurs: for labels of short texts that is as good as counts
+(Wang & Manning 2012, sec. 2.2). The values of a text are scaled to length 1, so that a long one
+weighs no more than a short one.
+
+    text                "Not good!"
+    words               not  good  !
+    n-grams of words    "not"  "good"  "!"  "not good"  "good !"
+    of characters       "  n"  " no"  "not" ... of " not ", with one more blank in front
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from seqtool.classification.config import ModelConfig
+from seqtool.core.arrays import Floats, Longs
+
+_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
+SHORTEST = 2  # characters of an n-gram of these
+
+
+def words_of(text: str, *, split: bool = True) -> list[str]:
+    """Return the words of a text, punctuation apart if `split`; contractions stay whole."""
+    return _WORD.findall(text) if split else text.split()
+
+
+def ngrams_of(text: str, config: ModelConfig) -> Iterator[str]:
+    """Return the n-grams of a text; those of characters begin with a blank, no others do."""
+    words = words_of(text.lower() if config.lowercase else text, split=config.split)
+    for order in range(1, 1 + config.word_order):
+        for begin in range(len(words) - order + 1):
+            yield " ".join(words[begin : begin + order])
+    if config.character_order >= SHORTEST:
+        for word in words:
+            padded = f" {word} "
+            for order in range(SHORTEST, 1 + config.character_order):
+                for begin in range(len(padded) - order + 1):
+                    yield f" {padded[begin : begin + order]}"
+
+
+class Bags:
+    """Texts as bags: which n-grams they have.
+
+    Args:
+        config: which n-grams there are.
+        known: those of training, in the order of their numbers; hashed ones are not listed.
+
+    Shapes: N texts, E n-grams of all of them, F numbers of n-grams.
+    """
+
+    def __init__(self, config: ModelConfig, known: Sequence[str] = ()) -> None:
+        self._config, self.known = config, tuple(known)
+        self._ids = {ngram: number for number, ngram in enumerate(self.known)}
+
+    @classmethod
+    def build(cls, config: ModelConfig, texts: Iterable[str]) -> Bags:
+        """Return the bags of n-grams that enough texts have, the most frequent first."""
+        if config.buckets:
+            return cls(config)
+        counts: dict[str, int] = {}
+        for text in texts:
+            for ngram in set(ngrams_of(text, config)):
+                counts[ngram] = counts.get(ngram, 0) + 1
+        kept = [ngram for ngram, count in counts.items() if count >= config.min_count]
+        return cls(config, sorted(kept, key=lambda ngram: (-counts[ngram], ngram)))
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self._config.buckets or len(self.known)
+
+    def ids(self, text: str) -> list[int]:
+        """Return the numbers of the n-grams of a text, each once, in order."""
+        ngrams = ngrams_of(text, self._config)
+        if buckets := self._config.buckets:
+            # CRC-32 is the same on every machine, as Python's own hash is not
+            return sorted({zlib.crc32(ngram.encode()) % buckets for ngram in ngrams})
+        return sorted({self._ids[ngram] for ngram in ngrams if ngram in self._ids})
+
+
+def laid_out(rows: Sequence[Sequence[int]]) -> tuple[Longs, Floats, Longs]:
+    """Return the n-grams of texts, as `Bags.ids` gives them, one after another.
+
+    Returns:
+        Their numbers, [E]; their values, [E]; where each text begins, [N].
+    """
+    lengths = np.array([len(row) for row in rows], np.int64)
+    ids = np.array([number for row in rows for number in row], np.int64)
+    values = np.repeat(1.0 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
+    return ids, values, np.cumsum(lengths) - lengths

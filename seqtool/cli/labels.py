@@ -1,0 +1,127 @@
+"""Labels of words, such as named entities: how good they are, and `tag` with such a model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from seqtool.cli.options import note, show_table
+from seqtool.core.errors import ConfigError, counted
+
+if TYPE_CHECKING:
+    from seqtool.parsing.labeller.entities import LabelCounts
+    from seqtool.parsing.labeller.model import Labeller
+    from seqtool.treebank.conllu import Broken
+    from seqtool.treebank.sentence import Sentence
+
+CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, read together
+
+
+def told(counts: LabelCounts) -> str:
+    """Return the scores of all entities and words as a note says them."""
+    words = f"{counts.accuracy:.2f} % of {counted(counts.words, 'word')} right"
+    if not counts.by_type:
+        return words
+    total = counts.total
+    return (
+        f"entities: precision {total.precision:.2f}, recall {total.recall:.2f}, F1 {total.f1:.2f}; "
+        f"{words}"
+    )
+
+
+def show_types(counts: LabelCounts) -> None:
+    """Show the scores of each type of entity on stderr."""
+    rows = [
+        [name, *(f"{score:.2f}" for score in scores[:3]), f"{scores.entities:,}"]
+        for name, scores in counts.by_type.items()
+    ]
+    if rows:
+        show_table("", ["type", "precision", "recall", "F1", "entities"], rows, to_stderr=True)
+
+
+class Judge:
+    """A labeller at work; with `retag`, its labels are compared with those that a file has."""
+
+    def __init__(self, labeller: Labeller, *, retag: bool) -> None:
+        from seqtool.parsing.labeller.entities import LabelCounts
+
+        self._labeller, self._retag = labeller, retag
+        self._counts = LabelCounts()
+        self._has_gold = False
+        self._num_kept = self._num_labelled = 0
+
+    def tag_stream(self, items: Iterable[Any]) -> Iterator[Sentence | Broken]:
+        """Write labels into column MISC of sentences; see `Labeller.tag_stream`."""
+        from seqtool.parsing.labeller.columns import label_in
+        from seqtool.parsing.labeller.entities import OUTSIDE
+        from seqtool.treebank.conllu import Broken
+
+        column = self._labeller.config.data.column
+        waiting: deque[list[str] | None] = deque()
+
+        def noted() -> Iterator[Sentence | Broken]:
+            for item in items:
+                if not isinstance(item, Broken):
+                    waiting.append(label_in(item, column))
+                yield item
+
+        for item in self._labeller.tag_stream(noted(), retag=self._retag):
+            if not isinstance(item, Broken):
+                gold = waiting.popleft()
+                found = label_in(item, column) or [OUTSIDE] * len(item)
+                # a sentence without entities may have no label, and its labels are known
+                self._count(gold or [OUTSIDE] * len(item), found, is_there=gold is not None)
+            yield item
+
+    def label_columns(self, path: str) -> Iterator[bytes]:
+        """Give the sentences of a file with a word a line, with labels."""
+        from seqtool.parsing.labeller.columns import read_columns
+
+        source = read_columns(path)
+        while chunk := list(islice(source, CHUNK_SENTENCES)):
+            gold = [item.labels for item in chunk]
+            chosen = [place for place, labels in enumerate(gold) if self._retag or labels is None]
+            found = self._labeller.label([chunk[place].forms for place in chosen])
+            labels = dict(zip(chosen, found, strict=True))
+            for place, item in enumerate(chunk):
+                written = labels.get(place, gold[place] or [])
+                self._count(gold[place] or written, written, is_there=gold[place] is not None)
+                yield item.written(written).encode()
+
+    def _count(self, gold: Sequence[str], found: Sequence[str], *, is_there: bool) -> None:
+        self._has_gold |= is_there
+        self._num_kept += is_there and not self._retag
+        self._num_labelled += 1
+        if self._retag:
+            self._counts.add(gold, found)
+
+    def report(self) -> None:
+        """Say on stderr what was kept or, with `retag`, how good the labels are."""
+        if self._retag and self._has_gold:
+            show_types(self._counts)
+            note(told(self._counts))
+        elif self._num_kept and self._num_kept == self._num_labelled:
+            note("every sentence has labels, which are kept; --retag predicts them anew")
+
+
+def label_columns(judge: Judge, files: Sequence[str], output: str) -> bool:
+    """Label files with a word a line; return False where the files are CoNLL-U or text.
+
+    Raises:
+        ConfigError: files of both kinds.
+    """
+    from seqtool.parsing.labeller.columns import is_column_file
+    from seqtool.treebank.conllu import write_pieces
+
+    kinds = [is_column_file(path) for path in files]
+    if not any(kinds):
+        return False
+    if not all(kinds):
+        raise ConfigError(
+            "files with a word a line cannot be labelled together with others",
+            hint="label them one after another",
+        )
+    write_pieces((piece for path in files for piece in judge.label_columns(path)), output)
+    return True

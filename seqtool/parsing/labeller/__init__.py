@@ -1,0 +1,1 @@
+"""Any labels of words, as of named entities."""

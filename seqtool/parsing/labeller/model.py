@@ -1,0 +1,181 @@
+"""The labeller at work: `Labeller`, without torch; its directory, of kind "labeller".
+
+A labeller is a tagger whose UPOS are the labels; what it adds is that labels of entities fit one
+another: of all sequences that BIO allows, the one of the highest sum of scores is found (Viterbi
+1967). Where the labels of training are not BIO, each word gets the label of its own highest score.
+
+Dimensions: T words, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from seqtool.core import checkpoint, types
+from seqtool.core.arrays import Bools, Floats, Ints
+from seqtool.core.checkpoint import Header
+from seqtool.core.compiled import compiled
+from seqtool.core.errors import counted
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
+from seqtool.parsing.labeller.columns import bare_sentence, label_in, with_labels
+from seqtool.parsing.labeller.config import KIND, LabellerConfig
+from seqtool.parsing.labeller.entities import allowed_pairs
+from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
+from seqtool.parsing.tagger.model import CHUNK_WORDS, Tagger
+from seqtool.treebank.conllu import Broken
+from seqtool.treebank.sentence import FORM, Sentence
+
+
+@compiled(
+    types.void(types.float32[:, ::1], types.boolean[:, ::1], types.int32[::1], types.int32[::1])
+)
+def best_sequences(scores, allowed, lengths, best):  # type: ignore[no-untyped-def]
+    """Find the allowed sequence of labels of the highest sum of scores, of each sentence.
+
+    Args:
+        scores: [T, L], of sentences one after another.
+        allowed: [1 + L, L], which label may follow which; row L is of the begin of a sentence.
+        lengths: words of each sentence.
+        best: [T], is written: the label of each word. Of equal sums, the smaller numbers.
+    """
+    num_labels = scores.shape[1]
+    sums = np.empty(num_labels, np.float64)
+    before = np.empty(num_labels, np.float64)
+    came_from = np.empty((scores.shape[0], num_labels), np.int32)
+    begin = 0
+    for sentence in range(lengths.shape[0]):
+        end = begin + lengths[sentence]
+        for word in range(begin, end):
+            for label in range(num_labels):
+                before[label] = sums[label]
+            for label in range(num_labels):
+                highest, place = -np.inf, 0
+                if word == begin:
+                    if allowed[num_labels, label]:
+                        highest = 0.0
+                else:
+                    for other in range(num_labels):
+                        if allowed[other, label] and before[other] > highest:
+                            highest, place = before[other], other
+                sums[label] = highest + np.float64(scores[word, label])
+                came_from[word, label] = place
+        last = 0
+        for label in range(num_labels):
+            if sums[label] > sums[last]:
+                last = label
+        for word in range(end - 1, begin - 1, -1):
+            best[word] = last
+            last = came_from[word, last]
+        begin = end
+
+
+class Labeller(TreebankModel[LabellerConfig]):
+    """A trained labeller of words.
+
+    Args:
+        config: all settings.
+        tagger: gives the scores of labels.
+        is_bio: whether labels are those of BIO, throughout the training part.
+    """
+
+    kind = KIND
+    config_class = LabellerConfig
+    works = "label"
+
+    def __init__(self, config: LabellerConfig, tagger: Tagger, *, is_bio: bool) -> None:
+        super().__init__(config, tagger.weights, tagger.word_states)
+        self.tagger, self.is_bio = tagger, is_bio
+        self.labels = tuple(tagger.bundles.values[0])
+        self._allowed: Bools | None = allowed_pairs(self.labels) if is_bio else None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the tagger, and whether labels are BIO."""
+        known = self.tagger.vocabulary
+        return Vocabulary(tables=known.tables, extra={**known.extra, "bio": self.is_bio})
+
+    @property
+    def shared(self) -> object:
+        """What all members of an ensemble must have alike: the labels, and where they stand."""
+        return self.labels, self.is_bio, self.config.data
+
+    @classmethod
+    def restore(
+        cls,
+        config: LabellerConfig,
+        vocabulary: Vocabulary,
+        word_states: WordStates | None,
+        read_weights: Callable[[Shapes], dict[str, Floats]],
+    ) -> Labeller:
+        """Return the labeller that was saved; see `TreebankModel.restore`."""
+        tagger = Tagger.restore(config.as_tagger(), vocabulary, word_states, read_weights)
+        return cls(config, tagger, is_bio=bool(vocabulary.extra["bio"]))
+
+    def _with_words(self, vectors: WordVectors) -> Labeller:
+        return Labeller(self.config, self.tagger._with_words(vectors), is_bio=self.is_bio)
+
+    @staticmethod
+    def card(header: Header) -> str:
+        """Return the README.md: what it is, its scores, its data and its command."""
+        model = header.config["model"]
+        layers = counted(model["encoder_layers"], "layer")
+        return checkpoint.compose(
+            header,
+            f"A labeller of words ({header.config['data']['column']})",
+            f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
+            f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}.",
+            summarise(header.data),
+            checkpoint.scores_table(header),
+            "In percent. Precision, recall and F1 are of whole entities, as seqeval counts them; "
+            "accuracy is of words.",
+            checkpoint.data_table(header),
+            maker="train_labeller (Python)",
+            use=("seqtool tag FILE.conllu -m THIS_DIRECTORY",),
+        )
+
+    def label(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Return the labels of the words of sentences, each of which is a list of words."""
+        read = [bare_sentence(forms) for forms in sentences if forms]
+        if not read:
+            return [[] for _ in sentences]
+        with self._threads.limit(limits=1, user_api="blas"):
+            scores = average([member._scores(read) for member in self.members])
+        if self._allowed is None:
+            best: Ints = scores.argmax(1).astype(np.int32)
+        else:
+            best = np.empty(len(scores), np.int32)
+            lengths = np.array([len(sentence) for sentence in read], np.int32)
+            best_sequences(scores, self._allowed, lengths, best)
+        labels = iter([self.labels[place] for place in best.tolist()])
+        return [[next(labels) for _ in forms] for forms in sentences]
+
+    def _scores(self, sentences: Sequence[Sentence]) -> Floats:
+        """Return the scores of labels, [T, L]; those of columns without values are left out."""
+        scores = self.tagger.read(sentences).scores[:, : len(self.labels)]
+        return np.ascontiguousarray(scores)
+
+    def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
+        """Write the labels of words into column MISC; O is not written.
+
+        Args:
+            sentences: are changed. One in which some word has a label stays as it is.
+            retag: predict labels for these, too.
+        """
+        column = self.config.data.column
+        chosen = [item for item in sentences if retag or label_in(item, column) is None]
+        found = self.label([item.column(FORM) for item in chosen])
+        for sentence, labels in zip(chosen, found, strict=True):
+            with_labels(sentence, column, labels)
+
+    def tag_stream(
+        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+    ) -> Iterator[Sentence | Broken]:
+        """Tag sentences in chunks; broken ones pass through in their places."""
+        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag))
+
+
+load_model = Labeller.load

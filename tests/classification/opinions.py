@@ -1,0 +1,45 @@
+"""Opinions as tables, and settings of small classifiers, for the tests of classification."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from seqtool.classification.config import ClassifierConfig, preset
+from seqtool.core.config import from_dict
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data"))
+
+import tasks
+from tasks import Opinion, best_accuracy
+
+__all__ = ["Opinion", "best_accuracy", "opinions", "small", "write"]
+
+
+@cache
+def opinions(split: str, turned: float = 0.0) -> list[Opinion]:
+    return tasks.opinions(split, turned=turned)
+
+
+def write(path: Path, given: Sequence[Opinion]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["text", "label"])
+        table.writerows([each.text, each.label] for each in given)
+    return path
+
+
+def small(encoder: str, epochs: int = 2, **settings: Any) -> ClassifierConfig:
+    """Settings of a small classifier; `model__x` and the like go to their sections."""
+    base = preset("linear" if encoder == "linear" else "recurrent")
+    sizes = {"embedding_size": 12, "hidden_size": 10, "depth": 2, "lm_size": 6}
+    base["model"] = {**base.get("model", {}), "encoder": encoder, **sizes}
+    base["training"] |= {"epochs": epochs, "precision": "float32"}
+    for name, value in settings.items():
+        section, _, key = name.partition("__")
+        base.setdefault(section, {})[key] = value
+    return from_dict(ClassifierConfig, base)

@@ -1,0 +1,180 @@
+"""`seqtool train-classifier` and `seqtool classify` as a user meets them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from classification.opinions import opinions, write
+from classification.test_model import linear, recurrent
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classify")
+    write(folder / "train.csv", opinions("train")[:300])
+    linear().save(folder / "linear", scores={}, data={})
+    recurrent("none", model__max_words=3).save(folder / "network", scores={}, data={})
+    (folder / "new.csv").write_text('id,review\n1,"good, good"\n2,not good\n')
+    return folder
+
+
+def test_a_run_from_training_to_labels(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    small = ("--epochs", "2", "--device", "cpu", "--threads", "1")
+    made = seqtool("train-classifier", folder / "train.csv", "-o", tmp_path / "m", *small)
+    assert made.code == 0, made.stderr
+    assert made.stdout == f"{tmp_path / 'm'}\n"
+    lines = made.stderr.splitlines()
+    assert lines[0] == "every tenth text is held out as dev: 30 of 300"
+    assert lines[1].startswith("270 texts of 2 labels, ")
+    assert "Gold label by predicted label" in lines
+    assert lines[-2].startswith("dev accuracy ")
+    assert lines[-1] == f"next: seqtool classify FILE.csv -m {tmp_path / 'm'}"
+    again = seqtool(
+        *("train-classifier", folder / "train.csv", "-o", tmp_path / "m", "--force", "--json"),
+        *small,
+    )
+    told = json.loads(again.stdout)
+    assert told["dev"]["accuracy"] == told["dev_accuracy"]
+    assert sum(each["texts"] for each in told["dev"]["labels"]) == 30
+    out = tmp_path / "out.jsonl"
+    result = seqtool("classify", folder / "train.csv", "-m", tmp_path / "m", "-o", out)
+    assert (result.code, result.stdout) == (0, "")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    right = sum(row["label"] == row["prediction"] for row in rows)
+    assert f"300 texts: accuracy {right / 3:.2f}, " in result.stderr
+    for row in rows:
+        assert row[f"p({row['prediction']})"] == max(row["p(good)"], row["p(bad)"])
+        assert row["p(good)"] + row["p(bad)"] == pytest.approx(1)
+    shown = seqtool("inspect", tmp_path / "m").stdout
+    assert "kind        classifier" in shown
+    assert "dev_macro_f1" in shown
+
+
+def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    result = seqtool("classify", folder / "new.csv", "-m", folder / "linear")
+    assert result.code == 0
+    rows = list(csv.DictReader(result.stdout.splitlines(), delimiter="\t"))
+    assert list(rows[0]) == ["id", "review", "prediction", "p(yes)", "p(no)"]
+    assert [row["review"] for row in rows] == ["good, good", "not good"]
+    assert [row["prediction"] for row in rows] == ["yes", "no"]
+    assert result.stderr == "2 texts\n"
+    told = json.loads(
+        seqtool("classify", folder / "new.csv", "-m", folder / "linear", "--json").stdout
+    )
+    assert told["texts"] == 2
+    assert [row["prediction"] for row in told["rows"]] == ["yes", "no"]
+    out = tmp_path / "out.csv"
+    told = json.loads(
+        seqtool("classify", folder / "new.csv", "-m", folder / "linear", "--json", "-o", out).stdout
+    )
+    assert told == {"texts": 2, "cut": 0, "output": str(out)}
+    assert len(out.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_fields_of_json_lines_may_be_anything(
+    suffix: str, seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    records = [
+        {"review": "good", "tags": ["a", 1], "n": None},
+        {"review": "bad", "n": 2, "more": {"b": "\u00e9"}},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    out = tmp_path / f"out.{suffix}"
+    result = seqtool("classify", tmp_path / "in.jsonl", "-m", folder / "linear", "-o", out)
+    assert result.code == 0, result.stderr
+    if suffix == "jsonl":
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [row["tags"] for row in rows] == [["a", 1], None]
+        assert [row["n"] for row in rows] == [None, 2]
+        return
+    if suffix == "csv":
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+    else:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
+    assert [row["tags"] for row in rows] == ['["a", 1]', ""]
+    assert [row["n"] for row in rows] == ["", "2"]
+    assert [row["more"] for row in rows] == ["", '{"b": "\u00e9"}']
+    assert [row["prediction"] for row in rows] == ["yes", "no"]
+
+
+def test_labels_of_the_file_are_compared(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "gold.csv").write_text("review,answer\ngood,yes\nnot good,yes\nbad,no\nx,maybe\n")
+    args = ("classify", tmp_path / "gold.csv", "-m", folder / "linear")
+    assert seqtool(*args).stderr == "4 texts\n"
+    result = seqtool(*args, "--label-column", "answer")
+    lines = result.stderr.splitlines()
+    assert "warning: labels that training did not have, always wrong: maybe" in lines
+    # right: 2 of 4; F1 of yes 50 (1 of 2, 1 of 2), of no 2/3 (1 of 2, 1 of 1), of maybe 0
+    assert lines[-1] == "4 texts: accuracy 50.00, macro F1 38.89 (yes alone: 50.00)"
+    told = json.loads(seqtool(*args, "--label-column", "answer", "--json").stdout)
+    assert told["confusion"] == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
+
+
+def test_lines_from_stdin(seqtool_process: Run, folder: Path) -> None:
+    result = seqtool_process("classify", "-m", folder / "linear", input=b"good\nbad\n")
+    assert result.code == 0
+    labels = [line.split("\t")[1] for line in result.stdout.splitlines()]
+    assert labels == ["prediction", "yes", "no"]
+    table = b"title;review\n"
+    refused = seqtool_process(
+        "classify", "-m", folder / "linear", "--text-column", "a", input=table
+    )
+    assert refused.code == 1
+    assert "separated by semicolons" in refused.stderr
+
+
+def test_long_texts_are_cut_and_told(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("a b c d\n" + "word " * 200_000 + "\na b\n")
+    result = seqtool("classify", tmp_path / "long.txt", "-m", folder / "network")
+    assert result.code == 0
+    assert result.stderr == "2 texts read up to word 3 only\n3 texts\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (["new.csv", "-m", "network"], "error: new.csv:1: has no column 'text'"),
+        (["new.csv", "-m", "none"], "error: none: no such model"),
+        (["new.csv", "-m", "linear", "-o", "x.xls"], "error: x.xls has no suffix of a table"),
+        (
+            ["new.csv", "-m", "linear", "--label-column", "gold"],
+            "error: new.csv:1: has no column 'gold'",
+        ),
+        (["clash.csv", "-m", "linear"], "error: clash.csv:1: has a column 'prediction'"),
+        (["none.csv", "-m", "linear"], "error: none.csv: no such file or directory"),
+    ],
+)
+def test_errors_are_two_lines(
+    args: list[str],
+    error: str,
+    seqtool: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "clash.csv").write_text("review,prediction\na,b\n")
+    result = seqtool("classify", *args)
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()
+    assert first.startswith(error)
+    assert second.startswith("hint: ")
+
+
+def test_training_errors_are_two_lines(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("text,label\na,x\nb,x\n")
+    for args in ([], ["one.csv"], ["one.csv", "--encoder", "cnn"], ["new.csv"]):
+        given = [tmp_path / arg if arg.endswith(".csv") else arg for arg in args]
+        result = seqtool("train-classifier", *given, "-o", tmp_path / "m")
+        assert (result.code, result.stdout) == (1, "")
+        first, second = result.stderr.splitlines()
+        assert first.startswith("error: ")
+        assert second.startswith("hint: ")
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,264 @@
+"""Labellers: Viterbi by brute force, what is learnt, files of both kinds, the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import seqtool as package
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted
+from seqtool.parsing.labeller.columns import is_column_file, read_columns, read_labelled
+from seqtool.parsing.labeller.config import DataConfig, LabellerConfig, preset
+from seqtool.parsing.labeller.entities import LabelCounts, allowed_pairs
+from seqtool.parsing.labeller.model import Labeller, best_sequences
+from seqtool.parsing.labeller.train import train_labeller
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import UPOS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "data"))
+
+import tasks
+
+Run = Callable[..., Any]
+SIZES = {"lexical_size": 16, "character_size": 6, "num_filters": 16, "encoder_size": 12}
+MISC = 9
+
+
+def tiny(epochs: int = 3, **training: Any) -> LabellerConfig:
+    base = preset("fast")
+    base["model"] |= SIZES
+    base["learning"] = {"batch_words": 64, "averaging": 0.9, "cloze_weight": 0.0}
+    base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
+    base["training"] |= training
+    return from_dict(LabellerConfig, base)
+
+
+def as_columns(conllu: str, separator: str = "\t") -> str:
+    """The same sentences with a word and its label a line."""
+    lines = []
+    for line in conllu.split("\n"):
+        if cells := line.split("\t")[1:]:
+            label = [item for item in cells[-1].split("|") if item.startswith("NER=")]
+            line = separator.join([cells[0], label[0][4:] if label else "O"])
+        lines.append(line)
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("names")
+    for split, num in (("train", 300), ("valid", 80)):
+        named = (rows for rows in tasks.names(split) if any("NER" in row[MISC] for row in rows))
+        text = tasks.conllu(islice(named, num))
+        (folder / f"{split}.conllu").write_text(text)
+        (folder / f"{split}.conll").write_text(as_columns(text))
+    (folder / "few.conllu").write_text(tasks.conllu(islice(tasks.names("valid"), 40)))
+    result = train_labeller(
+        folder / "train.conllu", folder / "m", tiny(), dev=folder / "valid.conllu", device="cpu"
+    )
+    assert result.scores["dev_f1"] > 95
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_allowed_sequence_is_found(seed: int) -> None:
+    labels = ["O", "B-A", "I-A", "B-B", "I-B"]
+    allowed = allowed_pairs(labels)
+    generator = np.random.default_rng(seed)
+    lengths = np.array([1, 4, 3], np.int32)
+    scores = generator.normal(size=(8, 5)).astype(np.float32)
+    best = np.empty(8, np.int32)
+    best_sequences(scores, allowed, lengths, best)
+    expected: list[int] = []
+    for length in lengths.tolist():
+        rows = scores[len(expected) : len(expected) + length].astype(np.float64)
+        expected += max(
+            (
+                sequence
+                for sequence in product(range(5), repeat=length)
+                if all(allowed[pair] for pair in zip((5, *sequence), sequence, strict=False))
+            ),
+            key=lambda sequence: sum(rows[place, label] for place, label in enumerate(sequence)),
+        )
+    assert best.tolist() == expected
+
+
+def test_names_are_found_in_files_of_both_kinds(folder: Path, tmp_path: Path) -> None:
+    labeller = package.load(folder / "m", package.Labeller)
+    counts = LabelCounts()
+    sentences = list(read_columns(str(folder / "valid.conll")))
+    for gold, found in zip(sentences, labeller.label([s.forms for s in sentences]), strict=True):
+        counts.add(gold.labels or (), found)
+    assert counts.total.f1 == pytest.approx(checkpoint.read_header(folder / "m").scores["dev_f1"])
+    # the same words and labels, so the same weights
+    for name in ("columns", "misc"):
+        suffix = "conll" if name == "columns" else "conllu"
+        files = {part: folder / f"{part}.{suffix}" for part in ("train", "valid")}
+        train_labeller(files["train"], tmp_path / name, tiny(1), dev=files["valid"], device="cpu")
+    expected, found = (
+        load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("columns", "misc")
+    )
+    for name, array in expected.items():
+        np.testing.assert_array_equal(array, found[name], err_msg=name)
+    assert labeller.label([[], ["Anna", "sleeps"]])[0] == []
+    card = (folder / "m" / "README.md").read_text()
+    assert "# A labeller of words (NER)" in card
+
+
+def test_labels_that_are_there_stay(folder: Path) -> None:
+    labeller = package.load(folder / "m", Labeller)
+    sentences = list(islice(read_conllu(folder / "valid.conllu"), 5))
+    sentences[0][0].misc["NER"] = "B-ODD"
+    before = [sentence.to_conllu() for sentence in sentences]
+    labeller.tag(sentences)
+    assert [sentence.to_conllu() for sentence in sentences] == before
+    labeller.tag(sentences, retag=True)
+    assert sentences[0][0].misc.get("NER") != "B-ODD"
+    for sentence in sentences:
+        for token in sentence:
+            token.misc.pop("NER", None)
+    labeller.tag(sentences)
+    assert "NER=B-PER" in "".join(sentence.to_conllu() for sentence in sentences)
+
+
+def test_a_resumed_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    dev = folder / "valid.conllu"
+    source = folder / "few.conllu"
+    train_labeller(source, tmp_path / "whole", tiny(2), dev=dev, device="cpu")
+    with pytest.raises(Interrupted, match="step 6") as caught:
+        train_labeller(
+            *(source, tmp_path / "parts", tiny(2)),
+            dev=dev,
+            device="cpu",
+            should_stop=lambda step: step == 6,
+        )
+    assert "train-tagger --resume" in caught.value.hint
+    train_labeller(None, tmp_path / "parts", resume=True, device="cpu")
+    expected, found = (
+        load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("whole", "parts")
+    )
+    for name, array in expected.items():
+        np.testing.assert_array_equal(array, found[name], err_msg=name)
+
+
+def test_other_labels_are_chosen_word_by_word(tmp_path: Path) -> None:
+    lines = "der\tgerman\ndog\tenglish\nist\tgerman\n\nthe\tenglish\nHund\tgerman\n\n" * 12
+    (tmp_path / "mixed.conll").write_text(lines)
+    result = train_labeller(tmp_path / "mixed.conll", tmp_path / "m", tiny(20), device="cpu")
+    assert result.scores["dev_accuracy"] == 100
+    assert "dev_f1" not in result.scores
+    labeller = package.load(tmp_path / "m", Labeller)
+    assert not labeller.is_bio
+    assert labeller.label([["the", "Hund"]]) == [["english", "german"]]
+
+
+def columns(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
+    yes = ["a\tO\n", "a\tx\ty\n", "a O\n", "a NN B-NP B-PER\n", "# id = 3\na B-X\n"]
+    no = [tasks.conllu(islice(tasks.names("valid"), 1)), "a fine day\n", "word\n"]
+    for number, text in enumerate(yes):
+        assert is_column_file(columns(tmp_path / f"{number}.txt", text)), text
+    for number, text in enumerate(no):
+        assert not is_column_file(columns(tmp_path / f"{number}.txt", text)), text
+    assert is_column_file(columns(tmp_path / "words.conll", "word\n"))
+    assert not is_column_file(str(tmp_path))
+    assert not is_column_file(os.devnull)  # nor what can be read once
+    plus = "# global.columns = ID FORM NER\n1\ta\tO\n"
+    assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
+
+
+def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
+    text = "# id = 1\nAnna NNP B-PER\nsees VBZ O\n\n-DOCSTART- -X- O\n\n\nRome NNP _\n"
+    found = list(read_columns(columns(tmp_path / "a.conll", text)))
+    assert [sentence.forms for sentence in found] == [["Anna", "sees"], ["-DOCSTART-"], ["Rome"]]
+    assert [sentence.labels for sentence in found] == [["B-PER", "O"], ["O"], ["O"]]
+    assert [sentence.line for sentence in found] == [1, 5, 8]
+    assert found[0].written(["O", "O"]) == "# id = 1\nAnna NNP O\nsees VBZ O\n\n"
+    (alone,) = read_columns(columns(tmp_path / "b.conll", "Anna\nBerg\n"))
+    assert alone.labels is None
+    assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "message"),
+    [
+        ("a.conll", "a\tO\nb\n", 2, "1 columns, where the lines before have 2"),
+        ("a.conll", "a\tO\n\nb\tO\tO\n", 3, "3 columns, where the lines before have 2"),
+        ("a.conll", "a\tO\n\tO\n", 2, "2 columns"),
+        ("a.conll", "a\tO\nb\tO\n", None, "all words have the label 'O'"),
+        ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "the label 'X|Y' cannot stand in column MISC"),
+        ("a.conll", "", None, "the file is empty"),
+        (
+            "a.conllu",
+            "1\ta\t_\t_\t_\t_\t0\troot\t_\tLang=en\n\n",
+            None,
+            "no word has NER in column MISC",
+        ),
+    ],
+)
+def test_bad_files_are_refused(
+    name: str, text: str, line: int | None, message: str, tmp_path: Path
+) -> None:
+    path = columns(tmp_path / name, text)
+    with pytest.raises(DataError) as caught:
+        read_labelled([path], "NER", skip_invalid=False)
+    assert message in str(caught.value)
+    assert (caught.value.path, caught.value.line) == (path, line)
+    assert caught.value.hint
+    with pytest.raises(ConfigError, match="no key of column MISC"):
+        DataConfig(column="N=R")
+
+
+def test_labels_are_read_from_misc(folder: Path) -> None:
+    read = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
+    other = read_labelled([str(folder / "valid.conll")], "NER", skip_invalid=False)
+    labels = [sentence.column(UPOS) for sentence in read]
+    assert labels == [sentence.column(UPOS) for sentence in other]
+    assert {label for each in labels for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
+
+
+def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    shown = (f"model.{name}={size}" for name, size in SIZES.items())
+    small = [word for setting in shown for word in ("--set", setting)]
+    made = seqtool(
+        *("train-tagger", folder / "few.conllu", "--dev", folder / "valid.conllu"),
+        *("--column", "NER", "--preset", "fast", "--epochs", "1", "-o", tmp_path / "m", *small),
+    )
+    assert made.code == 0, made.stderr
+    assert made.stdout == f"{tmp_path / 'm'}\n"
+    assert any(line.startswith("type ") for line in made.stderr.splitlines())
+    assert "dev entities: precision" in made.stderr.splitlines()[-2]
+    longer = ("--epochs", "2", "--json", "-o", tmp_path / "m")
+    again = seqtool("train-tagger", "--resume", *longer)
+    assert again.code == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert (told["epochs"], set(told["types"])) == (2, {"LOC", "PER"})
+    kind = seqtool("inspect", tmp_path / "m").stdout
+    assert "kind        labeller" in kind
+    for name in ("valid.conllu", "valid.conll"):
+        result = seqtool("tag", folder / name, "-m", folder / "m", "--retag")
+        assert result.code == 0
+        assert "entities: precision " in result.stderr.splitlines()[-1]
+        kept = seqtool("tag", folder / name, "-m", folder / "m")
+        assert kept.stdout == (folder / name).read_text()
+        assert "--retag predicts them anew" in kept.stderr
+        assert len(result.stdout.splitlines()) == len(kept.stdout.splitlines())
+    mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
+    assert mixed.code == 1
+    assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")
+    assert mixed.stderr.count("\n") == 2
