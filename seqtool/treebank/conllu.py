@@ -139,6 +139,9 @@ Item: TypeAlias = Sentence | Broken | SentenceBatch
 # several of these; or CoNLL-U itself: a `str` with a line end or tab, bytes, an open file
 Source: TypeAlias = Sequence[str | Path] | str | Path | bytes | IO[str] | IO[bytes]
 
+# whole sentences of a file: its name, the line of it where they begin, and the lines themselves
+Stretch: TypeAlias = tuple[str, int, bytes]
+
 TEXT = "<text>"  # in messages, the place of a file's name
 
 
@@ -230,7 +233,20 @@ def read_items(
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
     """
-    for path, line, text in _sentence_texts(read_stretches(inputs, on_progress=on_progress)):
+    return items_in(read_stretches(inputs, on_progress=on_progress), check=check)
+
+
+def items_in(
+    stretches: Iterable[Stretch], *, check: Check = "tree", names: Sequence[str] | None = None
+) -> Iterator[Sentence | Broken]:
+    """Give what `read_items` does of stretches of files.
+
+    Args:
+        stretches: as `read_stretches` gives them.
+        check: see `read_conllu`.
+        names: the columns of CoNLL-U Plus, where the first stretch is not the first of its file.
+    """
+    for path, line, text in _sentence_texts(stretches, names):
         yield read_item(text, path, line, check)
 
 
@@ -249,11 +265,20 @@ def read_batches(
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
             file that cannot be read.
     """
+    return batches_in(read_stretches(inputs, on_progress=on_progress), skip_invalid=skip_invalid)
+
+
+def batches_in(
+    stretches: Iterable[Stretch],
+    *,
+    skip_invalid: bool = False,
+    names: Sequence[str] | None = None,
+) -> Iterator[Item]:
+    """Give what `read_batches` does of stretches of files; for `names` see `items_in`."""
     from seqtool.treebank.scanner import Scanner, TextTable
 
     scanner, texts = Scanner(), TextTable()
-    names = None
-    for path, line, stretch in read_stretches(inputs, on_progress=on_progress):
+    for path, line, stretch in stretches:
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
         if names is not None:
@@ -394,10 +419,9 @@ def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
 
 
 def _sentence_texts(
-    stretches: Iterable[tuple[str, int, bytes]],
+    stretches: Iterable[Stretch], names: Sequence[str] | None
 ) -> Iterator[tuple[str, int, str]]:
     """Give (file, first line, lines) of each sentence: what stands between blank lines."""
-    names = None
     for path, line, stretch in stretches:
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
@@ -425,7 +449,7 @@ def read_stretches(
     *,
     on_progress: Progress | None = None,
     block_size: int = BLOCK_SIZE,
-) -> Iterator[tuple[str, int, bytes]]:
+) -> Iterator[Stretch]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
     Gives the file, the line of it where the stretch begins, and the stretch.
