@@ -40,7 +40,8 @@ from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
-    from seqtool.text.prepared import IdReader, PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.text.shards import IdReader
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20

@@ -26,7 +26,7 @@ from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import one_blas_thread, product
-from seqtool.text.prepared import IdReader
+from seqtool.text.shards import IdReader
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
