@@ -26,6 +26,7 @@ from faults.runs import ROOT
 pytestmark = [
     pytest.mark.skipif(not SOAK, reason="starts torch a dozen times: make soak"),
     pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces of Linux"),
+    pytest.mark.timeout(900),
 ]
 
 RUN = (
@@ -142,6 +143,12 @@ def start(machines: list[Machine], *args: str | Path) -> list[subprocess.Popen[s
     return [machine.start(port, *args) for machine in machines]
 
 
+def with_children(pid: int) -> list[int]:
+    """Return a process and all that it has started; torchrun gives its own a session of theirs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(found for child in children for found in with_children(int(child)))]
+
+
 def losses(run: Path) -> list[float]:
     """Return the mean losses of the epochs that are logged."""
     path = run / "log.jsonl"
@@ -173,7 +180,8 @@ def test_a_machine_that_is_lost_is_named_and_both_resume(
         assert time.monotonic() < end
         assert all(process.poll() is None for process in started)
         time.sleep(0.01)
-    os.killpg(started[lost].pid, signal.SIGKILL)  # torchrun and what it has started
+    for pid in with_children(started[lost].pid):
+        os.kill(pid, signal.SIGKILL)
     _, told = started[1 - lost].communicate(timeout=SECONDS)
     started[lost].communicate()
     assert started[1 - lost].returncode == 1

@@ -494,11 +494,15 @@ class Surroundings:
     tied_rows: Callable[[Tensor], Tensor] | None = None
 
 
-def count_symbols(ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int) -> Longs:
-    """Count the symbols of a text, block by block."""
+def count_symbols(
+    ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int, part: range | None = None
+) -> Longs:
+    """Count the symbols of a text, or of a part of it, block by block."""
+    part = range(len(ids)) if part is None else part
     counts = np.zeros(vocabulary_size, np.int64)
-    for start in range(0, len(ids), IDS_PER_BLOCK):
-        counts += np.bincount(ids[start : start + IDS_PER_BLOCK], minlength=vocabulary_size)
+    for start in range(part.start, part.stop, IDS_PER_BLOCK):
+        stop = min(part.stop, start + IDS_PER_BLOCK)
+        counts += np.bincount(ids[start:stop], minlength=vocabulary_size)
     return counts
 
 
