@@ -11,6 +11,9 @@ from seqtool.cli.options import note, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seqtool.cli.corpora import Run
     from seqtool.parsing.labeller.entities import LabelCounts
     from seqtool.parsing.labeller.model import Labeller
     from seqtool.treebank.conllu import Broken
@@ -106,22 +109,49 @@ class Judge:
             note("every sentence has labels, which are kept; --retag predicts them anew")
 
 
-def label_columns(judge: Judge, files: Sequence[str], output: str) -> bool:
-    """Label files with a word a line; return False where the files are CoNLL-U or text.
+def label(
+    run: Run,
+    labeller: Labeller,
+    files: Sequence[str],
+    output: str,
+    *,
+    retag: bool,
+    jobs: int,
+    invalid: Path | None,
+) -> None:
+    """Label a corpus; say what was kept or, with `retag`, how good the labels are.
+
+    Args:
+        run: of CoNLL-U or plain text, as `tag` goes through it.
+        labeller: the model.
+        files: as they were named; with a word a line, they are read here.
+        output: a file, or `-`.
+        retag: give labels to sentences that have some, and compare.
+        jobs: processes.
+        invalid: a file for broken sentences.
 
     Raises:
-        ConfigError: files of both kinds.
+        ConfigError: files of both kinds, or what one process alone does.
     """
     from seqtool.parsing.labeller.columns import is_column_file
-    from seqtool.treebank.conllu import write_pieces
+    from seqtool.treebank.conllu import write_conllu, write_pieces
 
     kinds = [is_column_file(path) for path in files]
-    if not any(kinds):
-        return False
-    if not all(kinds):
+    if any(kinds) and not all(kinds):
         raise ConfigError(
             "files with a word a line cannot be labelled together with others",
             hint="label them one after another",
         )
-    write_pieces((piece for path in files for piece in judge.label_columns(path)), output)
-    return True
+    if jobs > 1 and (retag or any(kinds)):
+        what = "labels are compared" if retag else "files with a word a line are labelled"
+        raise ConfigError(f"{what} in one process", hint="drop --jobs")
+    if jobs > 1:
+        run.write(output, jobs=jobs, invalid=invalid)
+        return
+    judge = Judge(labeller, retag=retag)
+    if any(kinds):
+        write_pieces((piece for path in files for piece in judge.label_columns(path)), output)
+    else:
+        with run.reading(output, invalid, fate="passed through") as items:
+            write_conllu(judge.tag_stream(items), output)
+    judge.report()

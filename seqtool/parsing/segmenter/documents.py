@@ -28,7 +28,7 @@ import numpy as np
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import STDIN, BlockReader, find_files, unpacked_name
+from seqtool.core.reading import STDIN, BlockReader, find_files, longest_line, unpacked_name
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
     Stretch,
@@ -122,13 +122,15 @@ def assemble(
     unit: Unit = "paragraph",
     document: str | None = None,
     first_number: int = 1,
+    goes_on: bool = False,
 ) -> Iterator[Sentence]:
     """Segment one document, whose text comes in pieces, in bounded memory.
 
     The comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text; columns
-    but ID, FORM and MISC are `_`. Units are split apart from all else.
+    but ID, FORM and MISC are `_`. Units are split apart from all else. Where a document `goes_on`,
+    the text is a later part of it, as `read_parts` cuts it.
     """
-    reader = UnitReader(pieces, unit)
+    reader = UnitReader(pieces, unit, begins_paragraph=not goes_on or unit == "paragraph")
     newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
     held: _Draft | None = None
     number = first_number
@@ -146,7 +148,8 @@ def assemble(
                 before = member.before
                 for draft, after in drafts:
                     if held is None:
-                        draft.comments.insert(0, newdoc)
+                        if not goes_on:
+                            draft.comments.insert(0, newdoc)
                         draft.before = before
                     else:
                         yield held.sentence(number, before)
@@ -410,21 +413,87 @@ def segment_files(
     Raises:
         DataError: when iterated: a file that is empty, no text or cannot be read.
     """
+    parts = ((name, pieces, True) for name, pieces in read_documents(inputs))
+    return segment_parts(parts, segmenter, given=given)
+
+
+def segment_parts(
+    parts: Iterable[tuple[str, Iterable[str], bool]],
+    segmenter: Splitter | None,
+    *,
+    given: Given = "nothing",
+) -> Iterator[Sentence]:
+    """Segment parts of documents, whose sentences are numbered from 1 on.
+
+    Args:
+        parts: the name of the document, the text in pieces, and whether it is the beginning.
+        segmenter: as of `segment_files`.
+        given: as well.
+    """
     split: Split = split_at_spaces
     if given != "words":
         by = split_by_rules if segmenter is None else segmenter.split
         split = partial(by, whole=given == "sentences")
     number = 1
-    for name, pieces in read_documents(inputs):
+    for name, pieces, begins in parts:
         for sentence in assemble(
             pieces,
             split,
-            unit="paragraph" if given == "nothing" else "line",
+            unit=_unit_of(given),
             document=name or None,
             first_number=number,
+            goes_on=not begins,
         ):
             number += 1
             yield sentence
+
+
+def _unit_of(given: Given) -> Unit:
+    return "paragraph" if given == "nothing" else "line"
+
+
+# where a text can be cut so that its parts are segmented as the whole is: before a word that begins
+# a paragraph, and of lines before one that does not
+_CUTS = {
+    "paragraph": re.compile(r"\n\r?\n(?=\w)"),
+    "line": re.compile(r"(?<=[^\s])\r?\n(?=\w)"),
+}
+
+
+def read_parts(
+    inputs: Sequence[str | Path], *, given: Given = "nothing", size: int = BLOCK_SIZE
+) -> Iterator[tuple[str, str, bool]]:
+    """Give documents in parts that can be segmented apart: name, text, whether it is the beginning.
+
+    Args:
+        inputs: as of `segment_files`.
+        given: as well.
+        size: characters of a part, about.
+
+    Raises:
+        DataError: as of `read_documents`; or there is no place to cut in what one line may have.
+    """
+    cuts = _CUTS[_unit_of(given)]
+    for name, pieces in read_documents(inputs, block_size=size):
+        begins, held, searched = True, "", 0
+        for piece in pieces:
+            held += piece
+            if len(held) < size:
+                continue
+            places = [found.end() for found in cuts.finditer(held, searched)]
+            if places:
+                yield name, held[: places[-1]], begins
+                begins, held, searched = False, held[places[-1] :], 0
+            elif len(held) > longest_line():
+                raise DataError(
+                    f"no place to cut the text in {longest_line():,} characters",
+                    hint="part paragraphs by empty lines, or leave --jobs out",
+                    path=name or None,
+                )
+            else:
+                searched = max(0, len(held) - 3)  # line ends that a word may follow
+        if held:
+            yield name, held, begins
 
 
 def are_texts(files: Sequence[str]) -> bool:
@@ -432,37 +501,57 @@ def are_texts(files: Sequence[str]) -> bool:
     return all(unpacked_name(name).endswith(".txt") for name in files)
 
 
-def segment_texts(
-    files: Sequence[str],
-    model: Any,
-    path: Path | None,
-    *,
-    rules: bool,
-    presegmented: bool,
-    pretokenized: bool,
-) -> Iterator[Sentence]:
-    """Return the sentences of plain text: by a model that can segment, in `path`, or by rules.
+@dataclass(frozen=True)
+class Layout:
+    """How plain text is split.
 
-    Lines are sentences where the text is `presegmented`, and words are between spaces where it is
-    `pretokenized`.
-
-    Raises:
-        ConfigError: options that do not go together.
-        ModelError: the model cannot segment.
+    Attributes:
+        rules: by rules, not by a model.
+        presegmented: lines are sentences.
+        pretokenized: lines are sentences, and words are between spaces.
     """
-    if presegmented and pretokenized:
-        raise ConfigError("--pretokenized includes --presegmented", hint="give only one of the two")
-    if rules and pretokenized:
-        raise ConfigError("--pretokenized leaves nothing to --rules", hint="give only one of both")
-    needs_model = not rules and not pretokenized
-    if needs_model and not hasattr(model, "split"):
-        raise ModelError(
-            "has no segmenter, so it cannot read plain text",
-            hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
-            path=path,
-        )
-    return segment_files(
-        files,
-        model if needs_model else None,
-        given="words" if pretokenized else "sentences" if presegmented else "nothing",
-    )
+
+    rules: bool = False
+    presegmented: bool = False
+    pretokenized: bool = False
+
+    @property
+    def given(self) -> Given:
+        """What the text tells."""
+        return "words" if self.pretokenized else "sentences" if self.presegmented else "nothing"
+
+    def splitter(self, model: Any, path: Path | None) -> Splitter | None:
+        """Return the model, if text is split by one.
+
+        Args:
+            model: opened.
+            path: of the model.
+
+        Raises:
+            ConfigError: options that do not go together.
+            ModelError: the model cannot segment.
+        """
+        if self.presegmented and self.pretokenized:
+            what = "--pretokenized includes --presegmented"
+            raise ConfigError(what, hint="give only one of the two")
+        if self.rules and self.pretokenized:
+            what = "--pretokenized leaves nothing to --rules"
+            raise ConfigError(what, hint="give only one of both")
+        if self.rules or self.pretokenized:
+            return None
+        if not hasattr(model, "split"):
+            raise ModelError(
+                "has no segmenter, so it cannot read plain text",
+                hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
+                path=path,
+            )
+        splitter: Splitter = model
+        return splitter
+
+    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
+        """Return the sentences of files, as `segment_files` gives them; arguments as above.
+
+        Raises:
+            ConfigError, ModelError: as of `splitter`.
+        """
+        return segment_files(files, self.splitter(model, path), given=self.given)
