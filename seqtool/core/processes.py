@@ -36,6 +36,11 @@ AHEAD = 2  # things that a process has at a time, so that it need not wait for t
 WINDOW = 4  # things for each process that are read, and not yet given back in their order
 
 
+def can_fork() -> bool:
+    """Whether a process can be a copy of this one: on Linux, with no thread that a copy lacks."""
+    return sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
+
+
 class Lost(Exception):
     """A process is gone; the text says how it ended."""
 
@@ -58,7 +63,7 @@ class Worker:
         forks: bool = False,
         others: Sequence[Worker] = (),
     ) -> None:
-        context = get_context("fork" if forks else "spawn")
+        context: Any = get_context("fork" if forks else "spawn")
         self.connection, theirs = context.Pipe()
         held = [self.connection, *(other.connection for other in others)] if forks else []
         self.process = context.Process(

@@ -21,7 +21,6 @@ from typing import Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import DataError, ModelError
-from seqtool.core.processes import Pool
 from seqtool.core.reading import STDIN, Progress, find_files, read_blocks
 from seqtool.parsing.segmenter.documents import (
     Layout,
@@ -296,6 +295,11 @@ class Annotation:
             return batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
         return items_in(chunk.stretches, check="columns", names=chunk.names)
 
+    def doing(self, chunk: Chunk) -> str:
+        """Return what is done with a chunk, as the error of a lost process says it."""
+        verb = {"segment": "segmented", "tag": "tagged", "parse": "parsed"}[self.work]
+        return f"{verb} {chunk}"
+
     def annotate(self, chunk: Chunk, model: Any) -> Annotated:
         """Annotate a chunk with a model that is open.
 
@@ -318,35 +322,25 @@ class Annotation:
         return result
 
 
-def annotated_by(
-    pool: Pool[Chunk, Annotated],
-    annotation: Annotation,
-    chunks: Iterable[Chunk],
-    seen: Seen,
-    on_broken: OnBroken,
+def put_together(
+    annotation: Annotation, annotated: Iterable[Annotated], seen: Seen, on_broken: OnBroken
 ) -> Iterator[Part]:
-    """Give what processes make of chunks as one process would write it.
+    """Give what has become of chunks, in order, as one process would write it.
 
     Args:
-        pool: processes whose work is `annotation.annotate`.
-        annotation: what is done.
-        chunks: of the corpus, in order.
+        annotation: what was done.
+        annotated: what `Annotation.annotate` made of each chunk of a corpus.
         seen: to be added to.
         on_broken: called with each broken sentence.
-
-    Raises:
-        ProcessError: a process was lost.
-        DataError: as of `Annotation.read` and `Annotation.annotate`.
     """
-    verb = {"segment": "segmented", "tag": "tagged", "parse": "parsed"}[annotation.work]
-    for annotated in pool.map(chunks, lambda chunk: f"{verb} {chunk}"):
-        for broken in annotated.broken:
+    for done in annotated:
+        for broken in done.broken:
             on_broken(broken)
-        for path, content in annotated.parts:
+        for path, content in done.parts:
             if annotation.layout is not None and annotation.form == "conllu":
                 content = renumbered(content, seen.num_sentences)
             yield path, content
-        seen.add(annotated.seen)
+        seen.add(done.seen)
 
 
 def renumbered(content: bytes, num_before: int, start: str = "") -> bytes:

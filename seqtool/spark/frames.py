@@ -186,8 +186,7 @@ def ship_models(session: SparkSession, work: Work, ship: bool | None) -> None:
 
     Args:
         session: of Spark.
-        work: whose models; the name of an archive that Spark was given (`spark.archives`) may be
-            one.
+        work: whose models.
         ship: whether to; None: where the workers run on other machines.
     """
     context = session.sparkContext

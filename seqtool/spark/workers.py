@@ -111,8 +111,6 @@ def _found(path: str, stamp: str) -> str:
         shipped = SparkFiles.get(_shipped_name(path, stamp))
         if Path(shipped).exists():
             return shipped
-    if not Path(path).exists() and Path(SparkFiles.get(path)).exists():
-        return SparkFiles.get(path)  # an archive of `spark.archives`
     return path
 
 

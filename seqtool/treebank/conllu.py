@@ -375,7 +375,7 @@ def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
     """Write pieces one after another; the target and errors are those of `write_conllu`."""
     waiting: list[bytes] = []
     num_bytes = 0
-    with _opened(target) as output:
+    with open_target(target) as output:
         for piece in pieces:
             waiting.append(piece)
             num_bytes += len(piece)
@@ -396,7 +396,8 @@ class _Decoding:
 
 
 @contextmanager
-def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
+def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
+    """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
         is_text = isinstance(target, io.TextIOBase)
         yield cast(IO[bytes], _Decoding(target) if is_text else target)
@@ -419,7 +420,7 @@ def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
 
 
 def _sentence_texts(
-    stretches: Iterable[Stretch], names: Sequence[str] | None
+    stretches: Iterable[Stretch], names: Sequence[str] | None = None
 ) -> Iterator[tuple[str, int, str]]:
     """Give (file, first line, lines) of each sentence: what stands between blank lines."""
     for path, line, stretch in stretches:

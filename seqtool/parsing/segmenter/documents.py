@@ -427,7 +427,8 @@ def segment_parts(
 
     Args:
         parts: the name of the document, the text in pieces, and whether it is the beginning.
-        segmenter, given: as of `segment_files`.
+        segmenter: as of `segment_files`.
+        given: as well.
     """
     split: Split = split_at_spaces
     if given != "words":
@@ -465,7 +466,8 @@ def read_parts(
     """Give documents in parts that can be segmented apart: name, text, whether it is the beginning.
 
     Args:
-        inputs, given: as of `segment_files`.
+        inputs: as of `segment_files`.
+        given: as well.
         size: characters of a part, about.
 
     Raises:
