@@ -342,7 +342,11 @@ def results_of_rows(*, as_tokens: bool) -> dict[str, str]:
 
     `sentence` is the number of the sentence in the row's text, from 1.
     """
-    return {"sentence": "integer", **(TOKENS if as_tokens else {"conllu": "string"}), ERROR: "string"}
+    return {
+        "sentence": "integer",
+        **(TOKENS if as_tokens else {"conllu": "string"}),
+        ERROR: "string",
+    }
 
 
 def _row_items(texts: Sequence[str | None], annotation: Annotation, model: Any) -> Iterator[Item]:
