@@ -14,7 +14,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqtool.core.errors import OutputError
 from seqtool.spark import workers
@@ -26,6 +26,7 @@ from seqtool.spark.blocks import (
     read_records,
     shown,
 )
+from seqtool.spark.folders import Folder
 from seqtool.spark.frames import Output, annotated, schema_of, ship_models
 from seqtool.spark.session import told
 from seqtool.spark.workers import BROKEN, ERROR, Work
@@ -172,16 +173,9 @@ class Target:
     """
 
     def __init__(self, session: SparkSession, path: str) -> None:
-        context = session.sparkContext
-        self._jvm: Any = context._jvm
-        self._path = path
-        self._folder = self._of(path)
-        self._files = self._folder.getFileSystem(context._jsc.hadoopConfiguration())
-        if self._files.exists(self._folder):
+        self._folder = Folder(session, path)
+        if self._folder.exists():
             raise OutputError("exists already", hint="choose another output with -o", path=path)
-
-    def _of(self, *parts: Any) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(*parts)
 
     def write(self, rows: DataFrame, *, as_tokens: bool, suffix: str) -> int:
         """Write rows, and return the sum of their column `BROKEN`, which is left out.
@@ -198,19 +192,17 @@ class Target:
         rows = rows.where(functions.col("id" if as_tokens else "value").isNotNull()).drop(BROKEN)
         try:
             if as_tokens:
-                rows.write.parquet(self._path)
+                rows.write.parquet(self._folder.path)
             else:
-                rows.write.text(self._path)
+                rows.write.text(self._folder.path)
                 self._rename(suffix)
         except BaseException:
-            self._files.delete(self._folder, True)
+            self._folder.remove()
             raise
         return int(seen.get[BROKEN] or 0)
 
     def _rename(self, suffix: str) -> None:
         """Name text files by what they hold, as readers know them by their names."""
-        for status in self._files.listStatus(self._folder):
-            name = status.getPath().getName()
+        for name in self._folder.names():
             if found := _PART.fullmatch(name):
-                new = f"{found[1]}.{suffix}{found[2]}"
-                self._files.rename(status.getPath(), self._of(self._folder, new))
+                self._folder.rename(name, f"{found[1]}.{suffix}{found[2]}")
