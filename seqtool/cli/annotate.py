@@ -13,7 +13,7 @@ import typer
 
 from seqtool.cli.corpora import Run
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
@@ -57,17 +57,6 @@ TargetOption = Annotated[
         "-o",
         metavar="FILE",
         help="Where to write; - is stdout. A directory (out/) gets a file for each input.",
-    ),
-]
-JobsOption = Annotated[
-    int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        max=256,
-        metavar="N",
-        help="Processes that share the work; what they write is in order.",
     ),
 ]
 InvalidOption = Annotated[

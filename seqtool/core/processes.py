@@ -9,6 +9,7 @@ hears of no signal: the one that started it ends it, and where that one is gone,
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -41,6 +42,13 @@ def can_fork() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
 
 
+def share_of_cores(num: int) -> int:
+    """Return the threads that each of some processes has, so that none waits for another's core."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return max(1, cores // num)
+
+
 class Lost(Exception):
     """A process is gone; the text says how it ended."""
 
@@ -64,6 +72,7 @@ class Worker:
         others: Sequence[Worker] = (),
     ) -> None:
         context: Any = get_context("fork" if forks else "spawn")
+        self.connection: Connection
         self.connection, theirs = context.Pipe()
         held = [self.connection, *(other.connection for other in others)] if forks else []
         self.process = context.Process(

@@ -190,17 +190,22 @@ class Annotation:
         held: list[Stretch] = []
         num_bytes = 0
         names = held_names = None
-        for stretch in self._stretches(files, size, on_progress):
-            path, line, content = stretch
-            if self.layout is None and line == 1:
-                names = columns_of(content, path)
-            if not held:
-                held_names = names
-            held.append(stretch)
-            num_bytes += len(content)
-            if num_bytes >= size:
+        try:
+            for stretch in self._stretches(files, size, on_progress):
+                path, line, content = stretch
+                if self.layout is None and line == 1:
+                    names = columns_of(content, path)
+                if not held:
+                    held_names = names
+                held.append(stretch)
+                num_bytes += len(content)
+                if num_bytes >= size:
+                    yield Chunk(tuple(held), held_names)
+                    held, num_bytes = [], 0
+        except DataError:  # what was read before comes first
+            if held:
                 yield Chunk(tuple(held), held_names)
-                held, num_bytes = [], 0
+            raise
         if held:
             yield Chunk(tuple(held), held_names)
 
