@@ -31,22 +31,21 @@ _columns = types.int64[:, ::1]
 
 @compiled(
     types.void(
-        *(types.Array(types.int32, 1, readonly=True), *[types.int64] * 3),
-        *(types.int64[::1], types.int64[::1], _columns),
+        *(types.int32[::1], *[types.int64] * 4),
+        *(types.int64[::1], _columns),
     )
 )
-def _pack(ids, bits, per_column, top, state, lengths, columns):  # type: ignore[no-untyped-def]
+def _pack(ids, bos, bits, per_column, top, state, columns):  # type: ignore[no-untyped-def]
     """Write the n-gram that ends at each of T tokens.
 
     Args:
         ids: of the tokens, [T].
+        bos: the id of `<s>`.
         bits: of a word.
         per_column: words of a column.
         top: words of the top column.
         state: [K], the columns of the last n-gram, `<s>` in all places at the beginning of a
             sentence; updated.
-        lengths: [3], the words of the sentence so far, those of the longest one with `</s>`, and
-            the id of `<s>`; updated.
         columns: [K, T], the top one first; written.
     """
     num_columns = columns.shape[0]
@@ -59,13 +58,10 @@ def _pack(ids, bits, per_column, top, state, lengths, columns):  # type: ignore[
             below = state[k + 1] >> high if k + 1 < num_columns else word
             state[k] = ((state[k] & kept) << bits) | below
             columns[k, token] = state[k]
-        lengths[0] += 1
         if word == EOS_ID:
-            lengths[1] = max(lengths[1], lengths[0])
-            lengths[0] = 0
             fill = np.int64(0)
             for _ in range(per_column):
-                fill = (fill << bits) | lengths[2]
+                fill = (fill << bits) | bos
             for k in range(num_columns):
                 state[k] = fill & (mask if k else top_mask)
 
@@ -173,18 +169,11 @@ class Packer:
         self._keys, self._top = keys, keys._top(order)
         fill = np.full(order, keys.vocabulary_size, np.int32)
         self._state = np.array(keys.values(fill), np.int64)
-        self._lengths = np.array([0, 0, keys.vocabulary_size], np.int64)
-
-    @property
-    def longest(self) -> int:
-        """The tokens of the longest sentence so far, with its `</s>`."""
-        return int(self._lengths[1])
 
     def pack(self, ids: Ids) -> Longs:
         """Return the n-gram that ends at each token, [K, T], the top column first."""
         columns = np.empty((len(self._state), len(ids)), np.int64)
-        text = ids.view()
-        text.flags.writeable = False
         keys = self._keys
-        _pack(text, keys.bits, keys._per_column, self._top, self._state, self._lengths, columns)
+        layout = keys.vocabulary_size, keys.bits, keys._per_column, self._top
+        _pack(ids, *layout, self._state, columns)
         return columns

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Longs
+from seqtool.core.arrays import Bools, Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
@@ -167,6 +167,19 @@ class Estimated:
     statistics: list[dict[str, Any]]
     warnings: list[str]
     allowed: Bools | None = None
+
+    def kept_words(self) -> Ints:
+        """Return the words of the model, `<s>` the last."""
+        num = self.keys.vocabulary_size + 1
+        kept = np.ones(num, np.bool_) if self.allowed is None else self.allowed
+        return np.flatnonzero(kept).astype(np.int32)
+
+    def numbers(self) -> Ints:
+        """Return the id of each of its words in the model, [V + 1]."""
+        numbers = np.zeros(self.keys.vocabulary_size + 1, np.int32)
+        kept = self.kept_words()
+        numbers[kept] = np.arange(len(kept))
+        return numbers
 
 
 def estimate(
