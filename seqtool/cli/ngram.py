@@ -27,6 +27,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.spark import SessionOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo, json_text, stream
@@ -72,15 +73,18 @@ MemoryOption = Annotated[
 EngineOption = Annotated[
     str,
     typer.Option(
-        metavar="auto|memory|duckdb",
+        metavar="auto|memory|duckdb|spark",
         help="What counts and estimates: memory, or DuckDB with the disk for what does not fit; "
-        "memory where the text fits, and else DuckDB (auto). The model is the same.",
+        "memory where the text fits, and else DuckDB (auto); or Apache Spark, on one machine or "
+        "more. The model is the same.",
     ),
 ]
 TempOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="DIR", help="Where DuckDB's files go meanwhile; beside the model if not given."
+        metavar="DIR",
+        help="Where the files of DuckDB or Spark go meanwhile; beside the model if not given. Of "
+        "Spark on several machines, a folder that all of them see.",
     ),
 ]
 ParquetOption = Annotated[
@@ -165,6 +169,7 @@ def train(
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
+    spark: SessionOptions,
 ) -> None:
     """Estimate an n-gram model of a text; modified Kneser-Ney, as KenLM has it, by default.
 
@@ -174,30 +179,37 @@ def train(
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
-    from seqtool.lm.ngram.train import train_ngram
+    from seqtool.lm.ngram.train import available_threads, train_ngram
 
     config = from_dict(NgramConfig, settings)
     source = context.get_parameter_source("order")
     if source is None or source.name != "COMMANDLINE":
         _refuse_order_as_output(str(output), "DIR")
     refuse_two_outputs(arpa, as_json=as_json)
-    with stage_bars() as on_progress:
-        trained = train_ngram(
-            inputs or [stdin_or_sample("CORPUS", training="training on")],
-            output,
-            config,
-            field=field,
-            arpa=arpa,
-            parquet=parquet,
-            engine=engine,
-            force=force,
-            threads=threads,
-            memory=None if memory is None else parse_size(memory),
-            temp=temp,
-            skip_invalid=skip_invalid,
-            command=typed(),
-            on_progress=on_progress,
-        )
+    spark.check(is_used=engine == "spark")
+    options: dict[str, Any] = {"arpa": arpa, "parquet": parquet, "force": force, "temp": temp}
+    with stage_bars() as on_progress, ExitStack() as stack:
+        options |= {"command": typed(), "on_progress": on_progress}
+        if engine == "spark":
+            from seqtool.spark.ngrams import train_ngram as train_on_spark
+
+            _check_for_spark(inputs, field=field, memory=memory, skip_invalid=skip_invalid)
+            session = stack.enter_context(spark.session())
+            files = [str(path) for path in inputs or []]
+            threads = threads or available_threads()
+            trained = train_on_spark(session, files, output, config, threads=threads, **options)
+        else:
+            trained = train_ngram(
+                inputs or [stdin_or_sample("CORPUS", training="training on")],
+                output,
+                config,
+                field=field,
+                engine=engine,
+                threads=threads,
+                memory=None if memory is None else parse_size(memory),
+                skip_invalid=skip_invalid,
+                **options,
+            )
     for error in trained.skipped:
         note(f"warning: left out {error}")
     if trained.skipped:
@@ -226,6 +238,15 @@ def train(
             **trained.scores,
         }
     )
+
+
+def _check_for_spark(files: object, **others: object) -> None:
+    """Refuse what Spark does not do: no files, and options that are for one machine."""
+    if not files:
+        raise ConfigError("--engine spark reads no stdin and no sample", hint="name CORPUS")
+    if given := next((name for name, value in others.items() if value), None):
+        option = f"--{given.replace('_', '-')}"
+        raise ConfigError(f"{option} does not go with --engine spark", hint="leave out one of both")
 
 
 def refuse_two_outputs(arpa: Path | None, *, as_json: bool) -> None:

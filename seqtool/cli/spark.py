@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,8 +32,8 @@ class SessionOptions:
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where Spark runs: local[2], spark://host:7077, yarn; if neither given nor told by "
-            "spark-submit, all cores of this machine.",
+            help="Where Spark runs: local[2], spark://host:7077, yarn; all cores of this machine if "
+            "neither this nor spark-submit tells.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -45,6 +45,19 @@ class SessionOptions:
             rich_help_panel=PANEL,
         ),
     ] = None
+
+    def check(self, *, is_used: bool) -> None:
+        """Refuse options of Spark where something else does the work.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        if is_used:
+            return
+        for item in fields(self):
+            if item.name != "engine" and getattr(self, item.name):
+                option = f"--{item.name.replace('_', '-')}"
+                raise ConfigError(f"{option} is for --engine spark", hint="add it, or drop this")
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
@@ -94,13 +107,9 @@ class SparkOptions(SessionOptions):
         if self.engine not in ENGINES:
             hint = did_you_mean(self.engine, ENGINES)
             raise ConfigError(f"no engine is called {self.engine!r}", hint=hint)
-        if self.engine == "spark":
-            return True
-        for name in ("master", "spark_conf", "text_column", "shared_model"):
-            if getattr(self, name):
-                option = f"--{name.replace('_', '-')}"
-                raise ConfigError(f"{option} is for --engine spark", hint="add it, or drop this")
-        return False
+        is_used = self.engine == "spark"
+        self.check(is_used=is_used)
+        return is_used
 
     @property
     def ship(self) -> bool | None:

@@ -17,7 +17,7 @@ from seqtool.spark.folders import Folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 class SparkEngine:
@@ -51,7 +51,7 @@ class SparkEngine:
         columns = smoother.keys.columns(smoother.order)
         *first, last = columns
         # in trie order as well, and alike where contexts are
-        contexts = [*first, functions.shiftright(last, smoother.keys.bits)]
+        contexts: list[Column | str] = [*first, functions.shiftright(last, smoother.keys.bits)]
 
         def smooth(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return smoother(batches)

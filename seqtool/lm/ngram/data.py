@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -267,6 +267,25 @@ def _open(
     return Reading(ids, corpus.tokenizer, unknown, description, folder)
 
 
+def counted_tokenizer(
+    counts: Mapping[str, int], num_sentences: int, config: WordsConfig
+) -> WordTokenizer:
+    """Return what `read_ids` makes of a text whose words were counted elsewhere, by `WordReader`s.
+
+    Args:
+        counts: of words, in order of first occurrence; of `<unk>` where it stands in the text.
+        num_sentences: lines of the text.
+        config: as of `read_ids`.
+    """
+    words = _Words(config, None, None)
+    words.num_sentences = num_sentences
+    ids = words.table.add(f"{' '.join(counts)}\n".encode())[:-1]
+    words.table.counts[:] = 0
+    words.table.counts[ids] = list(counts.values())
+    vocabulary, _ = words.numbered()
+    return WordTokenizer(vocabulary, lowercase=config.lowercase, special_tokens=_policy(config))
+
+
 def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | None) -> None:
     if num_tokens == num_sentences:
         raise DataError("the text has only empty lines", hint="give a text with words", path=path)
@@ -385,18 +404,21 @@ class _Words(WordReader):
 
     def finish(self) -> tuple[Vocabulary, Ids]:
         """Return the vocabulary, and the text in its ids; what was read is let go."""
+        vocabulary, final_ids = self.numbered()
+        return vocabulary, self._renumbered(final_ids)
+
+    def numbered(self) -> tuple[Vocabulary, Ids]:
+        """Return the vocabulary, and its id of each word of the table."""
         if self._config.special_tokens == "skip":
             self.table.counts[UNK_ID] = 0
-        if self._closed is None:
-            vocabulary, final_ids = number_words(
-                self.table,
-                self.num_sentences,
-                max_size=self._config.vocab_size,
-                min_count=self._config.min_count,
-            )
-        else:
-            vocabulary, final_ids = self._close(self._closed)
-        return vocabulary, self._renumbered(final_ids)
+        if self._closed is not None:
+            return self._close(self._closed)
+        return number_words(
+            self.table,
+            self.num_sentences,
+            max_size=self._config.vocab_size,
+            min_count=self._config.min_count,
+        )
 
     def _renumbered(self, final_ids: Ids) -> Ids:
         from seqtool.lm.ngram.counts import renumber

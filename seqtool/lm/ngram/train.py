@@ -17,7 +17,7 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, did_you_mean
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
-from seqtool.core.vocabulary import UNK_ID
+from seqtool.core.vocabulary import UNK_ID, Vocabulary
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import (
@@ -40,7 +40,7 @@ OnProgress = Callable[[str, int, "int | None"], None]
 
 Measure = Callable[[NgramModel], dict[str, float]]
 
-ENGINES = ("auto", "memory", "duckdb")
+ENGINES = ("auto", "memory", "duckdb", "spark")
 EXISTS = "replace it with --force, or choose another with -o"
 
 
@@ -162,6 +162,11 @@ def train_ngram(
     config = config or NgramConfig()
     threads = threads or available_threads()
     check_engine(engine, config)
+    if engine == "spark":
+        raise ConfigError(
+            "the engine spark needs a session of Spark",
+            hint="call seqtool.spark.train_ngram, or choose another engine",
+        )
     check_output(paths, Path(output), force=force, arpa=arpa, parquet=parquet)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
@@ -194,10 +199,7 @@ def train_ngram(
         if config.limit_vocab is not None:
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
-        if arpa is not None or parquet is not None:
-            from seqtool.lm.ngram.arpa import check_symbols
-
-            check_symbols(tokenizer.vocabulary)
+        check_words(tokenizer.vocabulary, arpa, parquet)
         about = {"config": to_dict(config), "data": data, "command": command}
         making = _Making(Path(output), config, threads, memory, allowed, tokenizer, about, stages)
         told = {
@@ -219,28 +221,63 @@ def train_ngram(
 
         make = making.in_memory if reading.folder is None else making.on_disk
         made = make(reading, measure)
-    warnings, vocabulary = made.warnings, tokenizer.vocabulary
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
-
-        warnings = [*warnings, *warnings_of(made.table)]
-        with stages("writing ARPA") as on_write:
-            write_arpa(made.table, vocabulary, arpa, threads=threads, on_progress=on_write)
-    if parquet is not None:
-        from seqtool.lm.ngram.parquet import write_parquet
-
-        with stages("writing Parquet") as on_write:
-            write_parquet(made.table, vocabulary, parquet, force=force, on_progress=on_write)
+    warnings = write_copies(
+        *(made.table, tokenizer.vocabulary, stages),
+        arpa=arpa,
+        parquet=parquet,
+        force=force,
+        threads=threads,
+    )
     return NgramTraining(
         path=Path(output),
         arpa=None if arpa is None else Path(arpa),
         parquet=None if parquet is None else Path(parquet),
         statistics=made.statistics,
-        warnings=warnings,
+        warnings=[*made.warnings, *warnings],
         scores=made.scores,
         seconds=stages.seconds,
         **told,
     )
+
+
+def check_words(
+    vocabulary: Vocabulary, arpa: str | Path | None, parquet: str | Path | None
+) -> None:
+    """Refuse words that a copy of the model could not hold, before it is estimated."""
+    if arpa is not None or parquet is not None:
+        from seqtool.lm.ngram.arpa import check_symbols
+
+        check_symbols(vocabulary)
+
+
+def write_copies(
+    table: BackoffTable,
+    vocabulary: Vocabulary,
+    stages: Stages,
+    *,
+    arpa: str | Path | None,
+    parquet: str | Path | None,
+    force: bool,
+    threads: int,
+) -> list[str]:
+    """Write a model as ARPA and as Parquet too, if that is asked for; return what to warn of.
+
+    Raises:
+        OutputError: one cannot be written.
+    """
+    warnings: list[str] = []
+    if arpa is not None:
+        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+
+        warnings = warnings_of(table)
+        with stages("writing ARPA") as on_write:
+            write_arpa(table, vocabulary, arpa, threads=threads, on_progress=on_write)
+    if parquet is not None:
+        from seqtool.lm.ngram.parquet import write_parquet
+
+        with stages("writing Parquet") as on_write:
+            write_parquet(table, vocabulary, parquet, force=force, on_progress=on_write)
+    return warnings
 
 
 def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
@@ -501,9 +538,9 @@ def check_engine(engine: str, config: NgramConfig) -> None:
     """
     if engine not in ENGINES:
         raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
-    if engine == "duckdb" and config.prune_entropy:
+    if engine in ("duckdb", "spark") and config.prune_entropy:
         raise ConfigError(
-            "prune_entropy needs the model in memory, which the engine duckdb is to do without",
+            f"prune_entropy needs the model in memory, which the engine {engine} does without",
             hint="train without it, then: seqtool ngram prune MODEL --threshold",
         )
 
