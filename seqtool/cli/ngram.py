@@ -193,7 +193,10 @@ def train(
         if engine == "spark":
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
-            _check_for_spark(inputs, field=field, memory=memory, skip_invalid=skip_invalid)
+            spark.refuse(field=field, memory=memory, skip_invalid=skip_invalid)
+            if not inputs:
+                what = "--engine spark reads no stdin and no sample"
+                raise ConfigError(what, hint="name CORPUS")
             session = stack.enter_context(spark.session())
             files = [str(path) for path in inputs or []]
             threads = threads or available_threads()
@@ -238,15 +241,6 @@ def train(
             **trained.scores,
         }
     )
-
-
-def _check_for_spark(files: object, **others: object) -> None:
-    """Refuse what Spark does not do: no files, and options that are for one machine."""
-    if not files:
-        raise ConfigError("--engine spark reads no stdin and no sample", hint="name CORPUS")
-    if given := next((name for name, value in others.items() if value), None):
-        option = f"--{given.replace('_', '-')}"
-        raise ConfigError(f"{option} does not go with --engine spark", hint="leave out one of both")
 
 
 def refuse_two_outputs(arpa: Path | None, *, as_json: bool) -> None:

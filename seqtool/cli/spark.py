@@ -32,8 +32,8 @@ class SessionOptions:
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where Spark runs: local[2], spark://host:7077, yarn; all cores of this machine if "
-            "neither this nor spark-submit tells.",
+            help="Where Spark runs: local[2], spark://host:7077, yarn; all cores of this machine "
+            "if neither this nor spark-submit tells.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -58,6 +58,19 @@ class SessionOptions:
             if item.name != "engine" and getattr(self, item.name):
                 option = f"--{item.name.replace('_', '-')}"
                 raise ConfigError(f"{option} is for --engine spark", hint="add it, or drop this")
+
+    @staticmethod
+    def refuse(**others: object) -> None:
+        """Refuse options that are not for Spark: their names, with what was given.
+
+        Raises:
+            ConfigError: one is given.
+        """
+        if given := next((name for name, value in others.items() if value), None):
+            option = f"--{given.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} does not go with --engine spark", hint="leave out one of the two"
+            )
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
@@ -113,7 +126,7 @@ class SparkOptions(SessionOptions):
 
     @property
     def ship(self) -> bool | None:
-        """See `frames.ship_models`."""
+        """See `shipping.Model.ship`."""
         return False if self.shared_model else None
 
     def corpus(self, files: Sequence[str] | None) -> Corpus:
@@ -156,11 +169,7 @@ class SparkOptions(SessionOptions):
         from seqtool.spark.files import BROKEN_FOLDER, annotate_files
         from seqtool.spark.workers import Work
 
-        if given := next((name for name, value in others.items() if value), None):
-            option = f"--{given.replace('_', '-')}"
-            raise ConfigError(
-                f"{option} does not go with --engine spark", hint="leave out one of the two"
-            )
+        self.refuse(**others)
         if output == "-":
             raise ConfigError("--engine spark writes a directory", hint="name it with -o")
         if format_ is None:
@@ -174,7 +183,7 @@ class SparkOptions(SessionOptions):
             num_broken = annotate_files(
                 session,
                 corpus,
-                Work(annotation, tuple(map(str, models))),
+                Work.of(annotation, models),
                 output,
                 as_tokens=format_ == "parquet",
                 invalid=None if invalid is None else str(invalid),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from seqtool.spark.blocks import (
     shown,
 )
 from seqtool.spark.folders import Folder
-from seqtool.spark.frames import Output, annotated, schema_of, ship_models
+from seqtool.spark.frames import Output, annotated, schema_of
 from seqtool.spark.session import told
 from seqtool.spark.workers import BROKEN, ERROR, Work
 
@@ -71,7 +72,7 @@ def annotate_files(
         output: a directory that is not there yet.
         as_tokens: write Parquet, a row a token, instead of CoNLL-U.
         invalid: a directory for broken sentences, `_broken` in the output if not given.
-        ship: see `frames.ship_models`.
+        ship: see `shipping.Model.ship`.
 
     Raises:
         DataError: a file that cannot be read, or no text; a sentence without columns that the
@@ -82,7 +83,6 @@ def annotate_files(
     invalid = invalid or posixpath.join(output, BROKEN_FOLDER)
     with told():
         target = Target(session, output)
-        work = work.checked()
         as_rows = _of_parquet if corpus.column is not None else _of_texts
         rows, broken = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
         suffix = "conllu" if work.annotation.form == "conllu" else "txt"
@@ -99,7 +99,7 @@ Made = tuple["DataFrame", "Callable[[], DataFrame]"]
 def _of_texts(
     session: SparkSession, corpus: Corpus, work: Work, *, as_tokens: bool, ship: bool | None
 ) -> Made:
-    ship_models(session, work, ship)
+    work.model.ship(session, ship)
     records = read_records(session, corpus.paths, PARAGRAPHS)
     folder = common_folder([*map(shown, records.inputFiles())])
     before = lines_before(records, PARAGRAPHS)
@@ -190,16 +190,27 @@ class Target:
         seen = Observation()
         rows = rows.observe(seen, functions.sum(BROKEN).alias(BROKEN))
         rows = rows.where(functions.col("id" if as_tokens else "value").isNotNull()).drop(BROKEN)
-        try:
-            if as_tokens:
-                rows.write.parquet(self._folder.path)
-            else:
+        if as_tokens:
+            self.write_parquet(rows)
+        else:
+            with self._whole():
                 rows.write.text(self._folder.path)
                 self._rename(suffix)
+        return int(seen.get[BROKEN] or 0)
+
+    def write_parquet(self, rows: DataFrame) -> None:
+        """Write all rows as Parquet."""
+        with self._whole():
+            rows.write.parquet(self._folder.path)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Remove what there is of the directory if the block does not end well."""
+        try:
+            yield
         except BaseException:
             self._folder.remove()
             raise
-        return int(seen.get[BROKEN] or 0)
 
     def _rename(self, suffix: str) -> None:
         """Name text files by what they hold, as readers know them by their names."""

@@ -14,8 +14,6 @@ The result has one row a token, as a query wants it, and Parquet packs what repe
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +26,7 @@ from seqtool.spark.workers import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 Models = str | Path | Sequence[str | Path]
 Output = Literal["tokens", "conllu"]
@@ -71,7 +69,7 @@ def parse(
     # each, one kind of model alone has
     options |= {"retag": True} if retag else {"allow_missing": True} if allow_missing else {}
     annotation = Annotation("parse", None if is_conllu else Layout(), options=options)
-    return annotated(frame, Work(annotation, _paths(model)), column, output=output, ship=ship)
+    return annotated(frame, Work.of(annotation, _paths(model)), column, output=output, ship=ship)
 
 
 def tag(
@@ -87,7 +85,7 @@ def tag(
     """Tag the texts of a column; arguments and errors are those of `parse`."""
     layout = None if is_conllu else Layout()
     annotation = Annotation("tag", layout, options={"retag": retag})
-    return annotated(frame, Work(annotation, _paths(model)), column, output=output, ship=ship)
+    return annotated(frame, Work.of(annotation, _paths(model)), column, output=output, ship=ship)
 
 
 def segment(
@@ -116,7 +114,7 @@ def segment(
     """
     paths = () if model is None else _paths(model)
     layout = Layout(not paths and not pretokenized, presegmented, pretokenized)
-    work = Work(Annotation("segment", layout), paths)
+    work = Work.of(Annotation("segment", layout), paths)
     return annotated(frame, work, column, output=output, ship=ship)
 
 
@@ -138,8 +136,7 @@ def annotated(
         raise ConfigError(f"no output is called {output!r}", hint="choose tokens or conllu")
     as_tokens = output == "tokens"
     check_column(frame, column)
-    work = work.checked()
-    ship_models(frame.sparkSession, work, ship)
+    work.model.ship(frame.sparkSession, ship)
     results = workers.results_of_rows(as_tokens=as_tokens)
     kept = [field for field in frame.schema.fields if field.name != column]
     if taken := [field.name for field in kept if field.name in results]:
@@ -179,24 +176,3 @@ def check_column(frame: DataFrame, column: str) -> None:
             f"the column {column!r} is {kinds[column]}, but must be string",
             hint="name a column of texts",
         )
-
-
-def ship_models(session: SparkSession, work: Work, ship: bool | None) -> None:
-    """Send models to the workers, where `Work.model` finds them.
-
-    Args:
-        session: of Spark.
-        work: whose models.
-        ship: whether to; None: where the workers run on other machines.
-    """
-    context = session.sparkContext
-    is_here = str(context.master).startswith("local[")
-    if not (not is_here if ship is None else ship):
-        return
-    shipped = {archive.rpartition("#")[2] for archive in context.listArchives}
-    for path in work.models:
-        name = work.shipped_name(path)
-        if Path(path).is_dir() and name not in shipped:
-            with tempfile.TemporaryDirectory() as folder:
-                archive = shutil.make_archive(str(Path(folder, "model")), "zip", path)
-                context.addArchive(f"{archive}#{name}")

@@ -11,7 +11,9 @@ The ids are those that the text has in memory, but that files are taken in the o
 from __future__ import annotations
 
 import posixpath
+import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +26,7 @@ import numpy as np
 from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
+from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, counted_tokenizer, limited
 from seqtool.lm.ngram.engine.keys import Keys, Packer
@@ -53,7 +55,7 @@ from seqtool.spark.blocks import (
 )
 from seqtool.spark.engine import SparkEngine
 from seqtool.spark.folders import Folder
-from seqtool.spark.frames import schema_of
+from seqtool.spark.frames import check_column, schema_of
 from seqtool.spark.session import told
 from seqtool.spark.workers import ROWS, Rows, telling_driver
 from seqtool.text.prepared import SplitCounts
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
     from seqtool.text.tokenizers import WordTokenizer
 
+_WORD = re.compile(f"[^{BLANKS}]+")
 _WORDS = {
     "word": "string",
     "count": "long",
@@ -343,3 +346,46 @@ def _offer_ends(records: DataFrame, tokenizer: WordTokenizer, keys: Keys, order:
 
     columns = dict.fromkeys(names, "long")
     records.mapInArrow(pack, schema_of([], columns)).createOrReplaceTempView(ENDS)
+
+
+def count_ngrams(
+    frame: DataFrame, order: int, *, column: str = "text", boundaries: bool = False
+) -> DataFrame:
+    """Return the n-grams of the texts of a column, with how often each occurs.
+
+    Args:
+        frame: any DataFrame of Spark.
+        order: their length in words.
+        column: of texts, a sentence a line; words stand between spaces, tabs and line ends alone.
+        boundaries: count n-grams with `<s>` and `</s>` too.
+
+    Returns:
+        `ngram`, its words with single spaces between them, and `count`; in no order.
+
+    Raises:
+        ConfigError: there is no such column, it holds no texts, or an order below 1.
+    """
+    from pyspark.sql import functions
+
+    check_column(frame, column)
+    if order < 1:
+        raise ConfigError(f"the order is {order}, but must be 1 or more", hint="give 3, say")
+    names = {"ngram": "string", "count": "long"}
+
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = Rows(names)
+        for batch in batches:
+            counts: Counter[str] = Counter()
+            for text in filter(None, batch.column(column).to_pylist()):
+                for line in text.removesuffix("\n").split("\n"):
+                    words = _WORD.findall(line)
+                    if boundaries:
+                        words = [BOS, *words, EOS]
+                    places = range(len(words) - order + 1)
+                    counts.update(" ".join(words[place : place + order]) for place in places)
+            for ngram, num in counts.items():
+                rows.add(ngram=ngram, count=num)
+            yield rows.take()
+
+    counted = frame.select(column).mapInArrow(count, schema_of([], names))
+    return counted.groupBy("ngram").agg(functions.sum("count").alias("count"))

@@ -9,19 +9,17 @@ rows of a DataFrame, as a row for each sentence. Tokens are a row each.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.core import checkpoint
 from seqtool.core.errors import DataError, ModelError, SeqtoolError
 from seqtool.parsing.annotation import Annotation, Chunk, open_models, renumbered
 from seqtool.spark.blocks import Part, is_utf8, not_utf8
 from seqtool.spark.session import WorkerError
+from seqtool.spark.shipping import Model
 from seqtool.treebank.conllu import Broken, Item, batches_in, sentences_of
 from seqtool.treebank.sentence import COLUMNS, HEAD, Sentence
 
@@ -53,65 +51,32 @@ class Work:
 
     Attributes:
         annotation: see there.
-        models: the paths of the model, or of several that vote; none where rules split text.
-        stamp: a text that differs when a model at these paths was replaced, so that a process that
-            lives on opens it again.
+        model: that does it.
     """
 
     annotation: Annotation
-    models: tuple[str, ...]
-    stamp: str = ""
+    model: Model
 
-    @property
-    def model(self) -> Any:
-        """The model, which a process opens once; None without one."""
-        return _opened(self.models, self.stamp)
+    @classmethod
+    def of(cls, annotation: Annotation, paths: Sequence[str | Path]) -> Work:
+        """Return work by the models at paths, once they were opened here, to see what they can.
 
-    def checked(self) -> Work:
-        """Return it with its stamp, once the model was opened here, to see that it can do it.
+        Args:
+            annotation: what is done.
+            paths: several vote; none where rules split text.
 
         Raises:
             ConfigError: ways to split text that do not go together.
             ModelError: the model is missing, damaged or of another kind.
         """
-        digest = hashlib.sha256()
-        for name in self.models:
-            header = Path(name, checkpoint.HEADER)
-            content = header.read_bytes() if header.is_file() else b""
-            digest.update(f"{name}\0".encode() + content)
-        ready = replace(self, stamp=digest.hexdigest()[:16])
-        task, model = self.annotation.work, ready.model
-        path = Path(self.models[0]) if self.models else None
-        if model is not None and not hasattr(model, ABILITIES[task]):
-            raise ModelError(f"cannot {task}", hint="choose another with -m", path=path)
-        if self.annotation.layout is not None:
-            self.annotation.layout.splitter(model, path)
-        return ready
-
-    def shipped_name(self, path: str) -> str:
-        """Return the name under which Spark unpacks a model that is shipped."""
-        return _shipped_name(path, self.stamp)
-
-
-@cache
-def _opened(paths: tuple[str, ...], stamp: str) -> Any:
-    return open_models([Path(_found(path, stamp)) for path in paths])
-
-
-def _shipped_name(path: str, stamp: str) -> str:
-    return hashlib.sha256(f"{stamp}\0{path}".encode()).hexdigest()[:16]
-
-
-def _found(path: str, stamp: str) -> str:
-    """Return where a model is on this machine: unpacked by Spark, or at its own path."""
-    from pyspark import SparkFiles, TaskContext
-
-    # the driver reads its own; a worker may have another model at the same path
-    if TaskContext.get() is not None:
-        shipped = SparkFiles.get(_shipped_name(path, stamp))
-        if Path(shipped).exists():
-            return shipped
-    return path
+        model = Model(tuple(map(str, paths)), open_models).stamped()
+        path = Path(paths[0]) if paths else None
+        if path is not None and not hasattr(model.opened, ABILITIES[annotation.work]):
+            what = f"cannot {annotation.work}"
+            raise ModelError(what, hint="choose another with -m", path=path)
+        if annotation.layout is not None:
+            annotation.layout.splitter(model.opened, path)
+        return cls(annotation, model)
 
 
 @contextmanager
@@ -127,6 +92,16 @@ def telling_driver() -> Iterator[None]:
         raise WorkerError(error) from error
 
 
+def record_batch(columns: Mapping[str, Any], names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return columns as Spark takes them, with the types of its names."""
+    import pyarrow as pa
+
+    kinds = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
+    kinds["double"] = pa.float64()
+    arrays = [pa.array(columns[name], kinds[kind]) for name, kind in names.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=[*names])
+
+
 class Rows:
     """Rows that are gathered as columns, until they are given to Spark.
 
@@ -135,10 +110,7 @@ class Rows:
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        import pyarrow as pa
-
-        kinds = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
-        self._schema = pa.schema([(name, kinds[kind]) for name, kind in names.items()])
+        self._names = names
         self._columns: dict[str, list[Any]] = {name: [] for name in names}
 
     def __len__(self) -> int:
@@ -164,15 +136,10 @@ class Rows:
 
     def take(self) -> pa.RecordBatch:
         """Return the rows, and begin anew."""
-        import pyarrow as pa
-
-        arrays = [
-            pa.array(column, kind)
-            for column, kind in zip(self._columns.values(), self._schema.types, strict=True)
-        ]
+        batch = record_batch(self._columns, self._names)
         for column in self._columns.values():
             column.clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch
 
 
 def lines_of(sentence: Sentence) -> list[list[str]]:
@@ -236,7 +203,7 @@ def conllu_of_files(
             block begins, unless it is the first, and the number of the sentence in the block.
     """
     rows = Rows(CONLLU_OF_FILES)
-    annotation, model = work.annotation, work.model
+    annotation, model = work.annotation, work.model.opened
     is_text = annotation.layout is not None
     place, number = ("", 0), 0
     for part in sound(parts, is_text=is_text):
@@ -267,7 +234,7 @@ def _start_of_ids(part: Part, folder: str | None) -> str:
 def tokens_of_files(parts: Iterable[Part], work: Work) -> Iterator[pa.RecordBatch]:
     """Give rows of `TOKENS_OF_FILES`, and one without a token for each broken sentence."""
     rows = Rows(TOKENS_OF_FILES)
-    annotation, model = work.annotation, work.model
+    annotation, model = work.annotation, work.model.opened
     for part in sound(parts, is_text=annotation.layout is not None):
         if isinstance(part, Broken):
             rows.add(broken=1)
@@ -310,7 +277,7 @@ def of_rows(
     """
     import pyarrow as pa
 
-    annotation, model = work.annotation, work.model
+    annotation, model = work.annotation, work.model.opened
     results = Rows(results_of_rows(as_tokens=as_tokens))
     for batch in batches:
         kept = [place for place, name in enumerate(batch.schema.names) if name != column]
