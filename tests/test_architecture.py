@@ -22,7 +22,13 @@ from seqtool.core.config import from_dict, load_yaml
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seqtool"
 # a folder imports from those of lower floors, and from itself; of one floor, none knows the other
-FLOORS = (("core",), ("training", "text", "treebank"), ("lm", "parsing"), ("analysis", "spark"), ("cli",))
+FLOORS = (
+    ("core",),
+    ("training", "text", "treebank"),
+    ("lm", "parsing"),
+    ("analysis", "spark"),
+    ("cli",),
+)
 KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {

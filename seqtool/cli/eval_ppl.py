@@ -295,7 +295,7 @@ def eval_ppl(
             dynamic=adapting.dynamic,
         )
         if as_json:
-            emit({"text": paths, **found.to_json()})
+            emit({"text": paths, "split": None, **found.to_json()})
         else:
             _show(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
         return

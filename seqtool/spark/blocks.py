@@ -42,17 +42,22 @@ class Part(NamedTuple):
     """Records of a block, one after another.
 
     Attributes:
-        file: its name.
+        source: the file, as Spark names it.
         block: the byte of it where the block begins.
         line: the 1-based line where they begin: of the file if the lines before the block are
             known, else of the block.
         text: the records, with separators between them and after the last.
     """
 
-    file: str
+    source: str
     block: int
     line: int
     text: bytes
+
+    @property
+    def file(self) -> str:
+        """The file, as people name it."""
+        return shown(self.source)
 
 
 def read_records(session: SparkSession, paths: Sequence[str], separator: str) -> DataFrame:
@@ -155,7 +160,7 @@ def parts_of(batches: Iterable[Any], separator: str, before: LinesBefore | None)
 def _part(place: Place, line: int, values: list[bytes], end: bytes) -> Part:
     # of records that empty lines part, only the last one of a file may end with a line end
     last = b"" if values[-1].endswith(b"\n") else end
-    return Part(shown(place[0]), place[1], line, end.join(values) + last)
+    return Part(place[0], place[1], line, end.join(values) + last)
 
 
 def is_utf8(part: Part) -> bool:

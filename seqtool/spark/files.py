@@ -28,7 +28,7 @@ from seqtool.spark.blocks import (
     shown,
 )
 from seqtool.spark.folders import Folder
-from seqtool.spark.frames import Output, annotated, schema_of
+from seqtool.spark.frames import Output, annotated, mapped
 from seqtool.spark.session import told
 from seqtool.spark.workers import BROKEN, ERROR, Work
 
@@ -104,27 +104,19 @@ def _of_texts(
     folder = common_folder([*map(shown, records.inputFiles())])
     before = lines_before(records, PARAGRAPHS)
 
-    def conllu(parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-        return workers.conllu_of_files(parts, work, folder)
-
-    def tokens(parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-        return workers.tokens_of_files(parts, work)
-
-    def mapped(
+    def made(
         make: Callable[[Iterable[Part]], Iterator[pa.RecordBatch]], names: Mapping[str, str]
     ) -> DataFrame:
-        def annotate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with workers.telling_driver():
-                yield from make(parts_of(batches, PARAGRAPHS, before))
-
-        return records.mapInArrow(annotate, schema_of([], names))
+        return mapped(records, lambda batches: make(parts_of(batches, PARAGRAPHS, before)), names)
 
     rows = (
-        mapped(tokens, workers.TOKENS_OF_FILES)
+        made(lambda parts: workers.tokens_of_files(parts, work), workers.TOKENS_OF_FILES)
         if as_tokens
-        else mapped(conllu, workers.CONLLU_OF_FILES)
+        else made(
+            lambda parts: workers.conllu_of_files(parts, work, folder), workers.CONLLU_OF_FILES
+        )
     )
-    return rows, lambda: mapped(workers.broken_of_files, workers.CONLLU_OF_FILES)
+    return rows, lambda: made(workers.broken_of_files, workers.CONLLU_OF_FILES)
 
 
 def _of_parquet(

@@ -14,7 +14,7 @@ The result has one row a token, as a query wants it, and Parquet packs what repe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +22,7 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.annotation import Annotation
 from seqtool.parsing.segmenter.documents import Layout
 from seqtool.spark import workers
+from seqtool.spark.session import without_pandas_warning
 from seqtool.spark.workers import Work
 
 if TYPE_CHECKING:
@@ -146,20 +147,37 @@ def annotated(
         )
 
     def annotate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with workers.telling_driver():
-            yield from workers.of_rows(batches, work, column, as_tokens=as_tokens)
+        return workers.of_rows(batches, work, column, as_tokens=as_tokens)
 
-    return frame.mapInArrow(annotate, schema_of(kept, results))
+    return mapped(frame, annotate, results, kept)
 
 
-def schema_of(kept: Sequence[Any], results: Mapping[str, str]) -> Any:
-    """Return a schema of Spark: fields that are there, and new ones by name with their types."""
+def mapped(
+    frame: DataFrame,
+    make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    names: Mapping[str, str],
+    kept: Sequence[Any] = (),
+) -> DataFrame:
+    """Return what workers make of the Arrow batches of a frame, those of one task after another.
+
+    Args:
+        frame: any.
+        make: called in a worker; a user's error that it raises can be told by the driver.
+        names: of the columns that it makes, with their types.
+        kept: fields of Spark, which stand before these.
+    """
     from pyspark.sql.types import StructType
 
     schema = StructType(list(kept))
-    for name, kind in results.items():
+    for name, kind in names.items():
         schema = schema.add(name, kind)
-    return schema
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with workers.telling_driver():
+            yield from make(batches)
+
+    with without_pandas_warning():
+        return frame.mapInArrow(work, schema)
 
 
 def check_column(frame: DataFrame, column: str) -> None:

@@ -44,7 +44,6 @@ from seqtool.lm.ngram.train import (
 )
 from seqtool.spark.blocks import (
     LINES,
-    LinesBefore,
     Part,
     is_utf8,
     lines_before,
@@ -55,9 +54,9 @@ from seqtool.spark.blocks import (
 )
 from seqtool.spark.engine import SparkEngine
 from seqtool.spark.folders import Folder
-from seqtool.spark.frames import check_column, schema_of
+from seqtool.spark.frames import check_column, mapped
 from seqtool.spark.session import told
-from seqtool.spark.workers import ROWS, Rows, telling_driver
+from seqtool.spark.workers import ROWS, Rows
 from seqtool.text.prepared import SplitCounts
 
 if TYPE_CHECKING:
@@ -72,11 +71,14 @@ _WORDS = {
     "count": "long",
     "file": "string",
     "block": "long",
-    "place": "long",  # of its first occurrence among those of the block's words
+    # of its first occurrence among those of the block's words; of an error, its line
+    "place": "long",
     "sentences": "long",  # a row without a word tells of the block itself
     "tokens": "long",
     "longest": "long",
     "bytes": "long",
+    "error": "string",
+    "hint": "string",
 }
 
 
@@ -234,15 +236,11 @@ def _counted(records: DataFrame, config: NgramConfig) -> CountedText:
     Raises:
         DataError: it has no words, is not UTF-8, or holds a special token that is refused.
     """
-    try:
-        with told():
-            rows = _word_rows(records, config, None)
-    except DataError as error:
-        if error.line is None:
-            raise
-        # it is a line of its block: once more, with the lines before each block
-        with told():
-            rows = _word_rows(records, config, lines_before(records, LINES))
+    rows = _word_rows(records, config)
+    if broken := next((row for row in rows if row["error"] is not None), None):
+        before = lines_before(records, LINES)[broken["file"], broken["block"]]
+        line = broken["place"] + before
+        raise DataError(broken["error"], hint=broken["hint"], path=shown(broken["file"]), line=line)
     blocks = [row for row in rows if row["word"] is None]
     words = {row["word"]: row["count"] for row in rows if row["word"] is not None}
     sentences, tokens, num_bytes = (
@@ -267,23 +265,22 @@ def _counted(records: DataFrame, config: NgramConfig) -> CountedText:
     )
 
 
-def _word_rows(
-    records: DataFrame, config: NgramConfig, before: LinesBefore | None
-) -> list[dict[str, Any]]:
+def _word_rows(records: DataFrame, config: NgramConfig) -> list[dict[str, Any]]:
     """Return the words of a text by their first occurrence, and what there is of it in all."""
     from pyspark.sql import functions
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with telling_driver():
-            yield from _count_words(parts_of(batches, LINES, before), config)
+        return _count_words(parts_of(batches, LINES, None), config)
 
-    counts = records.mapInArrow(count, schema_of([], _WORDS))
+    counts = mapped(records, count, _WORDS)
     sums = ("count", "sentences", "tokens", "bytes")
     first = functions.min(functions.struct("file", "block", "place")).alias("first")
-    grouped = counts.groupBy("word").agg(
+    grouped = counts.groupBy("word", "error", "hint").agg(
         first, functions.max("longest").alias("longest"), *map(_sum, sums)
     )
-    rows: list[dict[str, Any]] = grouped.orderBy("first").drop("first").toArrow().to_pylist()
+    rows: list[dict[str, Any]] = (
+        grouped.orderBy("first").select("*", "first.*").drop("first").toArrow().to_pylist()
+    )
     return rows
 
 
@@ -294,21 +291,27 @@ def _sum(name: str) -> Column:
 
 
 def _count_words(parts: Iterable[Part], config: NgramConfig) -> Iterator[pa.RecordBatch]:
-    """Give rows of `_WORDS`: the words of each block, and one without a word for all of it."""
+    """Give rows of `_WORDS`: the words of each block, and one without a word for all of it.
+
+    A text that cannot be used ends the task with a row of its own: a task that fails would be tried
+    again, in vain.
+    """
     rows = Rows(_WORDS)
-    for (file, block), some in groupby(parts, lambda part: (part.file, part.block)):
+    for (_, block), some in groupby(parts, lambda part: (part.file, part.block)):
         reader = WordReader(config)
         longest = 0
         for part in some:
-            if not is_utf8(part):
-                raise not_utf8(part)
+            file = part.source
             try:
+                if not is_utf8(part):
+                    raise not_utf8(part)
                 ids = reader.add(part.text.replace(b"\r\n", b"\n"))
             except DataError as error:
-                line = part.line + (error.line or 1) - 1
-                raise DataError(
-                    error.message, hint=error.hint, path=part.file, line=line
-                ) from error
+                # of what is not UTF-8, the line is one of the block; else one of the part
+                line = (error.line or 1) + (0 if error.path else part.line - 1)
+                rows.add(file=file, block=block, place=line, error=error.message, hint=error.hint)
+                yield rows.take()
+                return
             ends = np.flatnonzero(ids == EOS_ID)
             longest = max(longest, int(np.diff(ends, prepend=-1).max()))
         counts = reader.table.counts.tolist()
@@ -344,8 +347,7 @@ def _offer_ends(records: DataFrame, tokenizer: WordTokenizer, keys: Keys, order:
             columns = packer.pack(tokenizer.encode_block(text))
             yield pa.RecordBatch.from_arrays([*map(pa.array, columns)], names=names)
 
-    columns = dict.fromkeys(names, "long")
-    records.mapInArrow(pack, schema_of([], columns)).createOrReplaceTempView(ENDS)
+    mapped(records, pack, dict.fromkeys(names, "long")).createOrReplaceTempView(ENDS)
 
 
 def count_ngrams(
@@ -387,5 +389,5 @@ def count_ngrams(
                 rows.add(ngram=ngram, count=num)
             yield rows.take()
 
-    counted = frame.select(column).mapInArrow(count, schema_of([], names))
+    counted = mapped(frame.select(column), count, names)
     return counted.groupBy("ngram").agg(functions.sum("count").alias("count"))

@@ -40,10 +40,10 @@ from seqtool.spark.blocks import (
     read_records,
 )
 from seqtool.spark.files import Target
-from seqtool.spark.frames import check_column, schema_of
+from seqtool.spark.frames import check_column, mapped
 from seqtool.spark.session import told
 from seqtool.spark.shipping import Model
-from seqtool.spark.workers import record_batch, telling_driver
+from seqtool.spark.workers import record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,12 +199,11 @@ def surprisal(
     kept = [field for field in frame.schema.fields if field.name != column]
 
     def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with telling_driver():
-            for batch in batches:
-                if any(batch.column(column).to_pylist()):
-                    yield _scored_rows(batch, scores, column, names)
+        for batch in batches:
+            if any(batch.column(column).to_pylist()):
+                yield _scored_rows(batch, scores, column, names)
 
-    return frame.mapInArrow(score, schema_of(kept, names))
+    return mapped(frame, score, names, kept)
 
 
 def _scored_rows(
@@ -291,11 +290,10 @@ def _evaluate(
     names = {"file": "string", "line": "long", **scores.names(), **_SUM_KINDS}
 
     def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with telling_driver():
-            for part in parts_of(batches, LINES, before):
-                yield _scored_part(part, scores, names)
+        for part in parts_of(batches, LINES, before):
+            yield _scored_part(part, scores, names)
 
-    rows = records.mapInArrow(score, schema_of([], names))
+    rows = mapped(records, score, names)
     totals = [functions.sum(name).alias(name) for name in _SUM_KINDS]
     if target is None:
         found = rows.agg(*totals).first()

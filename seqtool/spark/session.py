@@ -218,6 +218,14 @@ def _stderr_to(handle: int) -> Iterator[None]:
 
 
 @contextmanager
+def without_pandas_warning() -> Iterator[None]:
+    """Within the block, Spark does not warn of pandas 3, of which nothing is used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        yield
+
+
+@contextmanager
 def told() -> Iterator[None]:
     """Turn what Spark raises within the block into a user's error.
 
@@ -225,9 +233,7 @@ def told() -> Iterator[None]:
         SeqtoolError: what a worker raised, or the first line of what Spark tells.
     """
     try:
-        with warnings.catch_warnings():
-            # of pandas 3, of which nothing is used here
-            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        with without_pandas_warning():
             yield
     except SeqtoolError:
         raise
