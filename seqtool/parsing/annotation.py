@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import DataError, ModelError
-from seqtool.core.reading import STDIN, Progress, find_files, read_blocks
+from seqtool.core.reading import Progress, find_files, read_blocks
 from seqtool.parsing.segmenter.documents import (
     Layout,
     read_documents,
@@ -365,7 +365,7 @@ def renumbered(content: bytes, num_before: int, start: str = "") -> bytes:
 def usable_files(
     inputs: Sequence[str], on_damaged: Callable[[DataError], None], *, texts: bool
 ) -> list[str]:
-    """Return the files of a corpus that can be read to their ends; stdin is not tried.
+    """Return the files of a corpus that can be read to their ends; stdin and pipes are not tried.
 
     Args:
         inputs: files and directories.
@@ -379,10 +379,12 @@ def usable_files(
     first: DataError | None = None
     for name in find_files(inputs, treebanks=not texts):
         try:
-            if name != STDIN and texts:
+            if not Path(name).is_file():  # stdin, or a pipe: it can be read once only
+                pass
+            elif texts:
                 for _, pieces in read_documents([name]):
                     deque(pieces, maxlen=0)
-            elif name != STDIN:
+            else:
                 deque(read_blocks([name], treebanks=True), maxlen=0)
         except DataError as error:
             first = first or error
