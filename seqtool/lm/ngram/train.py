@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Bools
@@ -198,6 +198,7 @@ def train_ngram(
         num_unknown, allowed = reading.num_unknown, None
         if config.limit_vocab is not None:
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+            valid = [] if valid and is_corpus(valid[0]) else valid  # it is of other words
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         check_words(tokenizer.vocabulary, arpa, parquet)
         about = {"config": to_dict(config), "data": data, "command": command}
@@ -212,15 +213,13 @@ def train_ngram(
         }
 
         def measure(model: NgramModel) -> dict[str, float]:
-            if not valid:
-                return {}
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
                 found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
             return {"valid_perplexity": found.perplexity}
 
         make = making.in_memory if reading.folder is None else making.on_disk
-        made = make(reading, measure)
+        made = make(reading, measure if valid else None)
     warnings = write_copies(
         *(made.table, tokenizer.vocabulary, stages),
         arpa=arpa,
@@ -291,13 +290,20 @@ def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
     return f"memory, as {purpose}"
 
 
-class _Made(NamedTuple):
+@dataclass(frozen=True)
+class _Made:
     """A model that is in its directory."""
 
-    table: BackoffTable
+    path: Path
     statistics: list[dict[str, Any]]
     warnings: list[str]
     scores: dict[str, float]
+    held: BackoffTable | None = None  # if it is in memory
+
+    @cached_property
+    def table(self) -> BackoffTable:
+        """The table, mapped if it is not in memory."""
+        return self.held or checkpoint.load(self.path, NgramModel).table
 
 
 @dataclass(frozen=True)
@@ -313,7 +319,7 @@ class _Making:
     about: dict[str, Any]
     stages: Stages
 
-    def in_memory(self, reading: Reading, measure: Measure) -> _Made:
+    def in_memory(self, reading: Reading, measure: Measure | None) -> _Made:
         """Count and estimate in memory, measure the model, and save it."""
         from seqtool.lm.ngram.counts import count_ngrams
 
@@ -341,13 +347,13 @@ class _Making:
                 table = prune_by_entropy(table, self.config.prune_entropy)
             statistics = _with_sizes(statistics, table)
         model = NgramModel(table, self.tokenizer)
-        scores = measure(model)
+        scores = {} if measure is None else measure(model)
         with self.stages("saving"):
             told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
             save_model(self.output, model, scores=told, statistics=statistics, **self.about)
-        return _Made(table, statistics, estimated.warnings, scores)
+        return _Made(self.output, statistics, estimated.warnings, scores, table)
 
-    def on_disk(self, reading: Reading, measure: Measure) -> _Made:
+    def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
         """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
         from seqtool.lm.ngram.engine.estimation import estimated_on_disk
         from seqtool.lm.ngram.engine.output import write_table
@@ -377,12 +383,13 @@ class _Making:
                     statistics=estimated.statistics,
                     **self.about,
                 )
-        model = checkpoint.load(self.output, NgramModel)
-        if scores := measure(model):
+        scores: dict[str, float] = {}
+        if measure is not None:
+            scores = measure(checkpoint.load(self.output, NgramModel))
             header = checkpoint.read_header(self.output)
             header = replace(header, scores={**scores, **header.scores})
             checkpoint.amend(self.output, header, model_card(header, estimated.sizes))
-        return _Made(model.table, estimated.statistics, estimated.warnings, scores)
+        return _Made(self.output, estimated.statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")
