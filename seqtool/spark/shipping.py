@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -59,6 +58,8 @@ class Model:
             session: of Spark.
             ship: whether to; None: where the workers run on other machines.
         """
+        from pyspark import SparkFiles
+
         context = session.sparkContext
         if ship is None:
             ship = not str(context.master).startswith("local[")
@@ -67,9 +68,10 @@ class Model:
         shipped = {archive.rpartition("#")[2] for archive in context.listArchives}
         for path in self.paths:
             if Path(path).is_dir() and (name := self._name(path)) not in shipped:
-                with tempfile.TemporaryDirectory() as folder:
-                    archive = shutil.make_archive(str(Path(folder, "model")), "zip", path)
-                    context.addArchive(f"{archive}#{name}")
+                # workers fetch it whenever they begin, so it stays as long as Spark's own files
+                place = Path(SparkFiles.getRootDirectory(), "seqtool", name)
+                archive = shutil.make_archive(str(place), "zip", path)
+                context.addArchive(f"{archive}#{name}")
 
     def _name(self, path: str) -> str:
         """Return the name under which Spark unpacks what is shipped."""
