@@ -122,6 +122,8 @@ __all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> object:
+    if name == "spark":  # a module, with functions that have the names of commands
+        return import_module("seqtool.spark")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'seqtool' has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

@@ -27,7 +27,7 @@ FLOORS = (
     ("training", "text", "treebank"),
     ("lm", "parsing"),
     ("classification",),
-    ("analysis",),
+    ("analysis", "spark"),
     ("cli",),
 )
 KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
@@ -35,7 +35,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
-        ("compiler", "processes", "storage", "strict_yaml"),
+        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
         ("instructions", "eight_bytes"),
@@ -221,7 +221,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     extras = project["optional-dependencies"]
     used = [
         requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy")
+        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale")
         for requirement in extras[name]
     ]
     requirements = map(Requirement, project["dependencies"] + used)

@@ -14,6 +14,7 @@ import typer
 from seqtool.cli.corpora import Run
 from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
+from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -146,6 +147,7 @@ def segment(
     jobs: JobsOption = 1,
     *,
     layout: LayoutOptions,
+    spark: SparkOptions,
 ) -> None:
     """Split raw text into sentences and words, as CoNLL-U or as lines of text.
 
@@ -154,7 +156,8 @@ def segment(
     """
     from seqtool.parsing.annotation import Annotation
 
-    _check_format(format_, TEXT_FORMATS)
+    is_spark = spark.is_spark()
+    _check_format(format_, (*TEXT_FORMATS, "parquet") if is_spark else TEXT_FORMATS)
     segmenter = path = None
     if not (layout.rules or layout.pretokenized):
         path = model or default_model("segmenter")
@@ -162,10 +165,18 @@ def segment(
     elif model is not None:
         option = "--rules" if layout.rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
+    paths = [path] if path else []
+    if is_spark:
+        form = "conllu" if format_ == "parquet" else format_
+        annotation = Annotation("segment", layout.layout, cast(Any, form))
+        given_format = format_ if format_ != "conllu" else None
+        spark.annotate(
+            *(annotation, files, paths, output), format_=given_format, invalid=None, jobs=jobs > 1
+        )
+        return
     given = files or [stdin_or_sample("FILE")]
     annotation = Annotation("segment", layout.layout, cast(Any, format_))
-    run = Run(annotation, given, segmenter, [path] if path else [])
-    run.write(output, jobs=jobs)
+    Run(annotation, given, segmenter, paths).write(output, jobs=jobs)
 
 
 def _check_format(name: str, known: Sequence[str]) -> None:
@@ -205,6 +216,7 @@ def tag(
     jobs: JobsOption = 1,
     *,
     text: RawTextOptions,
+    spark: SparkOptions,
 ) -> None:
     """Give words UPOS, XPOS, FEATS and lemmas.
 
@@ -216,7 +228,8 @@ def tag(
     """
     from seqtool.parsing.annotation import Annotation, with_words
 
-    given = files or [stdin_or_sample("FILE", "trees")]
+    is_spark = spark.is_spark()
+    given = files or ([] if is_spark else [stdin_or_sample("FILE", "trees")])
     path = model or default_model("tagger", "parser")
     tagger = with_words(open_model(path, "tagger"), embeddings, path)
     annotation = Annotation(
@@ -226,6 +239,15 @@ def tag(
         skip_invalid=skip_invalid or invalid is not None,
         keeps_invalid=invalid is None,
     )
+    if is_spark:
+        spark.annotate(
+            *(annotation, files, [path], output),
+            format_=None,
+            invalid=invalid,
+            jobs=jobs > 1,
+            embeddings=embeddings,
+        )
+        return
     run = Run(annotation, given, tagger, [path], embeddings)
     if tagger.kind == "labeller":
         from seqtool.cli.labels import label
@@ -301,6 +323,7 @@ def parse(
     *,
     text: RawTextOptions,
     details: DetailOptions,
+    spark: SparkOptions,
 ) -> None:
     """Parse sentences, or plain text.
 
@@ -310,9 +333,10 @@ def parse(
     """
     from seqtool.parsing.annotation import Annotation, with_words
 
-    format_ = details.format_of(format_, output)
+    is_spark, asked = spark.is_spark(), format_
+    format_ = "conllu" if is_spark else details.format_of(format_, output)
     details.check(gold)
-    given = files or [stdin_or_sample("FILE", "trees")]
+    given = files or ([] if is_spark else [stdin_or_sample("FILE", "trees")])
     _check_options(format_, given, gold or [], clear_deps=clear_deps, jobs=jobs)
     paths = model or [default_model("parser")]
     path = paths[0]
@@ -350,6 +374,16 @@ def parse(
         skip_invalid=skip_invalid or invalid is not None,
         keeps_invalid=invalid is None,
     )
+    if is_spark:
+        spark.annotate(
+            *(annotation, files, paths, output),
+            format_=asked,
+            invalid=invalid,
+            jobs=jobs > 1,
+            embeddings=embeddings,
+            trace=details.trace,
+        )
+        return
     run = Run(annotation, given, parser, paths, embeddings)
     if format_ == "conllu":
         seen = run.write(output, jobs=jobs, invalid=invalid)

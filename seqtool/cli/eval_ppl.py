@@ -24,6 +24,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.spark import SparkOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.runtime import writes_to
@@ -243,6 +244,7 @@ def eval_ppl(
     as_json: JsonOption = False,
     *,
     adapting: AdaptingOptions,
+    spark: SparkOptions,
 ) -> None:
     """Measure how well a language model predicts a text.
 
@@ -261,6 +263,7 @@ def eval_ppl(
     from seqtool.lm.stimuli import is_stimuli
     from seqtool.lm.unknown import warning_of
 
+    is_spark = spark.is_spark()
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
         raise ConfigError(
@@ -269,7 +272,7 @@ def eval_ppl(
     if reset_state and carry_state:
         raise ConfigError("--reset-state is not --carry-state", hint="drop one of the two")
     paths = [str(path) for path in text or []]
-    if not paths and stdin_instead("TEXT"):
+    if not paths and not is_spark and stdin_instead("TEXT"):
         paths = ["-"]
     for table in filter(is_stimuli, paths):
         note(
@@ -280,6 +283,22 @@ def eval_ppl(
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
+    if is_spark:
+        found = _evaluate_on_spark(
+            *(spark, paths, models, (per_token, per_sentence)),
+            carry_state=carry_state,
+            tune=tune,
+            split=split,
+            field=field,
+            jobs=jobs > 1,
+            cache=adapting.cache,
+            dynamic=adapting.dynamic,
+        )
+        if as_json:
+            emit({"text": paths, "split": None, **found.to_json()})
+        else:
+            _show(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
+        return
     check_targets(per_token, per_sentence)
     parts = open_parts(models, device=device, threads=threads)
     own = None
@@ -361,6 +380,48 @@ def eval_ppl(
     unknown = result.unknown_words
     if warning := warning_of(result.oov, num_words, unknown, language_model.tokenizer):
         note(f"warning: {warning}")
+
+
+def _evaluate_on_spark(
+    spark: SparkOptions,
+    paths: Sequence[str],
+    models: Sequence[Path],
+    tables: tuple[str | None, str | None],
+    **others: object,
+) -> LMEvaluation:
+    """Measure a model on Spark.
+
+    Args:
+        spark: its options.
+        paths: of the text.
+        models: one.
+        tables: of tokens and of sentences: directories.
+        others: options that are not for Spark, by their names, with what was given.
+
+    Raises:
+        ConfigError: options that do not go together.
+    """
+    from seqtool.spark.scoring import evaluate_files
+
+    spark.refuse(**others, text_column=spark.text_column)
+    if len(models) > 1:
+        what = "--engine spark measures one model, not a mixture"
+        raise ConfigError(what, hint="give one -m")
+    for table in filter(None, tables):
+        if not table.rstrip("/").endswith(".parquet"):
+            raise ConfigError(
+                f"{table} is no Parquet, which --engine spark writes",
+                hint="name a directory that ends in .parquet",
+            )
+    files = spark.corpus(paths).paths
+    per_token, per_sentence = tables
+    with spark.session() as session:
+        return evaluate_files(
+            *(session, files, models[0]),
+            per_token=per_token,
+            per_sentence=per_sentence,
+            ship=spark.ship,
+        )
 
 
 @contextmanager

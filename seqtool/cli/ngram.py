@@ -27,6 +27,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.spark import SessionOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo, json_text, stream
@@ -67,6 +68,37 @@ MemoryOption = Annotated[
     typer.Option(
         metavar="SIZE",
         help="Memory that it may take, such as 8G; what the machine has free if not given.",
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|memory|duckdb|spark",
+        help="What counts and estimates: memory, or DuckDB with the disk for what does not fit; "
+        "memory where the text fits, and else DuckDB (auto); or Apache Spark, on one machine or "
+        "more. The model is the same.",
+    ),
+]
+TempOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the files of DuckDB or Spark go meanwhile; beside the model if not given. Of "
+        "Spark on several machines, a folder that all of them see.",
+    ),
+]
+ParquetOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the n-grams as Parquet too, with log-probability and backoff (nats).",
+    ),
+]
+SkipOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-invalid",
+        help="Leave out files that are damaged or not UTF-8, and name them; all are read first.",
     ),
 ]
 
@@ -119,6 +151,7 @@ MemoryOption = Annotated[
     "seqtool ngram train my.txt --order 5 -o runs/kn5",
     "seqtool ngram train my.txt --prune 0 0 1 --arpa my.arpa.gz",
     "zcat big.gz | seqtool ngram train - --order 3 --vocab lexicon.txt",
+    "seqtool ngram train texts/ --engine duckdb --memory 4G --parquet ngrams",
 )
 def train(
     context: typer.Context,
@@ -126,12 +159,17 @@ def train(
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
     arpa: ArpaOption = None,
+    parquet: ParquetOption = None,
+    engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
+    temp: TempOption = None,
+    skip_invalid: SkipOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
+    spark: SessionOptions,
 ) -> None:
     """Estimate an n-gram model of a text; modified Kneser-Ney, as KenLM has it, by default.
 
@@ -141,26 +179,44 @@ def train(
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
     from seqtool.lm.ngram.config import NgramConfig
-    from seqtool.lm.ngram.train import train_ngram
+    from seqtool.lm.ngram.train import available_threads, train_ngram
 
     config = from_dict(NgramConfig, settings)
     source = context.get_parameter_source("order")
     if source is None or source.name != "COMMANDLINE":
         _refuse_order_as_output(str(output), "DIR")
     refuse_two_outputs(arpa, as_json=as_json)
-    with stage_bars() as on_progress:
-        trained = train_ngram(
-            inputs or [stdin_or_sample("CORPUS", training="training on")],
-            output,
-            config,
-            field=field,
-            arpa=arpa,
-            force=force,
-            threads=threads,
-            memory=None if memory is None else parse_size(memory),
-            command=typed(),
-            on_progress=on_progress,
-        )
+    spark.check(is_used=engine == "spark")
+    options: dict[str, Any] = {"arpa": arpa, "parquet": parquet, "force": force, "temp": temp}
+    with stage_bars() as on_progress, ExitStack() as stack:
+        options |= {"command": typed(), "on_progress": on_progress}
+        if engine == "spark":
+            from seqtool.spark.ngrams import train_ngram as train_on_spark
+
+            spark.refuse(field=field, memory=memory, skip_invalid=skip_invalid)
+            if not inputs:
+                what = "--engine spark reads no stdin and no sample"
+                raise ConfigError(what, hint="name CORPUS")
+            session = stack.enter_context(spark.session())
+            files = [str(path) for path in inputs or []]
+            threads = threads or available_threads()
+            trained = train_on_spark(session, files, output, config, threads=threads, **options)
+        else:
+            trained = train_ngram(
+                inputs or [stdin_or_sample("CORPUS", training="training on")],
+                output,
+                config,
+                field=field,
+                engine=engine,
+                threads=threads,
+                memory=None if memory is None else parse_size(memory),
+                skip_invalid=skip_invalid,
+                **options,
+            )
+    for error in trained.skipped:
+        note(f"warning: left out {error}")
+    if trained.skipped:
+        note(f"warning: {counted(len(trained.skipped), 'file')} left out")
     for warning in trained.warnings:
         note(f"warning: {warning}")
     if not as_json:
@@ -170,6 +226,8 @@ def train(
         {
             "model": trained.path,
             "arpa": trained.arpa,
+            "parquet": trained.parquet,
+            "engine": trained.engine,
             "seconds": trained.total_seconds,
             "stages": trained.seconds,
             "tokens": trained.num_tokens,
@@ -179,6 +237,7 @@ def train(
             "ngrams": trained.num_ngrams,
             "orders": trained.statistics,
             "warnings": trained.warnings,
+            "skipped": trained.skipped,
             **trained.scores,
         }
     )
@@ -242,6 +301,7 @@ def _show_training(trained: NgramTraining) -> None:
     if not any(row["discounts"] for row in trained.statistics):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     words = trained.num_tokens - trained.num_sentences
+    note(f"engine: {trained.engine}")
     note(
         f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
         f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
@@ -311,13 +371,15 @@ def export(
 
 @examples(
     "seqtool ngram import my.arpa.gz -o runs/imported",
+    "seqtool ngram import ngrams/ -o runs/imported",
 )
 def import_(
     source: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
+            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin; or a "
+            "directory that `ngram train --parquet` wrote.",
         ),
     ],
     output: OutputOption = OUTPUT,
@@ -327,7 +389,7 @@ def import_(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn an ARPA file into a model directory, which opens at once.
+    """Turn an ARPA file, or n-grams as Parquet, into a model directory, which opens at once.
 
     KenLM's binary format is not read: import the ARPA file that it was made of.
     """
@@ -335,7 +397,7 @@ def import_(
     from seqtool.lm.ngram.train import import_arpa
 
     start = time.perf_counter()
-    with progress_bar("import", is_bytes=True) as on_progress:
+    with progress_bar("import", is_bytes=not Path(source).is_dir()) as on_progress:
         table, notes = import_arpa(
             source,
             output,

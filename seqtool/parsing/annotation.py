@@ -259,7 +259,7 @@ class Annotation:
             model: opened.
             path: the file of the first ones, where these do not say it.
         """
-        for item in self._annotated(items, model):
+        for item in self.annotated(items, model):
             if self.layout is not None:
                 assert isinstance(item, Sentence)
                 if item.comments and item.comments[0].startswith(_NEWDOC):
@@ -268,7 +268,7 @@ class Annotation:
                 path = item.error.path or "" if isinstance(item, Broken) else item.path
             yield path, self._written(item)
 
-    def _annotated(self, items: Iterable[Item], model: Any) -> Iterator[Item]:
+    def annotated(self, items: Iterable[Item], model: Any) -> Iterator[Item]:
         """Give items with all that the model gives them."""
         if self.work == "segment":
             yield from items
@@ -288,6 +288,18 @@ class Annotation:
         line = tokens_line(item) if self.form == "text" else written_line(item)
         return f"{line}\n".encode()
 
+    def items(self, chunk: Chunk, model: Any) -> Iterator[Item]:
+        """Give what is in a chunk, which a model that is open may have to split."""
+        if self.layout is not None:
+            documents = (
+                (name, [content.decode()], line == 1) for name, line, content in chunk.stretches
+            )
+            splitter = self.layout.splitter(model, None)
+            return segment_parts(documents, splitter, given=self.layout.given)
+        if self.work == "parse":
+            return batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
+        return items_in(chunk.stretches, check="columns", names=chunk.names)
+
     def doing(self, chunk: Chunk) -> str:
         """Return what is done with a chunk, as the error of a lost process says it."""
         verb = {"segment": "segmented", "tag": "tagged", "parse": "parsed"}[self.work]
@@ -301,17 +313,7 @@ class Annotation:
         """
         result = Annotated([])
         path = chunk.stretches[0][0]
-        items: Iterable[Item]
-        if self.layout is not None:
-            documents = (
-                (name, [content.decode()], line == 1) for name, line, content in chunk.stretches
-            )
-            splitter = self.layout.splitter(model, None)
-            items = segment_parts(documents, splitter, given=self.layout.given)
-        elif self.work == "parse":
-            items = batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
-        else:
-            items = items_in(chunk.stretches, check="columns", names=chunk.names)
+        items = self.items(chunk, model)
         watched = self.watched(items, model, result.seen, result.broken.append)
         pieces: list[bytes] = []
         for own, piece in self.parts(watched, model, path):
@@ -341,16 +343,23 @@ def put_together(
             on_broken(broken)
         for path, content in done.parts:
             if annotation.layout is not None and annotation.form == "conllu":
-                content = _renumbered(content, seen.num_sentences)
+                content = renumbered(content, seen.num_sentences)
             yield path, content
         seen.add(done.seen)
 
 
-def _renumbered(content: bytes, num_before: int) -> bytes:
-    """Return sentences of plain text with their numbers after those of the chunks before."""
-    if not num_before:
+def renumbered(content: bytes, num_before: int, start: str = "") -> bytes:
+    """Return sentences of plain text with their numbers after those of the chunks before.
+
+    Args:
+        content: CoNLL-U whose sentences are numbered from 1 on.
+        num_before: sentences before these.
+        start: of every number.
+    """
+    if not (num_before or start):
         return content
-    return _SENT_ID.sub(lambda found: b"# sent_id = %d" % (int(found[1]) + num_before), content)
+    new = f"# sent_id = {start}".encode().replace(b"%", b"%%") + b"%d"
+    return _SENT_ID.sub(lambda found: new % (int(found[1]) + num_before), content)
 
 
 def usable_files(

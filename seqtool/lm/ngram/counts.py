@@ -259,7 +259,7 @@ def read_level(  # type: ignore[no-untyped-def]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-_MOST = 2**31 - 2  # tokens, and n-grams of one order
+MOST = 2**31 - 2  # tokens, and n-grams of one order
 
 
 @dataclass(frozen=True)
@@ -338,21 +338,16 @@ def count_ngrams(
         DataError: no text, ids that are none of this vocabulary, an order that no sentence is long
             enough for, too many tokens or n-grams, more n-grams than memory has room for.
     """
-    if not 0 < len(ids) <= _MOST:
+    if not 0 < len(ids) <= MOST:
         problem = f"{len(ids):,} tokens are too many" if len(ids) else "there is no text"
-        raise DataError(problem, hint=f"give a text of 1 to {_MOST:,} tokens")
+        raise DataError(problem, hint=f"give a text of 1 to {MOST:,} tokens")
     text = np.ascontiguousarray(ids, np.int32)
     if text[-1] != EOS_ID:
         raise DataError("the last sentence has no end", hint="prepare the text again")
     levels: list[CountLevel] = []
     with ThreadPoolExecutor(threads) as pool:
         piles = _Piles(text, vocabulary_size, threads, pool, memory)
-        if order > piles.longest + 1:
-            raise DataError(
-                f"order {order} is more than the longest sentence has room for, which has "
-                f"{piles.longest - 1} words",
-                hint=f"choose an order up to {piles.longest + 1}: <s> and </s> count as words",
-            )
+        refuse_high_order(order, piles.longest)
         for n in range(1, order + 1):
             is_last = n == order
             levels.append(
@@ -363,6 +358,20 @@ def count_ngrams(
     last = _last_in_suffix_order(levels, text) if kenlm_quirk else []
     num_sentences = int(levels[0].counts[vocabulary_size])
     return Counts(tuple(levels), vocabulary_size, len(text), num_sentences, tuple(last))
+
+
+def refuse_high_order(order: int, longest: int) -> None:
+    """Refuse an order that no sentence is long enough for, the longest having so many tokens.
+
+    Raises:
+        DataError: so it is.
+    """
+    if order > longest + 1:
+        raise DataError(
+            f"order {order} is more than the longest sentence has room for, which has "
+            f"{longest - 1} words",
+            hint=f"choose an order up to {longest + 1}: <s> and </s> count as words",
+        )
 
 
 class _Piles:
@@ -436,7 +445,7 @@ class _Piles:
             is_last: this is the highest order.
         """
         num_rows = int(self._rows[-1])
-        if num_rows > _MOST:
+        if num_rows > MOST:
             raise DataError(
                 f"{num_rows:,} different {order}-grams are too many", hint="choose a lower order"
             )

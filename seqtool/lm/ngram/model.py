@@ -196,22 +196,59 @@ def save_model(
         OSError: it cannot be written.
     """
     arrays = model.table.arrays()
+    save_table(
+        path,
+        model.tokenizer,
+        [len(level) for level in model.table.levels],
+        lambda file: write_arrays(file, arrays),
+        config=config,
+        scores=scores,
+        data=data,
+        command=command,
+        statistics=statistics,
+    )
+
+
+def save_table(
+    path: str | Path,
+    tokenizer: Tokenizer,
+    sizes: Sequence[int],
+    write: Callable[[Path], None],
+    *,
+    config: Mapping[str, Any],
+    scores: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    command: str = "",
+    statistics: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a model as a directory, as `save_model` does, whose table is not in memory.
+
+    Args:
+        path: the directory.
+        tokenizer: of the model.
+        sizes: the n-grams of each order.
+        write: writes the table to a file.
+        config: as of `save_model`, like what follows.
+        scores: what was measured.
+        data: where the text came from and how large it was.
+        command: the command that made the model.
+        statistics: what was counted per order.
+    """
     header = checkpoint.Header(
         kind=NgramModel.kind,
         config=dict(config),
-        tokenizer=model.tokenizer.describe(),
+        tokenizer=tokenizer.describe(),
         scores=dict(scores or {}),
         data=dict(data or {}),
         command=command,
-        num_parameters=model.num_parameters,
+        num_parameters=2 * sum(sizes) - sizes[-1],  # no weights at the highest order
         statistics={"orders": [dict(order) for order in statistics]},
     )
 
     def fill(directory: Path) -> None:
-        model.tokenizer.save(directory)
-        write_arrays(directory / checkpoint.WEIGHTS, arrays)
+        tokenizer.save(directory)
+        write(directory / checkpoint.WEIGHTS)
 
-    sizes = [len(level) for level in model.table.levels]
     checkpoint.save(path, header, model_card(header, sizes), fill)
 
 

@@ -5,33 +5,42 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from seqtool.core import checkpoint, runtime
+from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, did_you_mean
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
-from seqtool.core.vocabulary import UNK_ID
+from seqtool.core.vocabulary import UNK_ID, Vocabulary
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import Reading, given_splits, limited, read_ids
-from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.data import (
+    Disk,
+    Reading,
+    given_splits,
+    limited,
+    memory_needed,
+    read_ids,
+    sound_files,
+)
+from seqtool.lm.ngram.model import NgramModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
-from seqtool.text.tokenizers import WordTokenizer
-
-if TYPE_CHECKING:
-    from seqtool.lm.ngram.counts import Counts
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
 
+Measure = Callable[[NgramModel], dict[str, float]]
+
+ENGINES = ("auto", "memory", "duckdb", "spark")
 EXISTS = "replace it with --force, or choose another with -o"
 
 
@@ -42,6 +51,8 @@ class NgramTraining:
     Attributes:
         path: the model's directory.
         arpa: the ARPA file, if one was written.
+        parquet: the directory of Parquet files, if one was written.
+        engine: which engine was taken, and why.
         statistics: per order, what `estimate` tells.
         warnings: what a user should know of the estimation.
         scores: "valid_perplexity" where the corpus has a valid split.
@@ -49,12 +60,15 @@ class NgramTraining:
         num_sentences: sentences of the text.
         num_unknown: tokens of the text that are unknown words.
         vocabulary_size: V.
-        seconds: wall time per stage: reading, counting, estimating, pruning, measuring, saving,
-            writing ARPA; those that there were.
+        skipped: what was wrong with each file that was left out.
+        seconds: wall time per stage: checking, reading, counting, estimating, pruning, measuring,
+            saving, writing ARPA, writing Parquet; those that there were.
     """
 
     path: Path
     arpa: Path | None
+    parquet: Path | None
+    engine: str
     statistics: list[dict[str, Any]]
     warnings: list[str]
     scores: dict[str, float]
@@ -62,6 +76,7 @@ class NgramTraining:
     num_sentences: int
     num_unknown: int
     vocabulary_size: int
+    skipped: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
@@ -108,6 +123,10 @@ def train_ngram(
     force: bool = False,
     threads: int | None = None,
     memory: int | None = None,
+    engine: str = "auto",
+    temp: str | Path | None = None,
+    parquet: str | Path | None = None,
+    skip_invalid: bool = False,
     command: str = "",
     on_progress: OnProgress | None = None,
     progress: bool | None = None,
@@ -123,8 +142,12 @@ def train_ngram(
         arpa: a file to write the model to as ARPA, too; "-" is stdout.
         force: replace a model that is there.
         threads: CPU threads; all cores when None.
-        memory: how many bytes the process may take, in all; what the machine has when None. A text
-            that needs more is refused.
+        memory: how many bytes the process may take, in all; what the machine has when None.
+        engine: what estimates: "memory", in which all n-grams must fit; "duckdb", which takes the
+            disk for the rest; or "auto": the former where it fits, else the latter.
+        temp: the folder for temporary files, if there are any; beside the output when None.
+        parquet: a directory to write the n-grams to as Parquet, too; see `parquet`.
+        skip_invalid: leave out files that cannot be read to their end; they are told in `skipped`.
         command: what the user typed, for the model card.
         on_progress: called with the stage and its progress.
         progress: show the stages on a terminal; if None, where there is no `on_progress`.
@@ -138,97 +161,235 @@ def train_ngram(
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
     threads = threads or available_threads()
-    check_output(paths, Path(output), arpa, force=force)
+    check_engine(engine, config)
+    if engine == "spark":
+        raise ConfigError(
+            "the engine spark needs a session of Spark",
+            hint="call seqtool.spark.train_ngram, or choose another engine",
+        )
+    check_output(paths, Path(output), force=force, arpa=arpa, parquet=parquet)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
-    reading, counts = _count(texts, config, field, threads, memory, stages)
-    tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
-    num_unknown, allowed = reading.num_unknown, None
-    if config.limit_vocab is not None:
-        tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
-    sizes = {
-        "num_tokens": counts.num_tokens,
-        "num_sentences": counts.num_sentences,
-        "num_unknown": num_unknown,
-        "vocabulary_size": len(tokenizer.vocabulary),
-    }
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import check_symbols
+    skipped: list[DataError] = []
+    if skip_invalid and not is_corpus(texts[0]):
+        with stages("checking"):
+            texts, skipped = sound_files(texts, field=field)
+    with ExitStack() as stack:
 
-        check_symbols(tokenizer.vocabulary)
-    from seqtool.lm.ngram.smoothing import estimate
+        def make_folder() -> Path:
+            from seqtool.lm.ngram.engine.duckdb import check_installed
 
-    del reading  # its ids are four bytes per token
-    with stages("estimating"):
-        estimated = estimate(counts, config, threads=threads, allowed=allowed)
-    del counts
-    table, statistics = estimated.table, estimated.statistics
-    if config.prune_entropy:
-        from seqtool.lm.ngram.pruning import prune_by_entropy
+            check_installed()
+            beside = Path(output).with_name(f"{Path(output).name}-counts")
+            place = beside if temp is None else Path(temp) / "seqtool-counts"
+            return stack.enter_context(storage.temporary_sibling(place))
 
-        with stages("pruning"):
-            table = prune_by_entropy(table, config.prune_entropy)
-        statistics = _with_sizes(statistics, table)
-    model = NgramModel(table, tokenizer)
-    scores = {}
-    if valid:
-        split = "valid" if is_corpus(valid[0]) else None
-        with stages("measuring") as on_measure:
-            evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
-        scores["valid_perplexity"] = evaluation.perplexity
-    with stages("saving"):
-        save_model(
-            output,
-            model,
-            config=to_dict(config),
-            scores={**scores, "train_seconds": sum(stages.seconds.values())},
-            data=data,
-            command=command,
-            statistics=statistics,
-        )
-    warnings = estimated.warnings
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+        is_for_disk = engine != "memory" and not config.prune_entropy
+        with stages("reading") as on_read:
+            reading = read_ids(
+                texts,
+                config,
+                field=field,
+                memory=memory,
+                disk=Disk(engine == "duckdb", make_folder) if is_for_disk else None,
+                on_progress=on_read,
+            )
+        tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
+        num_unknown, allowed = reading.num_unknown, None
+        if config.limit_vocab is not None:
+            tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+            valid = [] if valid and is_corpus(valid[0]) else valid  # it is of other words
+            num_unknown = tokenizer.vocabulary.counts[UNK_ID]
+        check_words(tokenizer.vocabulary, arpa, parquet)
+        about = {"config": to_dict(config), "data": data, "command": command}
+        making = _Making(Path(output), config, threads, memory, allowed, tokenizer, about, stages)
+        told = {
+            "engine": _told(engine, reading, config),
+            "num_tokens": len(reading.ids),
+            "num_sentences": reading.description["splits"]["train"]["sentences"],
+            "num_unknown": num_unknown,
+            "vocabulary_size": len(tokenizer.vocabulary),
+            "skipped": [str(error) for error in skipped],
+        }
 
-        warnings = [*warnings, *warnings_of(table)]
+        def measure(model: NgramModel) -> dict[str, float]:
+            split = "valid" if is_corpus(valid[0]) else None
+            with stages("measuring") as on_measure:
+                found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
+            return {"valid_perplexity": found.perplexity}
 
-        with stages("writing ARPA") as on_write:
-            write_arpa(table, tokenizer.vocabulary, arpa, threads=threads, on_progress=on_write)
+        make = making.in_memory if reading.folder is None else making.on_disk
+        made = make(reading, measure if valid else None)
+    warnings = write_copies(
+        *(made.table, tokenizer.vocabulary, stages),
+        arpa=arpa,
+        parquet=parquet,
+        force=force,
+        threads=threads,
+    )
     return NgramTraining(
         path=Path(output),
         arpa=None if arpa is None else Path(arpa),
-        statistics=statistics,
-        warnings=warnings,
-        scores=scores,
+        parquet=None if parquet is None else Path(parquet),
+        statistics=made.statistics,
+        warnings=[*made.warnings, *warnings],
+        scores=made.scores,
         seconds=stages.seconds,
-        **sizes,
+        **told,
     )
 
 
-def _count(
-    texts: Sequence[str | Path],
-    config: NgramConfig,
-    field: str | None,
-    threads: int,
-    memory: int | None,
-    stages: Stages,
-) -> tuple[Reading, Counts]:
-    from seqtool.lm.ngram.counts import count_ngrams
+def check_words(
+    vocabulary: Vocabulary, arpa: str | Path | None, parquet: str | Path | None
+) -> None:
+    """Refuse words that a copy of the model could not hold, before it is estimated."""
+    if arpa is not None or parquet is not None:
+        from seqtool.lm.ngram.arpa import check_symbols
 
-    with stages("reading") as on_read:
-        reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
-    with stages("counting") as on_count:
-        counts = count_ngrams(
-            reading.ids,
-            config.order,
-            len(reading.tokenizer.vocabulary),
-            threads=threads,
-            kenlm_quirk=config.discounts == "kenlm",
-            memory=memory,
-            on_progress=on_count,
-        )
-    return reading, counts
+        check_symbols(vocabulary)
+
+
+def write_copies(
+    table: BackoffTable,
+    vocabulary: Vocabulary,
+    stages: Stages,
+    *,
+    arpa: str | Path | None,
+    parquet: str | Path | None,
+    force: bool,
+    threads: int,
+) -> list[str]:
+    """Write a model as ARPA and as Parquet too, if that is asked for; return what to warn of.
+
+    Raises:
+        OutputError: one cannot be written.
+    """
+    warnings: list[str] = []
+    if arpa is not None:
+        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+
+        warnings = warnings_of(table)
+        with stages("writing ARPA") as on_write:
+            write_arpa(table, vocabulary, arpa, threads=threads, on_progress=on_write)
+    if parquet is not None:
+        from seqtool.lm.ngram.parquet import write_parquet
+
+        with stages("writing Parquet") as on_write:
+            write_parquet(table, vocabulary, parquet, force=force, on_progress=on_write)
+    return warnings
+
+
+def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
+    """Return in one line which engine is taken, and why."""
+    needed = runtime.size_text(memory_needed(len(reading.ids), config.order))
+    purpose = f"{len(reading.ids):,} tokens at order {config.order} take about {needed} in memory"
+    if engine != "auto":
+        return f"{engine}, as was asked for; {purpose}"
+    if reading.folder is not None:
+        return f"duckdb, as {purpose}, which is more than there is"
+    return f"memory, as {purpose}"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A model that is in its directory."""
+
+    path: Path
+    statistics: list[dict[str, Any]]
+    warnings: list[str]
+    scores: dict[str, float]
+    held: BackoffTable | None = None  # if it is in memory
+
+    @cached_property
+    def table(self) -> BackoffTable:
+        """The table, mapped if it is not in memory."""
+        return self.held or checkpoint.load(self.path, NgramModel).table
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Makes a model of a text that was read; see `train_ngram`."""
+
+    output: Path
+    config: NgramConfig
+    threads: int
+    memory: int | None
+    allowed: Bools | None
+    tokenizer: Tokenizer
+    about: dict[str, Any]
+    stages: Stages
+
+    def in_memory(self, reading: Reading, measure: Measure | None) -> _Made:
+        """Count and estimate in memory, measure the model, and save it."""
+        from seqtool.lm.ngram.counts import count_ngrams
+
+        with self.stages("counting") as on_count:
+            counts = count_ngrams(
+                reading.ids,
+                self.config.order,
+                len(reading.tokenizer.vocabulary),
+                threads=self.threads,
+                kenlm_quirk=self.config.discounts == "kenlm",
+                memory=self.memory,
+                on_progress=on_count,
+            )
+        from seqtool.lm.ngram.smoothing import estimate
+
+        del reading  # its ids are four bytes per token
+        with self.stages("estimating"):
+            estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
+        del counts
+        table, statistics = estimated.table, estimated.statistics
+        if self.config.prune_entropy:
+            from seqtool.lm.ngram.pruning import prune_by_entropy
+
+            with self.stages("pruning"):
+                table = prune_by_entropy(table, self.config.prune_entropy)
+            statistics = _with_sizes(statistics, table)
+        model = NgramModel(table, self.tokenizer)
+        scores = {} if measure is None else measure(model)
+        with self.stages("saving"):
+            told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
+            save_model(self.output, model, scores=told, statistics=statistics, **self.about)
+        return _Made(self.output, statistics, estimated.warnings, scores, table)
+
+    def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
+        """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
+        from seqtool.lm.ngram.engine.estimation import estimated_on_disk
+        from seqtool.lm.ngram.engine.output import write_table
+
+        assert reading.folder is not None
+        with ExitStack() as stack:
+            with self.stages("estimating") as on_estimate:
+                engine, estimated = stack.enter_context(
+                    estimated_on_disk(
+                        reading.ids,
+                        len(reading.tokenizer.vocabulary),
+                        self.config,
+                        reading.folder,
+                        threads=self.threads,
+                        memory=self.memory,
+                        allowed=self.allowed,
+                        on_progress=on_estimate,
+                    )
+                )
+            with self.stages("saving") as on_save:
+                save_table(
+                    self.output,
+                    self.tokenizer,
+                    estimated.sizes,
+                    lambda file: write_table(file, engine, estimated, on_save),
+                    scores={"train_seconds": sum(self.stages.seconds.values())},
+                    statistics=estimated.statistics,
+                    **self.about,
+                )
+        scores: dict[str, float] = {}
+        if measure is not None:
+            scores = measure(checkpoint.load(self.output, NgramModel))
+            header = checkpoint.read_header(self.output)
+            header = replace(header, scores={**scores, **header.scores})
+            checkpoint.amend(self.output, header, model_card(header, estimated.sizes))
+        return _Made(self.output, estimated.statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")
@@ -241,28 +402,33 @@ def import_arpa(
     command: str = "",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> tuple[BackoffTable, list[str]]:
-    """Turn an ARPA file into a model directory.
+    """Turn an ARPA file, or a directory of Parquet files, into a model directory.
 
     Args:
-        source: the file, or `-` for stdin.
+        source: the file, `-` for stdin, or what `parquet.write_parquet` wrote.
         output: the directory.
         lowercase: whether texts are to be lower-cased for the model.
         force: replace a model that is there.
         command: what the user typed, for the model card.
-        on_progress: called with (bytes read, their total or None).
+        on_progress: called with (bytes read, their total or None); of Parquet, with n-grams.
 
     Returns:
         The table, and a line for each thing that is not as the file has it.
 
     Raises:
-        ModelError: the file is no ARPA file, or damaged.
+        ModelError: it is no such file or directory, or damaged.
         OutputError: the output exists.
     """
-    from seqtool.lm.ngram.arpa import read_arpa
-
     checkpoint.check_output(output, force=force, hint=EXISTS)
     notes: list[str] = []
-    table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
+    if Path(source).is_dir():
+        from seqtool.lm.ngram.parquet import read_parquet
+
+        table, vocabulary = read_parquet(source, on_progress=on_progress)
+    else:
+        from seqtool.lm.ngram.arpa import read_arpa
+
+        table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
     model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
     save_model(
         output,
@@ -371,8 +537,28 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
+def check_engine(engine: str, config: NgramConfig) -> None:
+    """Refuse an engine that is none, or that cannot do what the settings say.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if engine not in ENGINES:
+        raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    if engine in ("duckdb", "spark") and config.prune_entropy:
+        raise ConfigError(
+            f"prune_entropy needs the model in memory, which the engine {engine} does without",
+            hint="train without it, then: seqtool ngram prune MODEL --threshold",
+        )
+
+
 def check_output(
-    paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
+    paths: Sequence[str | Path],
+    output: Path,
+    *,
+    force: bool,
+    arpa: str | Path | None = None,
+    parquet: str | Path | None = None,
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
     checkpoint.check_output(output, force=force, hint=EXISTS)
@@ -386,6 +572,10 @@ def check_output(
         from seqtool.lm.ngram.arpa import check_target
 
         check_target(arpa)
+    if parquet is not None:
+        from seqtool.lm.ngram.parquet import check_directory
+
+        check_directory(parquet, force=force)
 
 
 def held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""`--engine spark`: its options, and `segment`, `tag` and `parse` by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqtool.cli.options import note
+from seqtool.core.errors import ConfigError, counted, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from seqtool.parsing.annotation import Annotation
+    from seqtool.spark.files import Corpus
+
+PANEL = "Apache Spark: past one machine"
+ENGINES = ("process", "spark")
+FORMATS = ("conllu", "parquet")
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """The session of Spark."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where Spark runs: local[2], spark://host:7077, yarn; all cores of this machine "
+            "if neither this nor spark-submit tells.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of Spark, as spark.executor.memory=4g; repeatable.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
+    def check(self, *, is_used: bool) -> None:
+        """Refuse options of Spark where something else does the work.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        if is_used:
+            return
+        for item in fields(self):
+            if item.name != "engine" and getattr(self, item.name):
+                option = f"--{item.name.replace('_', '-')}"
+                raise ConfigError(f"{option} is for --engine spark", hint="add it, or drop this")
+
+    @staticmethod
+    def refuse(**others: object) -> None:
+        """Refuse options that are not for Spark: their names, with what was given.
+
+        Raises:
+            ConfigError: one is given.
+        """
+        if given := next((name for name, value in others.items() if value), None):
+            option = f"--{given.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} does not go with --engine spark", hint="leave out one of the two"
+            )
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """Give the session; see `spark_session`."""
+        from seqtool.spark.session import parse_conf, spark_session
+
+        with spark_session(self.master, parse_conf(self.spark_conf or [])) as session:
+            yield session
+
+
+@dataclass(frozen=True)
+class SparkOptions(SessionOptions):
+    """Whether Spark does the work, and what it reads."""
+
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ENGINES),
+            help="spark: the workers of Apache Spark read, work and write; -o is a directory, and "
+            "FILE whatever Spark reads.",
+            rich_help_panel=PANEL,
+        ),
+    ] = ENGINES[0]
+    text_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="FILE is Parquet, and this column holds texts, or CoNLL-U without --raw.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    shared_model: Annotated[
+        bool,
+        typer.Option(
+            "--shared-model",
+            help="All machines have the model at its path: it is not sent to them.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+
+    def is_spark(self) -> bool:
+        """Whether Spark does the work.
+
+        Raises:
+            ConfigError: there is no such engine, or it is not Spark and an option is for Spark.
+        """
+        if self.engine not in ENGINES:
+            hint = did_you_mean(self.engine, ENGINES)
+            raise ConfigError(f"no engine is called {self.engine!r}", hint=hint)
+        is_used = self.engine == "spark"
+        self.check(is_used=is_used)
+        return is_used
+
+    @property
+    def ship(self) -> bool | None:
+        """See `shipping.Model.ship`."""
+        return False if self.shared_model else None
+
+    def corpus(self, files: Sequence[str] | None) -> Corpus:
+        """Return what is read.
+
+        Raises:
+            ConfigError: no file is named.
+        """
+        from seqtool.spark.files import Corpus
+
+        if not files:
+            raise ConfigError("--engine spark reads no stdin", hint="name FILE")
+        return Corpus(files, self.text_column)
+
+    def annotate(
+        self,
+        annotation: Annotation,
+        files: Sequence[str] | None,
+        models: Sequence[Path],
+        output: str,
+        *,
+        format_: str | None,
+        invalid: Path | None,
+        **others: object,
+    ) -> None:
+        """Annotate files on Spark; broken sentences are written apart in any case.
+
+        Args:
+            annotation: what is done.
+            files: as they were named.
+            models: the paths of the model.
+            output: a directory.
+            format_: what to write; by the name of the output when not given.
+            invalid: a directory for broken sentences.
+            others: options that are not for Spark, by their names, with what was given.
+
+        Raises:
+            ConfigError: options that do not go together.
+        """
+        from seqtool.spark.files import BROKEN_FOLDER, annotate_files
+        from seqtool.spark.workers import Work
+
+        self.refuse(**others)
+        if output == "-":
+            raise ConfigError("--engine spark writes a directory", hint="name it with -o")
+        if format_ is None:
+            format_ = "parquet" if output.rstrip("/").endswith(".parquet") else annotation.form
+        if format_ not in (known := (*FORMATS, annotation.form)):
+            hint = f"choose one of: {', '.join(dict.fromkeys(known))}"
+            raise ConfigError(f"--engine spark cannot write {format_}", hint=hint)
+        corpus = self.corpus(files)
+        annotation = replace(annotation, skip_invalid=True, keeps_invalid=annotation.skip_invalid)
+        with self.session() as session:
+            num_broken = annotate_files(
+                session,
+                corpus,
+                Work.of(annotation, models),
+                output,
+                as_tokens=format_ == "parquet",
+                invalid=None if invalid is None else str(invalid),
+                ship=self.ship,
+            )
+        if num_broken:
+            where = invalid or Path(output, BROKEN_FOLDER)
+            note(f"{counted(num_broken, 'broken sentence')} written to {where}, with file and line")

@@ -1,0 +1,188 @@
+"""Text files as Spark reads them: records, and where in a file these are.
+
+Spark cuts a file into blocks, and gives each to one task. A record is what stands between two
+separators: a sentence of CoNLL-U or a paragraph of text (an empty line parts them), or a line.
+Records of a block come in order, so their lines are counted from the beginning of the block:
+
+    file             block  value (bytes)
+    big.conllu           0  # sent_id = 1 ...       line 1 of the block, and of the file
+    big.conllu           0  # sent_id = 2 ...       line 14 of both
+    big.conllu     8388608  # sent_id = 9 ...       line 1 of its block; `lines_before` the block
+                                                    are counted only if somebody asks
+
+The bytes are the file's own: the encoding is checked by whoever reads them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from seqtool.core.errors import DataError
+from seqtool.core.reading import STDIN, unpacked_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARAGRAPHS, LINES = "\n\n", "\n"  # what parts records
+FILE, BLOCK, VALUE = "file", "block", "value"
+PART_BYTES = 1 << 20  # of records that are worked on together, about
+
+Place = tuple[str, int]  # a file, and the byte of it where a block begins
+LinesBefore = Mapping[Place, int]
+
+_BOM = b"\xef\xbb\xbf"
+_LOCAL = "file:"
+
+
+class Part(NamedTuple):
+    """Records of a block, one after another.
+
+    Attributes:
+        source: the file, as Spark names it.
+        block: the byte of it where the block begins.
+        line: the 1-based line where they begin: of the file if the lines before the block are
+            known, else of the block.
+        text: the records, with separators between them and after the last.
+    """
+
+    source: str
+    block: int
+    line: int
+    text: bytes
+
+    @property
+    def file(self) -> str:
+        """The file, as people name it."""
+        return shown(self.source)
+
+
+def read_records(session: SparkSession, paths: Sequence[str], separator: str) -> DataFrame:
+    """Return the records of text files with their file and block: columns FILE, BLOCK and VALUE.
+
+    Args:
+        session: of Spark.
+        paths: whatever Spark reads: files, directories and patterns, of any file system that it
+            knows; .gz too, each as one block.
+        separator: `PARAGRAPHS` or `LINES`.
+
+    Raises:
+        DataError: a path that Spark does not read.
+    """
+    from pyspark.sql import functions
+
+    for path in paths:
+        if path == STDIN:
+            raise DataError("the workers of Spark cannot read stdin", hint="name files")
+        if unpacked_name(path).endswith(".conllup"):
+            raise DataError(
+                "is CoNLL-U Plus, whose columns stand in its first line alone",
+                hint="parse it without --engine spark, or write it as CoNLL-U",
+                path=path,
+            )
+        if path.lower().endswith(".zst"):
+            raise DataError("Spark reads no .zst", hint="pack it as .gz, or unpack it", path=path)
+    lines = session.read.option("lineSep", separator).text(list(paths))
+    return lines.select(
+        functions.col("_metadata.file_path").alias(FILE),
+        functions.col("_metadata.file_block_start").alias(BLOCK),
+        functions.col("value").cast("binary").alias(VALUE),  # not decoded: it may be no UTF-8
+    )
+
+
+def lines_before(records: DataFrame, separator: str) -> dict[Place, int]:
+    """Return the number of lines of its file before each block.
+
+    This reads all files once more, in the JVM alone.
+    """
+    from pyspark.sql import functions
+
+    value = functions.col(VALUE).cast("string")
+    ends = functions.length(value) - functions.length(functions.replace(value, functions.lit("\n")))
+    counts = (
+        records.select(FILE, BLOCK, (ends + len(separator)).alias("lines"))
+        .groupBy(FILE, BLOCK)
+        .agg(functions.sum("lines").alias("lines"))
+        .orderBy(FILE, BLOCK)
+        .collect()
+    )
+    before: dict[Place, int] = {}
+    sums: defaultdict[str, int] = defaultdict(int)
+    for file, block, lines in counts:
+        before[file, block] = sums[file]
+        sums[file] += lines
+    return before
+
+
+def shown(file: str) -> str:
+    """Return the name of a file as people type it: of this machine's files, the path."""
+    return unquote(file.removeprefix(_LOCAL)) if file.startswith(_LOCAL) else file
+
+
+def parts_of(batches: Iterable[Any], separator: str, before: LinesBefore | None) -> Iterator[Part]:
+    """Join the records of Arrow batches to parts of about `PART_BYTES`.
+
+    Args:
+        batches: what `read_records` gave, of one task.
+        separator: of the records.
+        before: the lines before each block; None: lines are counted from there.
+    """
+    line, place = 1, ("", -1)
+    end = separator.encode()
+    rows = (
+        row
+        for batch in batches
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    for here, group in groupby(rows, lambda row: (row[0], row[1])):
+        if here != place:
+            place = here
+            line = 1 + (before.get(here, 0) if before is not None else 0)
+        held: list[bytes] = []
+        size = 0
+        for _, _, value in group:
+            if not held and here[1] == 0 and line == 1:
+                value = value.removeprefix(_BOM)
+            held.append(value)
+            size += len(value) + len(end)
+            if size >= PART_BYTES:
+                yield (part := _part(place, line, held, end))
+                line += part.text.count(b"\n")
+                held, size = [], 0
+        if held:
+            yield (part := _part(place, line, held, end))
+            line += part.text.count(b"\n")
+
+
+def _part(place: Place, line: int, values: list[bytes], end: bytes) -> Part:
+    # of records that empty lines part, only the last one of a file may end with a line end
+    last = b"" if values[-1].endswith(b"\n") else end
+    return Part(place[0], place[1], line, end.join(values) + last)
+
+
+def is_utf8(part: Part) -> bool:
+    """Whether records are text."""
+    try:
+        part.text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def not_utf8(part: Part) -> DataError:
+    """Return the error of records of which one is not UTF-8, with its line and its byte."""
+    try:
+        part.text.decode()
+    except UnicodeDecodeError as error:
+        line = part.line + part.text.count(b"\n", 0, error.start)
+        byte = error.start - part.text.rfind(b"\n", 0, error.start)
+        return DataError(
+            f"not UTF-8 at byte {byte} of the line",
+            hint="convert it: iconv -f LATIN1 -t UTF-8, or whichever encoding it has",
+            path=part.file,
+            line=line,
+        )
+    raise ValueError("the part is UTF-8")

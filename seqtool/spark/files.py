@@ -1,0 +1,211 @@
+"""Files in, a directory of files out: what `--engine spark` makes of a corpus.
+
+    out/part-00000.conllu   a file for each task, its blocks one after another
+    out/part-00001.conllu
+    out/_SUCCESS            written last, by Spark
+    out/_broken/            sentences that are broken, with their file and line, if there are any
+
+A reader of Spark passes over names that begin with a line. With Parquet there is a row a token.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqtool.core.errors import OutputError
+from seqtool.spark import workers
+from seqtool.spark.blocks import (
+    PARAGRAPHS,
+    Part,
+    lines_before,
+    parts_of,
+    read_records,
+    shown,
+)
+from seqtool.spark.folders import Folder
+from seqtool.spark.frames import Output, annotated, mapped
+from seqtool.spark.session import told
+from seqtool.spark.workers import BROKEN, ERROR, Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BROKEN_FOLDER = "_broken"
+_PART = re.compile(r"(part-[0-9]+)-.*?\.txt(.*)")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a corpus is.
+
+    Attributes:
+        paths: files, directories and patterns, of any file system that Spark reads.
+        column: of Parquet; None for text files.
+    """
+
+    paths: Sequence[str]
+    column: str | None = None
+
+
+def annotate_files(
+    session: SparkSession,
+    corpus: Corpus,
+    work: Work,
+    output: str,
+    *,
+    as_tokens: bool = False,
+    invalid: str | None = None,
+    ship: bool | None = None,
+) -> int:
+    """Annotate a corpus and write what comes of it; return how many sentences are broken.
+
+    Args:
+        session: of Spark.
+        corpus: what is read.
+        work: what is done.
+        output: a directory that is not there yet.
+        as_tokens: write Parquet, a row a token, instead of CoNLL-U.
+        invalid: a directory for broken sentences, `_broken` in the output if not given.
+        ship: see `shipping.Model.ship`.
+
+    Raises:
+        DataError: a file that cannot be read, or no text; a sentence without columns that the
+            parser reads.
+        ModelError: the model is missing, damaged or of another kind.
+        OutputError: a directory is there already or cannot be written.
+    """
+    invalid = invalid or posixpath.join(output, BROKEN_FOLDER)
+    with told():
+        target = Target(session, output)
+        as_rows = _of_parquet if corpus.column is not None else _of_texts
+        rows, broken = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
+        suffix = "conllu" if work.annotation.form == "conllu" else "txt"
+        num_broken = target.write(rows, as_tokens=as_tokens, suffix=suffix)
+        if num_broken:
+            Target(session, invalid).write(broken(), as_tokens=False, suffix="conllu")
+    return num_broken
+
+
+# rows to be written, with the column `BROKEN`, and what gives the broken ones
+Made = tuple["DataFrame", "Callable[[], DataFrame]"]
+
+
+def _of_texts(
+    session: SparkSession, corpus: Corpus, work: Work, *, as_tokens: bool, ship: bool | None
+) -> Made:
+    work.model.ship(session, ship)
+    records = read_records(session, corpus.paths, PARAGRAPHS)
+    folder = common_folder([*map(shown, records.inputFiles())])
+    before = lines_before(records, PARAGRAPHS)
+
+    def made(
+        make: Callable[[Iterable[Part]], Iterator[pa.RecordBatch]], names: Mapping[str, str]
+    ) -> DataFrame:
+        return mapped(records, lambda batches: make(parts_of(batches, PARAGRAPHS, before)), names)
+
+    rows = (
+        made(lambda parts: workers.tokens_of_files(parts, work), workers.TOKENS_OF_FILES)
+        if as_tokens
+        else made(
+            lambda parts: workers.conllu_of_files(parts, work, folder), workers.CONLLU_OF_FILES
+        )
+    )
+    return rows, lambda: made(workers.broken_of_files, workers.CONLLU_OF_FILES)
+
+
+def _of_parquet(
+    session: SparkSession, corpus: Corpus, work: Work, *, as_tokens: bool, ship: bool | None
+) -> Made:
+    from pyspark.sql import functions
+
+    assert corpus.column is not None
+    frame = session.read.parquet(*corpus.paths)
+    output: Output = "tokens" if as_tokens else "conllu"
+    rows = annotated(frame, work, corpus.column, output=output, ship=ship)
+    is_broken = functions.col(ERROR).isNotNull()
+    rows = rows.withColumn(BROKEN, is_broken.cast("int"))
+    if as_tokens:
+        return rows.drop(ERROR), lambda: _broken_of_rows(frame, work, corpus, is_broken)
+    value = functions.when(~is_broken, functions.expr("rtrim('\n', conllu) || '\n'"))
+    rows = rows.select(value.alias("value"), BROKEN)
+    return rows, lambda: _broken_of_rows(frame, work, corpus, is_broken)
+
+
+def _broken_of_rows(frame: DataFrame, work: Work, corpus: Corpus, is_broken: Column) -> DataFrame:
+    from pyspark.sql import functions
+
+    assert corpus.column is not None
+    rows = annotated(frame, work, corpus.column, output="conllu").where(is_broken)
+    told_error = functions.format_string("# %s\n%s", ERROR, "conllu")
+    return rows.select(told_error.alias("value"), functions.lit(1).alias(BROKEN))
+
+
+def common_folder(files: Sequence[str]) -> str | None:
+    """Return the folder of files, with a slash at its end; None of one file."""
+    if len(files) < 2:
+        return None
+    return f"{posixpath.commonpath([posixpath.dirname(file) for file in files])}/"
+
+
+class Target:
+    """A directory that is written by Spark's workers, whole or not at all.
+
+    Args:
+        session: of Spark.
+        path: of the directory, of any file system that Spark writes.
+
+    Raises:
+        OutputError: it is there already.
+    """
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        self._folder = Folder(session, path)
+        if self._folder.exists():
+            raise OutputError("exists already", hint="choose another output with -o", path=path)
+
+    def write(self, rows: DataFrame, *, as_tokens: bool, suffix: str) -> int:
+        """Write rows, and return the sum of their column `BROKEN`, which is left out.
+
+        Args:
+            rows: those that hold nothing else are left out too.
+            as_tokens: as Parquet, not the column `value` as text.
+            suffix: of the names of text files, without a point.
+        """
+        from pyspark.sql import Observation, functions
+
+        seen = Observation()
+        rows = rows.observe(seen, functions.sum(BROKEN).alias(BROKEN))
+        rows = rows.where(functions.col("id" if as_tokens else "value").isNotNull()).drop(BROKEN)
+        if as_tokens:
+            self.write_parquet(rows)
+        else:
+            with self._whole():
+                rows.write.text(self._folder.path)
+                self._rename(suffix)
+        return int(seen.get[BROKEN] or 0)
+
+    def write_parquet(self, rows: DataFrame) -> None:
+        """Write all rows as Parquet."""
+        with self._whole():
+            rows.write.parquet(self._folder.path)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Remove what there is of the directory if the block does not end well."""
+        try:
+            yield
+        except BaseException:
+            self._folder.remove()
+            raise
+
+    def _rename(self, suffix: str) -> None:
+        """Name text files by what they hold, as readers know them by their names."""
+        for name in self._folder.names():
+            if found := _PART.fullmatch(name):
+                self._folder.rename(name, f"{found[1]}.{suffix}{found[2]}")

@@ -1,0 +1,275 @@
+"""The session of Apache Spark: the one that is active, or a new one; what Spark says, in two lines.
+
+In `spark-submit`, in a notebook or in another program there may be a session already, with a master
+and settings of its own: it is taken as it is. Else one begins here, and ends with the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from seqtool.core import errors
+from seqtool.core.errors import ConfigError, DataError, OutputError, SeqtoolError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+RETRIES = 4  # how often a task is tried, as on a cluster; of `local[N]`, Spark alone tries once
+# of a session that begins here, where nothing else is said
+SETTINGS = {
+    "spark.app.name": "seqtool",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    # a file is cut into more pieces than there are cores, so that none of these waits long
+    "spark.sql.files.openCostInBytes": str(1 << 20),
+    "spark.sql.files.minPartitionNum": "8",
+}
+_LOG_LEVEL = "spark.log.level"
+_PYTHON = "PYSPARK_PYTHON"  # the variable of the environment that says which Python workers are
+_LOCAL = re.compile(r"local\[([0-9]+|\*)\]")
+_FROM_WORKER = re.compile(r"seqtool-error (\{.*\})")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_CONDITION = re.compile(r"^\[([A-Z_.]+)\] ")
+
+
+class WorkerError(Exception):
+    """A user's error in a worker, written so that the driver finds it in what Spark tells."""
+
+    def __init__(self, error: SeqtoolError) -> None:
+        content = {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "hint": error.hint,
+            "path": error.path,
+            "line": error.line,
+        }
+        super().__init__(f"seqtool-error {json.dumps(content)}")
+
+
+def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the settings of `--spark-conf KEY=VALUE`.
+
+    Raises:
+        ConfigError: one is no such pair.
+    """
+    conf = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not (sign and key.startswith("spark.")):
+            raise ConfigError(
+                f"--spark-conf is {pair!r}, but must be a setting of Spark and its value",
+                hint="write it as spark.executor.memory=4g; repeat --spark-conf for each",
+            )
+        conf[key] = value
+    return conf
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Give the session of a command; one that began here ends with the block.
+
+    Args:
+        master: of Spark; all cores of this machine when not given, unless there is a session, or
+            `spark-submit` has a master.
+        conf: settings of Spark, by name.
+
+    Raises:
+        ConfigError: Spark or Java is not installed, Spark does not start, or a session is active
+            and another master is asked for.
+    """
+    conf = dict(conf or {})
+    pyspark = _pyspark()
+    active = pyspark.SparkSession.getActiveSession()
+    if active is not None:
+        yield _settled(active, master, conf)
+        return
+    session = _begin(pyspark, master, conf)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _pyspark() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pyspark.sql
+    except ImportError as error:
+        raise ConfigError(
+            "Apache Spark needs pyspark, which is not installed",
+            hint="install it: pip install 'seqtool[scale]'",
+        ) from error
+    return pyspark.sql
+
+
+def _settled(session: SparkSession, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session that is active already, with the settings that it can still take."""
+    if master is not None and _retrying(master) != (current := session.sparkContext.master):
+        raise ConfigError(
+            f"--master is {master}, but a session of Spark runs already, on {current}",
+            hint="leave --master out",
+        )
+    for key, value in conf.items():
+        if not session.conf.isModifiable(key) and session.conf.get(key, None) != value:
+            raise ConfigError(
+                f"{key} cannot change while a session of Spark runs",
+                hint="set it where the session begins, as with spark-submit --conf",
+            )
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
+
+
+def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # there is a JVM, which has a master
+    if not is_submitted:
+        _check_java()
+    settings = dict(conf) if is_submitted else {**SETTINGS, **conf}
+    if master is None and not is_submitted:
+        master = settings.get("spark.master", DEFAULT_MASTER)
+    if master is not None:
+        settings["spark.master"] = _retrying(master)
+    builder = pyspark.SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    is_quiet = not is_submitted and _LOG_LEVEL not in conf
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _stderr_to(log.fileno()) if is_quiet else nullcontext(), _own_python(master):
+                session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            lines = [*log.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
+            told = [line for line in lines if "rror" in line or "xception" in line]
+            raise ConfigError(
+                f"Apache Spark did not start: {(told or lines)[0].strip()}",
+                hint="check --master and --spark-conf; --spark-conf spark.log.level=INFO tells all",
+            ) from error
+    return session
+
+
+def _retrying(master: str) -> str:
+    """Return a master whose tasks are tried again when a worker dies, as those of a cluster are."""
+    local = _LOCAL.fullmatch(master)
+    return f"local[{local[1]},{RETRIES}]" if local else master
+
+
+def _check_java() -> None:
+    """Refuse to begin without Java.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home and not (Path(home) / "bin" / "java").exists():
+        raise ConfigError(
+            f"Apache Spark needs Java, and there is none in JAVA_HOME, which is {home}",
+            hint="set JAVA_HOME to the folder of Java 17 or 21, or unset it",
+        )
+    if not home and shutil.which("java") is None:
+        raise ConfigError(
+            "Apache Spark needs Java, which is not installed",
+            hint="install Java 17 or 21 (Debian, Ubuntu: apt install openjdk-17-jre-headless), or "
+            "set JAVA_HOME",
+        )
+
+
+@contextmanager
+def _own_python(master: str | None) -> Iterator[None]:
+    """Let workers of this machine, of a session that begins within the block, be this Python."""
+    if master is None or not master.startswith("local") or _PYTHON in os.environ:
+        yield
+        return
+    os.environ[_PYTHON] = sys.executable
+    try:
+        yield
+    finally:
+        del os.environ[_PYTHON]
+
+
+@contextmanager
+def _stderr_to(handle: int) -> Iterator[None]:
+    """Let processes that are started within the block write there what they have for stderr.
+
+    The JVM prints lines at its start that no setting keeps back.
+    """
+    sys.stderr.flush()
+    own = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+@contextmanager
+def without_pandas_warning() -> Iterator[None]:
+    """Within the block, Spark does not warn of pandas 3, of which nothing is used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        yield
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn what Spark raises within the block into a user's error.
+
+    Raises:
+        SeqtoolError: what a worker raised, or the first line of what Spark tells.
+    """
+    try:
+        with without_pandas_warning():
+            yield
+    except SeqtoolError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise_told(error)
+
+
+def raise_told(error: Exception) -> NoReturn:
+    """Raise the user's error that an exception of Spark stands for."""
+    text = str(error)
+    if found := _FROM_WORKER.search(text):
+        content = json.loads(found[1])
+        kind: type[SeqtoolError] = getattr(errors, content.pop("kind"))
+        raise kind(content.pop("message"), **content) from error
+    if missing := _MISSING.search(text):
+        raise ConfigError(
+            f"the Python of Spark's workers has no {missing[1]}",
+            hint="install seqtool there, or send an environment: seqtool help past-one-machine",
+        ) from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    condition = _CONDITION.match(text)
+    name = condition[1] if condition else ""
+    if name == "PATH_NOT_FOUND":
+        path = re.search(r"does not exist: (\S+?)\.? ", text)
+        raise DataError(
+            "no such file or directory",
+            hint="check the path; each worker must be able to read it",
+            path=path[1] if path else None,
+        ) from error
+    if name == "PATH_ALREADY_EXISTS":
+        raise OutputError("the output exists already", hint="choose another with -o") from error
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    what = (causes[-1].removeprefix("Caused by: ") if causes else (lines or ["it ended"])[0])[:300]
+    raise OutputError(
+        f"Spark gave up: {what}",
+        hint="run it again with --debug to see all that Spark tells",
+    ) from error
