@@ -43,7 +43,8 @@ from seqtool.treebank.conllu import (
 from seqtool.treebank.plus import columns_of
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
 
-CHUNK_BYTES = 1 << 19  # enough words for a parser to be fast, and few enough for all to end at once
+# of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
+TREE_BYTES, TEXT_BYTES = 1 << 19, 1 << 16
 
 Work = Literal["segment", "tag", "parse"]
 Form = Literal["conllu", "text", "lines"]
@@ -179,14 +180,18 @@ class Annotation:
         self,
         files: Sequence[str],
         *,
-        size: int = CHUNK_BYTES,
+        size: int | None = None,
         on_progress: Progress | None = None,
     ) -> Iterator[Chunk]:
         """Give what is in files in chunks of about `size` bytes; arguments are those of `read`.
 
+        The size, if not given, is one of about 8,000 words.
+
         Raises:
             DataError: when iterated: a file that cannot be read.
         """
+        if size is None:
+            size = TREE_BYTES if self.layout is None else TEXT_BYTES
         held: list[Stretch] = []
         num_bytes = 0
         names = held_names = None
