@@ -192,9 +192,11 @@ class Annotation:
         """
         if size is None:
             size = TREE_BYTES if self.layout is None else TEXT_BYTES
+        last: list[Stretch] = []  # a chunk that is whole, unless too little comes after it
         held: list[Stretch] = []
         num_bytes = 0
-        names = held_names = None
+        names = last_names = held_names = None
+        damaged: DataError | None = None
         try:
             for stretch in self._stretches(files, size, on_progress):
                 path, line, content = stretch
@@ -205,14 +207,23 @@ class Annotation:
                 held.append(stretch)
                 num_bytes += len(content)
                 if num_bytes >= size:
-                    yield Chunk(tuple(held), held_names)
-                    held, num_bytes = [], 0
-        except DataError:  # what was read before comes first
-            if held:
-                yield Chunk(tuple(held), held_names)
-            raise
-        if held:
-            yield Chunk(tuple(held), held_names)
+                    if last:
+                        yield Chunk(tuple(last), last_names)
+                    last, last_names, held, num_bytes = held, held_names, [], 0
+        except DataError as error:  # what was read before comes first
+            damaged = error
+        # a parser that misses a column goes by more words than a small rest may have
+        if last and num_bytes >= size // 2:
+            yield Chunk(tuple(last), last_names)
+            last, last_names = held, held_names
+        elif last:
+            last += held
+        else:
+            last, last_names = held, held_names
+        if last:
+            yield Chunk(tuple(last), last_names)
+        if damaged is not None:
+            raise damaged
 
     def _stretches(
         self, files: Sequence[str], size: int, on_progress: Progress | None
