@@ -15,7 +15,7 @@ from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import MAX_SHOWN, UNNAMED, note, stdin_or_sample, takes_options
 from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from seqtool.treebank.conllu import Broken, Item
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Other = TypeVar("Other")
 
 TEXT_FORMATS = ("conllu", "text", "lines")
+INPUTS = ("text", "conllu", "horizontal", "vertical")
 
 FilesArgument = Annotated[
     list[str] | None,
@@ -93,7 +94,7 @@ class LayoutOptions:
 
 @dataclass(frozen=True)
 class RawTextOptions(LayoutOptions):
-    """Whether there is plain text in place of CoNLL-U, and how it is split."""
+    """Whether there is plain text in place of CoNLL-U, and how it is laid out or split."""
 
     raw: Annotated[
         bool,
@@ -101,12 +102,42 @@ class RawTextOptions(LayoutOptions):
             "--raw", help="FILE is plain text, as files named .txt are without this option."
         ),
     ] = False
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="|".join(INPUTS),
+            help="What FILE is: plain text (as --raw), CoNLL-U, a sentence a line with spaces "
+            "between all words, or a word a line with an empty line between sentences.",
+        ),
+    ] = None
 
     def are_for(self, files: Sequence[str]) -> bool:
-        """Whether files hold plain text: an option says so, or all their names do."""
+        """Whether files hold no CoNLL-U: an option says so, or all their names do.
+
+        Raises:
+            ConfigError: options that do not go together.
+        """
         from seqtool.parsing.segmenter.documents import are_texts
 
-        return any(vars(self).values()) or are_texts(files)
+        named = [name for name, value in vars(self).items() if value and name != "layout"]
+        if self.layout is None:
+            return bool(named) or are_texts(files)
+        if self.layout not in INPUTS:
+            hint = did_you_mean(self.layout, INPUTS)
+            raise ConfigError(f"no input is called {self.layout!r}", hint=hint)
+        if named and self.layout != "text":
+            what = f"--input {self.layout} and --{named[0]} do not go together"
+            raise ConfigError(what, hint="leave out one of the two")
+        return self.layout != "conllu"
+
+    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
+        """Return the sentences of what is no CoNLL-U; see `LayoutOptions.read`."""
+        from seqtool.treebank.layouts import LAYOUTS, read_layout_files
+
+        if self.layout is not None and self.layout in LAYOUTS:
+            return read_layout_files(files, LAYOUTS[self.layout])
+        return super().read(files, model, path)
 
 
 @takes_options()
@@ -162,8 +193,6 @@ def segment(
 
 
 def _check_format(name: str, known: Sequence[str]) -> None:
-    from seqtool.core.errors import did_you_mean
-
     if name not in known:
         raise ConfigError(f"no format is called {name!r}", hint=did_you_mean(name, known))
 
@@ -236,6 +265,7 @@ def tag(
     "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
     "seqtool parse letter.txt -m runs/mine --format tree",
     'echo "I love it." | seqtool parse --raw -m runs/mine',
+    "seqtool parse words.txt --input vertical -m runs/mine",
     "seqtool parse text.conllu -m runs/parser -m runs/other",
     "seqtool parse text.conllu -m runs/parser --trace --format html -o steps.html",
 )

@@ -115,6 +115,75 @@ class _Draft:
         return Sentence(comments, rows, extras)
 
 
+class Assembly:
+    """One document on its way to sentences, whose text comes in pieces, in bounded memory.
+
+    Who splits takes stretches and gives what was found in them, until there are no more; so the
+    stretches of several documents can be split together. The comments are newdoc with its id,
+    newpar, sent_id, from `first_number` on, and text; columns but ID, FORM and MISC are `_`. Units
+    are split apart from all else.
+
+    Args:
+        pieces: of the text, of any size.
+        unit: paragraphs, or lines, each of which is a sentence.
+        document: its id, if it has one.
+        first_number: sent_id of the first sentence.
+        batch: characters that are taken together, about.
+    """
+
+    def __init__(
+        self,
+        pieces: Iterable[str],
+        *,
+        unit: Unit = "paragraph",
+        document: str | None = None,
+        first_number: int = 1,
+        batch: int = BATCH,
+    ) -> None:
+        self._reader = UnitReader(pieces, unit)
+        self._newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
+        self._held: _Draft | None = None  # the last sentence: what follows it is not known
+        self._number, self._batch = first_number, batch
+        self._taken: list[Stretch] = []
+        self.is_done = False  # nothing is left to be taken
+
+    def take(self) -> list[CodePoints]:
+        """Return the next stretches to be split."""
+        self._taken, size = [], 0
+        while size < self._batch:
+            stretch = self._reader.take()
+            if stretch is None:
+                self.is_done = True
+                break
+            self._taken.append(stretch)
+            size += len(stretch.codes)
+            if not stretch.is_whole:
+                break
+        return [stretch.codes for stretch in self._taken]
+
+    def give(self, spans: Sequence[Spans]) -> Iterator[Sentence]:
+        """Give the sentences that are whole, by what was found in the stretches taken last."""
+        for stretch, found in zip(self._taken, spans, strict=True):
+            drafts, used = _drafts(stretch, found)
+            before = stretch.before
+            for draft, after in drafts:
+                if self._held is None:
+                    draft.comments.insert(0, self._newdoc)
+                    draft.before = before
+                else:
+                    yield self._numbered(self._held, before)
+                self._held, before = draft, after
+            if not stretch.is_whole:
+                self._reader.take_back(stretch.codes[used:])
+        if self.is_done and self._held is not None:
+            yield self._numbered(self._held, self._reader.spaces)
+            self._held = None
+
+    def _numbered(self, draft: _Draft, after: str) -> Sentence:
+        self._number += 1
+        return draft.sentence(self._number - 1, after)
+
+
 def assemble(
     pieces: Iterable[str],
     split: Split,
@@ -123,42 +192,10 @@ def assemble(
     document: str | None = None,
     first_number: int = 1,
 ) -> Iterator[Sentence]:
-    """Segment one document, whose text comes in pieces, in bounded memory.
-
-    The comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text; columns
-    but ID, FORM and MISC are `_`. Units are split apart from all else.
-    """
-    reader = UnitReader(pieces, unit)
-    newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
-    held: _Draft | None = None
-    number = first_number
-    batch: list[Stretch] = []
-    size = 0
-    while True:
-        stretch = reader.take()
-        if stretch is not None:
-            batch.append(stretch)
-            size += len(stretch.codes)
-        if stretch is None or size >= BATCH or not stretch.is_whole:
-            spans = split([member.codes for member in batch])
-            for member, found in zip(batch, spans, strict=True):
-                drafts, used = _drafts(member, found)
-                before = member.before
-                for draft, after in drafts:
-                    if held is None:
-                        draft.comments.insert(0, newdoc)
-                        draft.before = before
-                    else:
-                        yield held.sentence(number, before)
-                        number += 1
-                    held, before = draft, after
-                if not member.is_whole:
-                    reader.take_back(member.codes[used:])
-            batch, size = [], 0
-        if stretch is None:
-            break
-    if held is not None:
-        yield held.sentence(number, reader.spaces)
+    """Segment one document, whose text comes in pieces, in bounded memory; see `Assembly`."""
+    assembly = Assembly(pieces, unit=unit, document=document, first_number=first_number)
+    while not assembly.is_done:
+        yield from assembly.give(split(assembly.take()))
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
