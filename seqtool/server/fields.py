@@ -7,7 +7,7 @@ file is a field like any other: nothing is written to a disk, and no name of a f
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -128,10 +128,11 @@ async def _body(request: Request, reserve: Reserve) -> bytes:
 
 def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
     """Return names and values of what is written as `name=value&name=value`."""
-    try:
-        return parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError as error:
-        raise _too_many() from error
+    texts = [text for text in query.split(b"&") if text]
+    if len(texts) > MAX_FIELDS:
+        raise _too_many()
+    pairs = (text.replace(b"+", b" ").partition(b"=") for text in texts)
+    return [(unquote_to_bytes(name), unquote_to_bytes(value)) for name, _, value in pairs]
 
 
 def _too_many() -> Refusal:

@@ -9,7 +9,8 @@ takes some sentences of each request, so that a long text keeps no short one wai
 
 Rounds run on the thread of the event loop, between its reading and writing: on one core a thread
 of their own would only wait for Python's lock, and the requests that came meanwhile are the next
-round.
+round. Clients that have just been answered may ask again at once, so a round that is smaller than
+the clients of the last two waits for them a moment; one client alone never waits.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ROUND_CHARACTERS = 1 << 14  # of all requests
 # a round is to take about so long, of which the first of a model has so many words
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
 MIN_WORDS, MAX_WORDS = 64, 1 << 13
+GATHER_SECONDS = 0.002
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -74,6 +76,7 @@ class Job:
         keep: is given each sentence once it is done, in order.
         limits: see `Limits`.
         presegmented: each line of the text is a sentence.
+        client: who asks, as the same one may ask again.
     """
 
     def __init__(
@@ -85,8 +88,9 @@ class Job:
         limits: Limits,
         *,
         presegmented: bool = False,
+        client: object = None,
     ) -> None:
-        self.model, self.steps, self.keep = model, steps, keep
+        self.model, self.steps, self.keep, self.client = model, steps, keep, client
         self.presegmented, self._limits = presegmented, limits
         self._assembly: Assembly | None = None
         self._ready: deque[Sentence] = deque()
@@ -170,7 +174,9 @@ class Rounds:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._jobs: list[Job] = []
-        self._is_planned = False
+        self._planned: asyncio.Handle | None = None  # the next round
+        self._clients: set[object] = set()  # who asked since the last round,
+        self._earlier: set[object] = set()  # and before it, since the one before
         self._budgets: defaultdict[ServedModel, int] = defaultdict(lambda: FIRST_WORDS)  # words
 
     async def do(self, job: Job) -> None:
@@ -182,16 +188,23 @@ class Rounds:
         if len(self._jobs) >= self._limits.num_jobs:
             raise Refusal(429, f"{counted(len(self._jobs), 'request')} wait; try again in a second")
         self._jobs.append(job)
-        self._plan()
+        self._clients.add(job.client)
+        if len(self._jobs) >= len(self._clients | self._earlier):
+            self._plan()
+        elif self._planned is None:
+            loop = asyncio.get_running_loop()
+            self._planned = loop.call_later(GATHER_SECONDS, self._round)
         await job.answer
 
     def _plan(self) -> None:
-        if not self._is_planned:
-            self._is_planned = True
-            asyncio.get_running_loop().call_soon(self._round)
+        """Let a round come as soon as what has been read by now is looked at."""
+        if self._planned is not None:
+            self._planned.cancel()
+        self._planned = asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
-        self._is_planned = False
+        self._planned = None
+        self._earlier, self._clients = self._clients, set()
         by_model: defaultdict[ServedModel, list[Job]] = defaultdict(list)
         now = time.monotonic()
         for job in self._jobs:

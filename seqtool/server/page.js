@@ -16,4 +16,4 @@ typed.addEventListener("submit", () => {
 });
 byId("keys").hidden = false;
 byId("controls").hidden = sections.length === 0;
-query.hidden = byId("help").hidden = sections.length < FEW;
+query.hidden = byId("help").hidden = byId("count").hidden = sections.length < FEW;

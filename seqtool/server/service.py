@@ -159,7 +159,9 @@ class Service:
             raise Refusal(400, "the field data is missing; it holds the text")
         write, pieces = OUTPUTS[output], list[str]()
         job = self._job(
-            *(model, steps, fields), keep=lambda sentence: pieces.append(write(sentence))
+            *(model, steps, fields),
+            keep=lambda sentence: pieces.append(write(sentence)),
+            client=request.client,
         )
         await self._do(request, job)
         answer = {
@@ -183,6 +185,7 @@ class Service:
         fields: Fields,
         *,
         keep: Callable[[Sentence], object],
+        client: object,
         limits: Limits | None = None,
     ) -> Job:
         """Return what is to be done.
@@ -200,7 +203,10 @@ class Service:
             options = [option for option in fields["tokenizer"].split(";") if option]
             for option in options:
                 _check_known("tokenizer", option, (PRESEGMENTED,))
-            return Job(model, steps, data, keep, limits, presegmented=bool(options))
+            is_presegmented = bool(options)
+            return Job(
+                *(model, steps, data, keep, limits), presegmented=is_presegmented, client=client
+            )
         layout = fields.get("input", "") or "conllu"
         _check_known("input", layout, INPUTS)
         source: Iterable[Sentence]
@@ -208,7 +214,7 @@ class Service:
             source = read_layout(data.split("\n"), LAYOUTS[layout])
         else:
             source = read_conllu(data.encode(), check="columns", skip_option="")
-        return Job(model, steps, source, keep, limits)
+        return Job(model, steps, source, keep, limits, client=client)
 
     async def _do(self, request: Request, job: Job) -> None:
         """Wait until a job is done, or its client is gone.
@@ -250,7 +256,12 @@ class Service:
                 )
                 steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
                 given = {"data": text, "tokenizer": ""}
-                job = self._job(model, steps, given, keep=sentences.append, limits=limits)
+                job = self._job(
+                    *(model, steps, given),
+                    keep=sentences.append,
+                    client=request.client,
+                    limits=limits,
+                )
                 await self._do(request, job)
         except Refusal as refusal:
             told, status, sentences = refusal.message, refusal.status, []

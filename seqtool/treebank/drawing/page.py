@@ -114,12 +114,14 @@ def _section(group: Sequence[MarkedSentence], number: int) -> str:
     num_marked = max(sentence.num_marked() for sentence in group)
     figures = "".join(_figure(sentence, number) for sentence in group)
     rank = f" · {escape(first.rank)}" if first.rank else ""
+    # a text that was split has names that are numbers
+    name = f" {escape(first.name)}" if first.name != str(number) else ""
     told = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
     marks = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
     marked = f' data-marks="{marks}" data-marked="{num_marked}"' if marks else ""
     return (
-        f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a> '
-        f"{escape(first.name)}{rank}{told}</h2>\n"
+        f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a>'
+        f"{name}{rank}{told}</h2>\n"
         f'<p dir="auto">{escape(first.text)}</p>\n<div class="analyses">\n{figures}</div>\n'
         "</section>\n"
     )
