@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from seqtool.core.errors import Interrupted as Interrupted
     from seqtool.core.errors import ModelError as ModelError
     from seqtool.core.errors import OutputError as OutputError
+    from seqtool.core.errors import ProcessError as ProcessError
     from seqtool.core.errors import PromptError as PromptError
     from seqtool.core.errors import SeqtoolError as SeqtoolError
     from seqtool.core.errors import TrainingError as TrainingError
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "core.checkpoint": "load",
     "core.errors": "ConfigError DataError DownloadError Interrupted ModelError OutputError "
-    "PromptError SeqtoolError TrainingError",
+    "ProcessError PromptError SeqtoolError TrainingError",
     "core.vocabulary": "Vocabulary",
     "lm.comparison": "compare_lms",
     "lm.model": "LanguageModel",

@@ -1,4 +1,4 @@
-"""Several processes that meet as those of torchrun do, forked from the test's own."""
+"""Processes of tests: several that meet as those of torchrun do, and whether one is there."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ def together(folder: Path, action: Callable[[int], object], num: int = 2) -> lis
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert codes == [0] * num, codes
     return [_result(folder, rank).read_text() for rank in range(num)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")  # one that ended stays until its parent looks
+    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def _run(rank: int, num: int, port: int, folder: Path, action: Callable[[int], object]) -> None:

@@ -32,7 +32,7 @@ from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import check_target, open_table
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.parsing.segmenter.documents import are_texts, segment_texts
+from seqtool.parsing.segmenter.documents import Layout, are_texts
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, read_conllu
 from seqtool.treebank.sentence import FORM, MISC, Sentence
@@ -116,8 +116,7 @@ def write_states(
             if not isinstance(model, Pipeline):
                 hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
                 raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
-            layout = dict.fromkeys(("rules", "presegmented", "pretokenized"), False)
-            sentences = segment_texts(inputs, model, None, **layout)
+            sentences = Layout().read(inputs, model, None)
         else:
             sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
         items: Iterable[Sentence | Broken] = sentences

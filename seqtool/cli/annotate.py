@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from seqtool.cli.corpora import Run
 from seqtool.cli.models import default_model, open_model
-from seqtool.cli.options import MAX_SHOWN, UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
 from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted, did_you_mean
+from seqtool.core.errors import ConfigError, ModelError, counted, did_you_mean
 
 if TYPE_CHECKING:
-    from seqtool.treebank.conllu import Broken, Item
+    from seqtool.parsing.segmenter.documents import Layout
+    from seqtool.treebank.conllu import Broken
     from seqtool.treebank.sentence import Sentence
-
-    Items = Iterator[Item]
-
-Other = TypeVar("Other")
 
 TEXT_FORMATS = ("conllu", "text", "lines")
 INPUTS = ("text", "conllu", "horizontal", "vertical")
@@ -53,7 +51,21 @@ MoreWordsOption = Annotated[
     ),
 ]
 TargetOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout.")
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write; - is stdout. A directory (out/) gets a file for each input.",
+    ),
+]
+InvalidOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write broken sentences to this file, with file, line and reason, and not to the "
+        "output. Implies --skip-invalid.",
+    ),
 ]
 
 
@@ -79,17 +91,12 @@ class LayoutOptions:
         ),
     ] = False
 
-    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
-        """Return the sentences of plain text, split as the options say, or by a model.
+    @property
+    def layout(self) -> Layout:
+        """What they say."""
+        from seqtool.parsing.segmenter.documents import Layout
 
-        Raises:
-            ConfigError: options that do not go together.
-            ModelError: the model cannot segment.
-        """
-        from seqtool.parsing.segmenter.documents import segment_texts
-
-        layout = {item.name: getattr(self, item.name) for item in fields(LayoutOptions)}
-        return segment_texts(files, model, path, **layout)
+        return Layout(self.rules, self.presegmented, self.pretokenized)
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class RawTextOptions(LayoutOptions):
             "--raw", help="FILE is plain text, as files named .txt are without this option."
         ),
     ] = False
-    layout: Annotated[
+    named: Annotated[
         str | None,
         typer.Option(
             "--input",
@@ -112,6 +119,13 @@ class RawTextOptions(LayoutOptions):
         ),
     ] = None
 
+    @property
+    def layout(self) -> Layout:
+        """What they say."""
+        from seqtool.treebank.layouts import LAYOUTS
+
+        return replace(super().layout, words=LAYOUTS.get(self.named or ""))
+
     def are_for(self, files: Sequence[str]) -> bool:
         """Whether files hold no CoNLL-U: an option says so, or all their names do.
 
@@ -120,24 +134,16 @@ class RawTextOptions(LayoutOptions):
         """
         from seqtool.parsing.segmenter.documents import are_texts
 
-        named = [name for name, value in vars(self).items() if value and name != "layout"]
-        if self.layout is None:
-            return bool(named) or are_texts(files)
-        if self.layout not in INPUTS:
-            hint = did_you_mean(self.layout, INPUTS)
-            raise ConfigError(f"no input is called {self.layout!r}", hint=hint)
-        if named and self.layout != "text":
-            what = f"--input {self.layout} and --{named[0]} do not go together"
+        others = [name for name, value in vars(self).items() if value and name != "named"]
+        if self.named is None:
+            return bool(others) or are_texts(files)
+        if self.named not in INPUTS:
+            hint = did_you_mean(self.named, INPUTS)
+            raise ConfigError(f"no input is called {self.named!r}", hint=hint)
+        if others and self.named != "text":
+            what = f"--input {self.named} and --{others[0]} do not go together"
             raise ConfigError(what, hint="leave out one of the two")
-        return self.layout != "conllu"
-
-    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
-        """Return the sentences of what is no CoNLL-U; see `LayoutOptions.read`."""
-        from seqtool.treebank.layouts import LAYOUTS, read_layout_files
-
-        if self.layout is not None and self.layout in LAYOUTS:
-            return read_layout_files(files, LAYOUTS[self.layout])
-        return super().read(files, model, path)
+        return self.named != "conllu"
 
 
 @takes_options()
@@ -167,6 +173,7 @@ def segment(
             "read it; lines: a sentence a line, as it is written.",
         ),
     ] = "conllu",
+    jobs: JobsOption = 1,
     *,
     layout: LayoutOptions,
 ) -> None:
@@ -175,45 +182,25 @@ def segment(
     Paragraphs end with an empty line. Words and the spaces in MISC (SpaceAfter, SpacesAfter)
     rebuild the text exactly. Memory does not grow with it, and the output comes in order.
     """
-    from seqtool.treebank.conllu import write_conllu, write_pieces
+    from seqtool.parsing.annotation import Annotation
 
     _check_format(format_, TEXT_FORMATS)
-    segmenter = None
+    segmenter = path = None
     if not (layout.rules or layout.pretokenized):
-        segmenter = open_model(model or default_model("segmenter"), "segmenter")
+        path = model or default_model("segmenter")
+        segmenter = open_model(path, "segmenter")
     elif model is not None:
         option = "--rules" if layout.rules else "--pretokenized"
         raise ConfigError(f"{option} needs no model", hint="leave out one of the two")
-    sentences = layout.read(files or [stdin_or_sample("FILE")], segmenter, model)
-    if format_ == "conllu":
-        write_conllu(sentences, output)
-    else:
-        line_of = _tokens_line if format_ == "text" else _written_line
-        write_pieces((f"{line_of(sentence)}\n".encode() for sentence in sentences), output)
+    given = files or [stdin_or_sample("FILE")]
+    annotation = Annotation("segment", layout.layout, cast(Any, format_))
+    run = Run(annotation, given, segmenter, [path] if path else [])
+    run.write(output, jobs=jobs)
 
 
 def _check_format(name: str, known: Sequence[str]) -> None:
     if name not in known:
         raise ConfigError(f"no format is called {name!r}", hint=did_you_mean(name, known))
-
-
-def _tokens_line(sentence: Sentence) -> str:
-    """Return the tokens of a sentence, as they are written, with blanks between them."""
-    from seqtool.treebank.sentence import FORM
-
-    forms = dict(enumerate(sentence.column(FORM), start=1))
-    for first, last, columns in sentence.multiword_tokens():
-        forms[first] = columns[FORM]
-        for word in range(first + 1, last + 1):
-            del forms[word]
-    # a blank inside a token would make two of it
-    return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
-
-
-def _written_line(sentence: Sentence) -> str:
-    """Return a sentence as it is written, with single blanks where there is whitespace."""
-    comment = next(line for line in sentence.comments if line.startswith("# text = "))
-    return comment.removeprefix("# text = ")
 
 
 @takes_options()
@@ -234,9 +221,15 @@ def tag(
         bool, typer.Option("--retag", help="Predict also what the columns hold already.")
     ] = False,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Write broken sentences as they are.")
+        bool,
+        typer.Option(
+            "--skip-invalid",
+            help="Write broken sentences as they are, and leave out files that cannot be read.",
+        ),
     ] = False,
+    invalid: InvalidOption = None,
     embeddings: MoreWordsOption = None,
+    jobs: JobsOption = 1,
     *,
     text: RawTextOptions,
 ) -> None:
@@ -246,18 +239,23 @@ def tag(
     `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
     comments, multiword tokens and empty nodes come back as they were, in bounded memory.
     """
-    from seqtool.treebank.conllu import read_items, write_conllu
+    from seqtool.parsing.annotation import Annotation, with_words
 
     given = files or [stdin_or_sample("FILE", "trees")]
     path = model or default_model("tagger", "parser")
-    tagger = _with_words(open_model(path, "tagger"), embeddings, path)
-    if text.are_for(given):
-        items: Items = text.read(given, tagger, path)
-    else:
-        items = read_items(given, check="columns")
-        items = _noted(items, "passed through") if skip_invalid else _refusing(items, tagger)
-        items = items if retag else _noting_tags(items)
-    write_conllu(tagger.tag_stream(items, retag=retag), output)
+    tagger = with_words(open_model(path, "tagger"), embeddings, path)
+    annotation = Annotation(
+        "tag",
+        text.layout if text.are_for(given) else None,
+        options={"retag": retag},
+        skip_invalid=skip_invalid or invalid is not None,
+        keeps_invalid=invalid is None,
+    )
+    run = Run(annotation, given, tagger, [path], embeddings)
+    seen = run.write(output, jobs=jobs, invalid=invalid)
+    if seen.is_tagged and seen.num_words and not retag and annotation.layout is None:
+        # the file that is written is the one that was read: rarely what was wanted of a tagger
+        note("all words had tags and lemmas already, which are kept; --retag predicts them anew")
 
 
 @takes_options()
@@ -309,15 +307,19 @@ def parse(
     skip_invalid: Annotated[
         bool,
         typer.Option(
-            "--skip-invalid", help="Write broken sentences as they are; leave them out of drawings."
+            "--skip-invalid",
+            help="Write broken sentences as they are, but leave them out of drawings, and leave "
+            "out files that cannot be read.",
         ),
     ] = False,
+    invalid: InvalidOption = None,
     allow_missing: AllowMissingOption = False,
     clear_deps: Annotated[
         bool,
         typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
     ] = False,
     embeddings: MoreWordsOption = None,
+    jobs: JobsOption = 1,
     *,
     text: RawTextOptions,
     details: DetailOptions,
@@ -328,15 +330,15 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.treebank.conllu import read_batches
+    from seqtool.parsing.annotation import Annotation, with_words
 
     format_ = details.format_of(format_, output)
     details.check(gold)
     given = files or [stdin_or_sample("FILE", "trees")]
-    _check_options(format_, given, gold or [], clear_deps=clear_deps)
+    _check_options(format_, given, gold or [], clear_deps=clear_deps, jobs=jobs)
     paths = model or [default_model("parser")]
     path = paths[0]
-    parser = _with_words(open_model(paths, "parser"), embeddings, path)
+    parser = with_words(open_model(paths, "parser"), embeddings, path)
     if hasattr(parser, "tag_stream"):
         options: dict[str, Any] = {"retag": retag}
         if allow_missing:
@@ -353,43 +355,51 @@ def parse(
                 hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
                 path=path,
             )
-    gold_trees = None
-    if text.are_for(given):
-        items: Items = text.read(given, parser, path)
-        if gold:
-            raise ConfigError("--gold is for CoNLL-U", hint="score text with seqtool eval-parser")
-    elif gold:
-        items, gold_trees = _read_beside_gold(given, gold)
-    else:
-        items = read_batches(given, skip_invalid=True)
-    if not skip_invalid:
-        items = _refusing(items, parser)
-    if (longest := parser.longest) is not None:
-        items = _noting_long(items, longest)
-    items = _noted(items, "passed through" if format_ == "conllu" else "left out")
-    details.write(
-        *(parser, items, format_, output),
-        gold=gold_trees,
+    options["beam"] = beam
+    if details.scores:
+        options["scores"] = True
+        if not parser.is_calibrated:
+            note(
+                "the parser has no calibration, as older ones have none: probabilities are those "
+                "that it works with"
+            )
+    annotation = Annotation(
+        "parse",
+        text.layout if text.are_for(given) else None,
+        options=options,
+        nbest=details.nbest,
         clear_deps=clear_deps,
-        beam=beam,
-        **options,
+        skip_invalid=skip_invalid or invalid is not None,
+        keeps_invalid=invalid is None,
     )
+    run = Run(annotation, given, parser, paths, embeddings)
+    if format_ == "conllu":
+        seen = run.write(output, jobs=jobs, invalid=invalid)
+    else:
+        gold_trees = None
+        if gold and annotation.layout is not None:
+            hint = "score text with seqtool eval-parser"
+            raise ConfigError("--gold is for CoNLL-U", hint=hint)
+        with run.reading(output, invalid, fate="left out") as items:
+            if gold:
+                items, gold_trees = _read_beside_gold(given, gold)
+                items = run.watched(items)
+            details.write(parser, items, format_, output, gold=gold_trees, **options)
+        seen = run.seen
+    if seen.num_long:
+        note(
+            f"{counted(seen.num_long, 'sentence')} of more than {parser.longest:,} words: too long "
+            "to look for the best tree as in others; the tree may be worse"
+        )
 
 
-def _with_words(model: Any, embeddings: Path | None, path: Path) -> Any:
-    """Return a model with the words of a file of vectors that it lacks, if one is given."""
-    if embeddings is None:
-        return model
-    from seqtool.parsing.encoding.pretrained import MAX_ADDED, read_rows
-
-    try:
-        return model.with_words(read_rows(embeddings, MAX_ADDED))
-    except ModelError as error:  # which does not know where it is
-        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
-
-
-def _check_options(format_: str, files: list[str], gold: list[str], *, clear_deps: bool) -> None:
+def _check_options(
+    format_: str, files: list[str], gold: list[str], *, clear_deps: bool, jobs: int
+) -> None:
     """Refuse options that do not go together."""
+    if jobs > 1 and format_ != "conllu":
+        hint = "leave --jobs out, or --format conllu; `seqtool draw` draws what was parsed"
+        raise ConfigError("--jobs is for CoNLL-U", hint=hint)
     if clear_deps and format_ != "conllu":
         raise ConfigError("--clear-deps is for CoNLL-U", hint="leave it out, or --format conllu")
     if gold and format_ == "conllu":
@@ -399,85 +409,6 @@ def _check_options(format_: str, files: list[str], gold: list[str], *, clear_dep
         )
     if gold != files and [*files, *gold].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
-
-
-def _refusing(items: Iterable[Other | Broken], model: Any) -> Iterator[Other]:
-    """Pass whole sentences on, and refuse a broken one; plain text gets a hint of its own.
-
-    Raises:
-        DataError: when iterated: a sentence is broken.
-    """
-    from seqtool.treebank.conllu import Broken, refused
-    from seqtool.treebank.sentence import NUM_COLUMNS
-
-    for item in items:
-        if not isinstance(item, Broken):
-            yield item
-            continue
-        lines = [line for line in item.text.split("\n") if not line.startswith("#")]
-        # of columns that are apart by spaces, the error says so
-        is_table = all("\t" in line or len(line.split()) == NUM_COLUMNS for line in lines)
-        if is_table or "\t" in item.text:
-            raise refused(item)
-        who = "" if hasattr(model, "segment") else ", by a model of `seqtool train-parser --raw`"
-        raise DataError(
-            "no CoNLL-U: the lines have no columns",
-            hint=f"if it is plain text, add --raw to read it{who}",
-            path=item.error.path,
-            line=item.error.line,
-        )
-
-
-def _noting_tags(items: Iterable[Other]) -> Iterator[Other]:
-    """Pass items on, and say at the end if all words had UPOS and a lemma before they were tagged.
-
-    Then the file that is written is the one that was read: rarely what was wanted of a tagger.
-    """
-    from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
-
-    num_words = 0
-    is_tagged = True
-    for item in items:
-        if is_tagged and isinstance(item, Sentence):
-            num_words += len(item)
-            is_tagged = all("_" not in (row[UPOS], row[LEMMA]) for row in item.rows)
-        yield item
-    if is_tagged and num_words:
-        note("all words had tags and lemmas already, which are kept; --retag predicts them anew")
-
-
-def _noting_long(items: Iterable[Other], longest: int) -> Iterator[Other]:
-    """Pass items on, and say at the end how many sentences are too long for their best tree."""
-    from seqtool.treebank.conllu import SentenceBatch
-    from seqtool.treebank.sentence import Sentence
-
-    num_long = 0
-    for item in items:
-        if isinstance(item, SentenceBatch):
-            num_long += int((item.lengths > longest).sum())
-        elif isinstance(item, Sentence):
-            num_long += len(item) > longest
-        yield item
-    if num_long:
-        note(
-            f"{counted(num_long, 'sentence')} of more than {longest:,} words: too long to look for "
-            "the best tree as in others; the tree may be worse"
-        )
-
-
-def _noted(items: Iterator[Other | Broken], fate: str) -> Iterator[Other | Broken]:
-    """Pass items on, and say which sentences are broken and what becomes of them."""
-    from seqtool.treebank.conllu import Broken
-
-    num_broken = 0
-    for item in items:
-        if isinstance(item, Broken):
-            num_broken += 1
-            if num_broken <= MAX_SHOWN:
-                note(f"{fate}: {item.error}")
-        yield item
-    if num_broken > MAX_SHOWN:
-        note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
 
 
 def _read_beside_gold(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ import typer
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
 from seqtool.cli.options import (
     DeviceOption,
+    JobsOption,
     JsonOption,
     ThreadsOption,
     emit,
@@ -27,12 +30,13 @@ from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
+    from seqtool.core.processes import Pool
     from seqtool.lm.held_out import HeldOutText
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
     from seqtool.lm.perplexity import Adaptation
-    from seqtool.lm.protocol import LanguageModel, LMEvaluation
+    from seqtool.lm.protocol import LanguageModel, LMEvaluation, ScoredBlock, TextBlock
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -235,6 +239,7 @@ def eval_ppl(
     ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
     *,
     adapting: AdaptingOptions,
@@ -315,12 +320,16 @@ def eval_ppl(
         language_model = tuning.model
     options: dict[str, Any] = {"reset_state": reset_state, "split": split, "field": field}
     options |= {"per_token": per_token, "per_sentence": per_sentence}
-    with progress_bar("scoring", is_bytes=True) as on_progress:
+    with (
+        _scorers(language_model, models, options, jobs, device=device, threads=threads) as pool,
+        progress_bar("scoring", is_bytes=True) as on_progress,
+    ):
         if isinstance(language_model, MixedModel):
             mixture = evaluate_mixture(language_model, paths, on_progress=on_progress, **options)
             result = mixture.result
         else:
-            result = evaluate_lm(language_model, paths, on_progress=on_progress, **options)
+            options |= {"on_progress": on_progress, "pool": pool}
+            result = evaluate_lm(language_model, paths, **options)
     if save_mixture is not None and mixture is not None:
         _save(save_mixture, mixture, models, paths, tuning)
     if as_json:
@@ -352,6 +361,48 @@ def eval_ppl(
     unknown = result.unknown_words
     if warning := warning_of(result.oov, num_words, unknown, language_model.tokenizer):
         note(f"warning: {warning}")
+
+
+@contextmanager
+def _scorers(
+    model: LanguageModel,
+    paths: Sequence[Path],
+    options: Mapping[str, Any],
+    jobs: int,
+    *,
+    device: str,
+    threads: int | None,
+) -> Iterator[Pool[TextBlock, ScoredBlock] | None]:
+    """Give the processes that score blocks of text; None where this one does it.
+
+    Args:
+        model: opened.
+        paths: where it is.
+        options: of `evaluate_lm`.
+        jobs: processes.
+        device: of each.
+        threads: of each; if not given, they share the cores.
+
+    Raises:
+        ConfigError: it is a mixture.
+    """
+    if jobs == 1:
+        yield None
+        return
+    from seqtool.core.processes import Pool, can_fork, share_of_cores
+    from seqtool.lm.mixture.model import MixedModel, make_scorer
+    from seqtool.lm.protocol import check_shared, scorer
+
+    if isinstance(model, MixedModel):
+        raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
+    check_shared(model, reset_state=options["reset_state"])
+    with_tokens = options["per_token"] is not None
+    make: Callable[[], Any] = partial(scorer, model, with_tokens=with_tokens)
+    if not (forks := can_fork()):
+        threads = threads or share_of_cores(jobs)
+        make = partial(make_scorer, paths[0], device, threads, with_tokens=with_tokens)
+    with Pool(make, jobs, forks=forks) as pool:
+        yield pool
 
 
 def held_out(models: Sequence[Path], split: str | None) -> HeldOutText:

@@ -58,6 +58,17 @@ ThreadsOption = Annotated[
         "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
     ),
 ]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        max=256,
+        metavar="N",
+        help="Processes that share the work; what they write is in order.",
+    ),
+]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqtool.cli.options import note
 from seqtool.cli.usage import WIDEST
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, did_you_mean
@@ -108,21 +107,19 @@ class DetailOptions:
         output: str,
         *,
         gold: Iterator[Sentence] | None,
-        clear_deps: bool,
         **options: Any,
     ) -> None:
-        """Parse, and write what is asked for.
+        """Parse, and write what is asked for, but CoNLL-U.
 
         Args:
             parser: one, a pipeline, or several as one.
-            items: sentences; broken ones pass through in CoNLL-U, and are left out of all else.
+            items: sentences; broken ones are left out.
             format_: one of `FORMATS`.
             output: a file, or `-`.
             gold: the gold trees of the sentences, to compare drawings with.
-            clear_deps: leave out the enhanced graph.
             options: of `parse_stream`.
         """
-        from seqtool.treebank.conllu import Broken, sentences_of, write_conllu
+        from seqtool.treebank.conllu import Broken, sentences_of
         from seqtool.treebank.drawing.rendering import ranked_json, render
 
         if self.trace:
@@ -139,15 +136,7 @@ class DetailOptions:
                 return write_pieces(ranked_json(groups), output)
             parsed = _flat(ranked)
         else:
-            if self.scores and not parser.is_calibrated:
-                note(
-                    "the parser has no calibration, as older ones have none: probabilities are "
-                    "those that it works with"
-                )
-            parsed = parser.parse_stream(items, scores=self.scores, **options)
-        if format_ == "conllu":
-            write_conllu(parsed, output, clear_deps=clear_deps)
-            return
+            parsed = parser.parse_stream(items, **options)
         trees = (item for item in sentences_of(parsed) if not isinstance(item, Broken))
         colour = format_ == "tree" and is_terminal(output)
         write_pieces(

@@ -8,6 +8,7 @@
     |-- TrainingError      training that cannot go on (NaN, exploding loss)
     |-- DownloadError      a file that could not be fetched or is not the expected one
     |-- OutputError        an output that cannot be written
+    |-- ProcessError       a process that did a part of the work, and is gone
     `-- Interrupted        Ctrl-C or SIGTERM; the state was saved (exit code 130)
 
 Errors of this tree are the user's to mend; anything else that escapes is a bug of seqtool.
@@ -85,6 +86,10 @@ class DownloadError(SeqtoolError):
 
 class OutputError(SeqtoolError):
     """An output that cannot be written."""
+
+
+class ProcessError(SeqtoolError):
+    """A process that did a part of the work, and is gone."""
 
 
 class Interrupted(SeqtoolError):

@@ -192,6 +192,25 @@ def read_blocks(
     return BlockReader(inputs, *options)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a block comes from.
+
+    Attributes:
+        path: of the file.
+        first_line: the 1-based line where it begins.
+        lines: of each of its lines the one in the file, where these are not all the lines of it.
+    """
+
+    path: str
+    first_line: int
+    lines: Sequence[int] | None = None
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """Return (file, 1-based line in it) of a 1-based line of the block."""
+        return self.path, self.first_line + line - 1 if self.lines is None else self.lines[line - 1]
+
+
 @dataclass(eq=False)
 class BlockReader(Iterator[bytes]):
     """The iterator that `read_blocks` returns; it knows where the block came from."""
@@ -219,9 +238,12 @@ class BlockReader(Iterator[bytes]):
 
     def locate(self, line: int) -> tuple[str, int]:
         """Return (file, 1-based line in it) of a 1-based line of the block given last."""
-        if self._source_lines is not None:
-            return self._path, self._source_lines[line - 1]
-        return self._path, self._first_line + line - 1
+        return self.place.locate(line)
+
+    @property
+    def place(self) -> Place:
+        """Where the block given last comes from."""
+        return Place(self._path, self._first_line, self._source_lines)
 
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with its file and line."""

@@ -15,7 +15,7 @@ A token table ends with the model's own columns, such as the order of the n-gram
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,7 +187,7 @@ def check_targets(per_token: Target | None, per_sentence: Target | None) -> None
         check_target(target)
 
 
-def _surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:
+def surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:
     """Return the tokens as written, `</s>` after each line; ids without a text give symbols."""
     if text is None:
         return tokenizer.vocabulary.decode(ids)
@@ -201,9 +201,8 @@ def _surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[
 def write_tokens(
     table: Table,
     first: int,
-    tokenizer: Tokenizer,
+    tokens: Sequence[str],
     ids: Ids,
-    text: bytes | None,
     log_probs: npt.NDArray[np.float64],
     columns: Mapping[str, npt.NDArray[Any]],
 ) -> None:
@@ -212,9 +211,8 @@ def write_tokens(
     Args:
         table: where to.
         first: the number of the block's first sentence, from 1.
-        tokenizer: gives the tokens as written.
+        tokens: [N], as `surface_tokens` gives them.
         ids: [N], `EOS_ID` after each sentence.
-        text: the block's lines; without them tokens are written as the vocabulary has them.
         log_probs: [N] nats.
         columns: further values, name -> [N].
     """
@@ -222,7 +220,7 @@ def write_tokens(
     table.write(
         {
             "sentence": first + np.cumsum(is_end) - is_end,
-            "token": _surface_tokens(tokenizer, ids, text),
+            "token": tokens,
             "surprisal": 0.0 - log_probs / LN_2,  # 0.0: a certain token shall not show "-0"
             "oov": (ids == UNK_ID).astype(np.int64),
             **columns,

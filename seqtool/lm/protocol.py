@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import BlockReader, is_corpus, read_blocks
+from seqtool.core.reading import BlockReader, Place, is_corpus, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     Adaptation,
     check_targets,
+    surface_tokens,
     write_sentences,
     write_tokens,
 )
@@ -38,6 +39,7 @@ from seqtool.lm.unknown import UnknownWords
 from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
+    from seqtool.core.processes import Pool
     from seqtool.text.prepared import IdReader, PreparedCorpus
 
 IDS_PER_BLOCK = 1 << 18
@@ -345,6 +347,7 @@ def evaluate_lm(
     field: str | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
     on_scores: Callable[[Ids, Doubles, bytes | None], None] | None = None,
+    pool: Pool[TextBlock, ScoredBlock] | None = None,
 ) -> LMEvaluation:
     r"""Measure a model on text; memory does not grow with it.
 
@@ -366,9 +369,11 @@ def evaluate_lm(
         on_progress: called with bytes done and in all (None when not known).
         on_scores: called with the ids of each block of whole sentences, their nats, and the lines
             (None of a prepared corpus).
+        pool: processes that score blocks, each by itself, as `scorer` returns it: of files of text
+            that a model reads sentence by sentence.
 
     Raises:
-        ConfigError: inputs and a text, or neither.
+        ConfigError: inputs and a text, or neither; or what a pool cannot score.
         DataError: a text that cannot be used, or a corpus of another vocabulary.
         ModelError: the model gives something that is no probability.
     """
@@ -408,12 +413,16 @@ def evaluate_lm(
         blocks = read_blocks(paths, field=field, on_progress=on_progress, digests=digests)
         source = _encode(blocks, tokenizer)
 
-    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
-
-    def feed() -> Iterator[Ids]:
-        for ids, text in source:
-            pending.append((ids, text))
-            yield as_read(model, ids, text)
+    scored: Iterator[tuple[ScoredBlock, bytes | None]]
+    if pool is None:
+        scored = _score(model, source, reset_state=reset_state)
+    elif corpus is not None or text is not None:
+        raise ConfigError(
+            "several processes read files of text", hint="name the text itself, or leave out --jobs"
+        )
+    else:
+        check_shared(model, reset_state=reset_state)
+        scored = _score_in(pool, blocks)
 
     sums = _Sums()
     unknown = UnknownWords(tokenizer)
@@ -422,16 +431,16 @@ def evaluate_lm(
             None if target is None else stack.enter_context(open_table(target))
             for target in (per_token, per_sentence)
         )
-        for scores in model.score_ids(feed(), reset_state=reset_state):
-            ids, block = pending.popleft()
-            log_probs = np.asarray(scores.log_probs, dtype=np.float64)
+        for (ids, log_probs, columns, tokens), block in scored:
             first = sums.sentences + 1
             sums.add(ids, log_probs, block)
             unknown.add(ids, block)
             if on_scores is not None:
                 on_scores(ids, log_probs, block)
             if token_table is not None:
-                write_tokens(token_table, first, tokenizer, ids, block, log_probs, scores.columns)
+                if tokens is None:
+                    tokens = surface_tokens(tokenizer, ids, block)
+                write_tokens(token_table, first, tokens, ids, log_probs, columns)
             if sentence_table is not None:
                 write_sentences(sentence_table, first, ids, log_probs)
         if not sums.tokens:
@@ -453,6 +462,102 @@ def evaluate_lm(
         state="reset" if reset_state or not carries_state(model) else "carried",
         unknown_words=unknown.counts,
     )
+
+
+class TextBlock(NamedTuple):
+    """Whole lines of a text, and where they come from."""
+
+    text: bytes
+    place: Place
+
+    def __str__(self) -> str:
+        """Return where it begins, as a message names it."""
+        path, line = self.place.locate(1)
+        return f"{path}, line {line:,} on"
+
+
+class ScoredBlock(NamedTuple):
+    """What is written of some sentences.
+
+    Attributes:
+        ids: [N], `EOS_ID` after each sentence.
+        log_probs: [N] nats.
+        columns: further values, name -> [N].
+        tokens: as they are written, where another process has taken that work over.
+    """
+
+    ids: Ids
+    log_probs: Doubles
+    columns: Mapping[str, npt.NDArray[Any]]
+    tokens: Sequence[str] | None = None
+
+
+def _score(
+    model: LanguageModel, source: Iterable[ScoredInput], *, reset_state: bool
+) -> Iterator[tuple[ScoredBlock, bytes | None]]:
+    """Give the scores of each block, and its lines."""
+    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
+
+    def feed() -> Iterator[Ids]:
+        for ids, text in source:
+            pending.append((ids, text))
+            yield as_read(model, ids, text)
+
+    for scores in model.score_ids(feed(), reset_state=reset_state):
+        ids, text = pending.popleft()
+        log_probs = np.asarray(scores.log_probs, dtype=np.float64)
+        yield ScoredBlock(ids, log_probs, scores.columns), text
+
+
+def _score_in(
+    pool: Pool[TextBlock, ScoredBlock], blocks: BlockReader
+) -> Iterator[tuple[ScoredBlock, bytes | None]]:
+    """Give what processes make of each block, and its lines."""
+    pending: deque[bytes] = deque()
+
+    def read() -> Iterator[TextBlock]:
+        for block in blocks:
+            pending.append(block)
+            yield TextBlock(block, blocks.place)
+
+    for scored in pool.map(read(), lambda block: f"scored {block}"):
+        yield scored, pending.popleft()
+
+
+def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
+    """Refuse a model that several processes cannot share a text with.
+
+    Raises:
+        ConfigError: what a sentence gets depends on those before it.
+    """
+    if adaptations_of(model) or (carries_state(model) and not reset_state):
+        raise ConfigError(
+            "the model reads the text as one, which processes cannot share",
+            hint="add --reset-state, with which each sentence begins anew, or leave out --jobs",
+        )
+
+
+def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], ScoredBlock]:
+    """Return what scores a block of sentences, each by itself.
+
+    Args:
+        model: that keeps no state from sentence to sentence, or forgets it.
+        with_tokens: give the tokens, too, as they are written.
+
+    Raises:
+        DataError: by the function: a text that cannot be used.
+    """
+    from seqtool.lm.rows import Cells
+
+    def score(block: TextBlock) -> ScoredBlock:
+        source = [_encoded(block.text, block.place, model.tokenizer)]
+        ((scored, text),) = _score(model, source, reset_state=True)
+        if not with_tokens:
+            return scored
+        tokens = surface_tokens(model.tokenizer, scored.ids, text)
+        return scored._replace(tokens=Cells.of(tokens))
+
+    return score
 
 
 @dataclass
@@ -598,14 +703,19 @@ def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[Sco
 
 def _encode(blocks: BlockReader | _TextBlocks, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
     for block in blocks:
-        try:
-            ids = tokenizer.encode_block(block)
-        except DataError as error:
-            if error.path is not None or error.line is None:
-                raise
-            path, line = blocks.locate(error.line)
-            raise DataError(error.message, hint=error.hint, path=path, line=line) from error
-        yield ids, block
+        yield _encoded(block, blocks, tokenizer)
+
+
+def _encoded(
+    block: bytes, place: BlockReader | _TextBlocks | Place, tokenizer: Tokenizer
+) -> ScoredInput:
+    try:
+        return tokenizer.encode_block(block), block
+    except DataError as error:
+        if error.path is not None or error.line is None:
+            raise
+        path, line = place.locate(error.line)
+        raise DataError(error.message, hint=error.hint, path=path, line=line) from error
 
 
 def _cut_sentences(

@@ -26,6 +26,7 @@ from torch import distributed as torch_distributed
 
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError, counted
+from seqtool.core.processes import share_of_cores
 
 if TYPE_CHECKING:  # a torch may be built without it
     from torch.distributed.distributed_c10d import Store
@@ -79,9 +80,7 @@ def set_threads(num: int | None) -> int:
     """
     num_processes = runtime.place().local_size
     if num is None and num_processes > 1:
-        has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
-        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-        num = max(1, min(torch.get_num_threads(), cores // num_processes))
+        num = min(torch.get_num_threads(), share_of_cores(num_processes))
     if num is not None:
         if not 1 <= num <= MAX_THREADS:
             bound = "at least 1" if num < 1 else f"at most {MAX_THREADS}"

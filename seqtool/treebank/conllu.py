@@ -139,6 +139,9 @@ Item: TypeAlias = Sentence | Broken | SentenceBatch
 # several of these; or CoNLL-U itself: a `str` with a line end or tab, bytes, an open file
 Source: TypeAlias = Sequence[str | Path] | str | Path | bytes | IO[str] | IO[bytes]
 
+# whole sentences of a file: its name, the line of it where they begin, and the lines themselves
+Stretch: TypeAlias = tuple[str, int, bytes]
+
 TEXT = "<text>"  # in messages, the place of a file's name
 
 
@@ -230,7 +233,20 @@ def read_items(
     Raises:
         DataError: when iterated: no sentence at all, or a file that cannot be read.
     """
-    for path, line, text in _sentence_texts(read_stretches(inputs, on_progress=on_progress)):
+    return items_in(read_stretches(inputs, on_progress=on_progress), check=check)
+
+
+def items_in(
+    stretches: Iterable[Stretch], *, check: Check = "tree", names: Sequence[str] | None = None
+) -> Iterator[Sentence | Broken]:
+    """Give what `read_items` does of stretches of files.
+
+    Args:
+        stretches: as `read_stretches` gives them.
+        check: see `read_conllu`.
+        names: the columns of CoNLL-U Plus, where the first stretch is not the first of its file.
+    """
+    for path, line, text in _sentence_texts(stretches, names):
         yield read_item(text, path, line, check)
 
 
@@ -249,11 +265,20 @@ def read_batches(
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
             file that cannot be read.
     """
+    return batches_in(read_stretches(inputs, on_progress=on_progress), skip_invalid=skip_invalid)
+
+
+def batches_in(
+    stretches: Iterable[Stretch],
+    *,
+    skip_invalid: bool = False,
+    names: Sequence[str] | None = None,
+) -> Iterator[Item]:
+    """Give what `read_batches` does of stretches of files; for `names` see `items_in`."""
     from seqtool.treebank.scanner import Scanner, TextTable
 
     scanner, texts = Scanner(), TextTable()
-    names = None
-    for path, line, stretch in read_stretches(inputs, on_progress=on_progress):
+    for path, line, stretch in stretches:
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
         if names is not None:
@@ -350,7 +375,7 @@ def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
     """Write pieces one after another; the target and errors are those of `write_conllu`."""
     waiting: list[bytes] = []
     num_bytes = 0
-    with _opened(target) as output:
+    with open_target(target) as output:
         for piece in pieces:
             waiting.append(piece)
             num_bytes += len(piece)
@@ -371,7 +396,8 @@ class _Decoding:
 
 
 @contextmanager
-def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
+def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
+    """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
         is_text = isinstance(target, io.TextIOBase)
         yield cast(IO[bytes], _Decoding(target) if is_text else target)
@@ -394,10 +420,9 @@ def _opened(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
 
 
 def _sentence_texts(
-    stretches: Iterable[tuple[str, int, bytes]],
+    stretches: Iterable[Stretch], names: Sequence[str] | None = None
 ) -> Iterator[tuple[str, int, str]]:
     """Give (file, first line, lines) of each sentence: what stands between blank lines."""
-    names = None
     for path, line, stretch in stretches:
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
@@ -425,7 +450,7 @@ def read_stretches(
     *,
     on_progress: Progress | None = None,
     block_size: int = BLOCK_SIZE,
-) -> Iterator[tuple[str, int, bytes]]:
+) -> Iterator[Stretch]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
     Gives the file, the line of it where the stretch begins, and the stretch.

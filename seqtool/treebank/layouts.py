@@ -15,12 +15,11 @@ not read. Words have nothing but their form, and one space between them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from seqtool.core.errors import DataError
-from seqtool.core.reading import STDIN, find_files, longest_line, read_blocks
+from seqtool.core.reading import longest_line
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, Sentence
 
 Layout = Literal["horizontal", "vertical"]
@@ -38,8 +37,18 @@ class _Words(NamedTuple):
     is_first: bool
 
 
+def newdoc(document: str | None) -> list[str]:
+    """Return the comment that begins a document, of this id if it has one."""
+    return ["# newdoc" if document is None else f"# newdoc id = {document}"]
+
+
 def read_layout(
-    lines: Iterable[str], layout: Layout, *, document: str | None = None, first_number: int = 1
+    lines: Iterable[str],
+    layout: Layout,
+    *,
+    document: str | None = None,
+    first_number: int = 1,
+    goes_on: bool = False,
 ) -> Iterator[Sentence]:
     """Give the sentences of a document; only their FORM is there.
 
@@ -50,36 +59,19 @@ def read_layout(
         layout: see the top of this module.
         document: its id, if it has one.
         first_number: sent_id of the first sentence.
+        goes_on: the lines are a later part of the document, in the midst of a paragraph.
 
     Raises:
         DataError: when iterated: a vertical sentence that would fill the memory.
     """
-    newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
-    found = _horizontal(lines) if layout == "horizontal" else _vertical(lines)
+    comments = [] if goes_on else newdoc(document)
+    found = (_horizontal if layout == "horizontal" else _vertical)(lines, not goes_on)
     for number, (forms, is_first) in enumerate(found, start=first_number):
-        comments = [newdoc] if number == first_number else []
         comments += ["# newpar"] if is_first else []
         comments += [f"# sent_id = {number}", f"# text = {' '.join(forms)}"]
         rows = [[str(place), form, *_REST] for place, form in enumerate(forms, start=1)]
         yield Sentence(comments, rows, [])
-
-
-def read_layout_files(inputs: Sequence[str | Path], layout: Layout) -> Iterator[Sentence]:
-    """Give the sentences of files, each a document with its name as id, in bounded memory.
-
-    Args:
-        inputs: text (.gz and .zst too), directories and `-` for stdin.
-        layout: see the top of this module.
-
-    Raises:
-        DataError: when iterated: a file that is empty, no text or cannot be read.
-    """
-    number = 1
-    for name in find_files(inputs):
-        document = None if name == STDIN else name
-        for sentence in read_layout(_lines(name), layout, document=document, first_number=number):
-            number += 1
-            yield sentence
+        comments = []
 
 
 def horizontal(sentence: Sentence) -> str:
@@ -93,18 +85,12 @@ def vertical(sentence: Sentence) -> str:
     return "".join(f"{form}\n" for form in sentence.column(FORM)) + "\n"
 
 
-def _lines(name: str) -> Iterator[str]:
-    for block in read_blocks([name]):
-        yield from block.decode().removesuffix("\n").split("\n")
-
-
 def _form(text: str) -> str:
     """Return a word as column FORM can hold it: single spaces, and none around it."""
     return " ".join(text.split())
 
 
-def _horizontal(lines: Iterable[str]) -> Iterator[_Words]:
-    is_first = True
+def _horizontal(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
     for line in lines:
         forms = [form for text in _BETWEEN.split(line) if (form := _form(text))]
         if forms:
@@ -112,9 +98,9 @@ def _horizontal(lines: Iterable[str]) -> Iterator[_Words]:
         is_first = not forms
 
 
-def _vertical(lines: Iterable[str]) -> Iterator[_Words]:
+def _vertical(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
     forms: list[str] = []
-    num_empty, num_characters = 2, 0  # the first sentence begins a paragraph
+    num_empty, num_characters = 2 if is_first else 1, 0
     for line in lines:
         if form := _form(line.partition("\t")[0]):
             forms.append(form)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from parsing.segmenter.tiny_segmenter import write_treebank
 
-from seqtool.cli import annotate
+from seqtool.parsing import annotation
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import FORM, parse_sentence
@@ -130,4 +130,4 @@ def test_tokens_are_as_they_are_written() -> None:
         )
     )
     sentence = parse_sentence(text.removesuffix("\n"), "", 1, "columns")
-    assert annotate._tokens_line(sentence) == "du 10\N{NO-BREAK SPACE}000 al ."
+    assert annotation.tokens_line(sentence) == "du 10\N{NO-BREAK SPACE}000 al ."

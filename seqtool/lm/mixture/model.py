@@ -21,7 +21,7 @@ import copy
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,15 @@ from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
+    ScoredBlock,
     State,
     SummarisingModel,
     Summary,
+    TextBlock,
     TokenScores,
     adaptations_of,
     carries_state,
+    scorer,
     summarise_by_steps,
 )
 from seqtool.text.tokenizers import Tokenizer
@@ -568,6 +571,14 @@ def open_mixture(
 def open_parts(paths: Sequence[Path], *, device: str, threads: int | None) -> list[LanguageModel]:
     """Open models that are to be mixed; see `open_mixture`."""
     return [open_language_model(path, device=device, threads=threads) for path in paths]
+
+
+def make_scorer(
+    path: Path, device: str, threads: int | None, *, with_tokens: bool
+) -> Callable[[TextBlock], ScoredBlock]:
+    """Return what scores blocks of text, with a model that is opened now; see `scorer`."""
+    model = open_language_model(path, device=device, threads=threads)
+    return scorer(model, with_tokens=with_tokens)
 
 
 def mix(

@@ -14,23 +14,19 @@ ends; without the process, the parent stops the others in the same way and raise
 from __future__ import annotations
 
 import heapq
-import signal
-import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from types import ModuleType
 from typing import Any, Self
 
-from seqtool.core import signals
 from seqtool.core.errors import Interrupted, TrainingError
+from seqtool.core.processes import Lost, Worker, listen
 from seqtool.core.progress import Event
 from seqtool.core.signals import Interruption
 
@@ -181,50 +177,30 @@ class Team:
             worker.send(None)
 
 
-class _Worker:
+class _Worker(Worker):
     """A process that does jobs, as its parent sees it."""
 
     def __init__(self) -> None:
-        context = get_context("spawn")
+        super().__init__(_work)
         self.job: Job | None = None
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs,))
-        # Ctrl-C reaches all, but the parent decides
-        with _without_main(), theirs, signals.kept_from_children():
-            self.process.start()
 
     def begin(self, job: Job, threads: int | None) -> None:
         """Give it a job."""
         self.job = job
         self.send((job, threads))
 
-    def send(self, message: tuple[Job, int | None] | None) -> None:
-        """Send a message; one that is gone is found out by `receive`."""
-        with suppress(OSError):
-            self.connection.send(message)
-
     def receive(self) -> tuple[str, Any]:
         """Take a message, which may be that the process is gone."""
         try:
-            message: tuple[str, Any] = self.connection.recv()
-        except (EOFError, OSError):
-            self.process.join(10)
-            code = self.process.exitcode or 0
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            message: tuple[str, Any] = super().receive()
+        except Lost as error:
             assert self.job is not None
             return ERROR, TrainingError(
-                f"the process that trained {self.job.name} {how}",
+                f"the process that trained {self.job.name} {error}",
                 hint="memory may have run out: continue with --resume and fewer --threads, "
                 "which train fewer at once",
             )
         return message
-
-    def end(self) -> None:
-        """End it at once; what it was doing is lost."""
-        self.process.kill()
-        self.process.join()
-        self.process.close()
-        self.connection.close()
 
 
 def _interrupted() -> Interrupted:
@@ -232,39 +208,21 @@ def _interrupted() -> Interrupted:
     return Interrupted(what, hint="continue with --resume")
 
 
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Let a new process not run the program that this one runs, as it would to know its classes."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
 def _work(connection: Connection) -> None:
     """Do jobs until the parent says that there are no more, or is gone."""
-    for number in signals.NUMBERS:
-        signal.signal(number, signal.SIG_IGN)
     orders: SimpleQueue[tuple[Job, int | None] | None] = SimpleQueue()
     stopped = threading.Event()
 
-    def listen() -> None:
-        try:
-            while (order := connection.recv()) is not None:
-                orders.put(order)
-        except (EOFError, OSError):
-            pass
-        finally:
+    def take(order: tuple[Job, int | None] | None) -> None:
+        if order is None:
             stopped.set()
-            orders.put(None)
+        orders.put(order)
 
     def send(kind: str, content: Any) -> None:
-        with suppress(OSError):  # `listen` finds out as well
+        with suppress(OSError):  # the listener finds out as well
             connection.send((kind, content))
 
-    threading.Thread(target=listen, daemon=True).start()
+    listen(connection, take, lambda: take(None))
     while (order := orders.get()) is not None:
         job, threads = order
         try:

@@ -187,14 +187,22 @@ class Stretch:
 
 
 class UnitReader:
-    """Cuts a text, in pieces, into stretches: paragraphs, which empty lines end, or lines."""
+    """Cuts a text, in pieces, into stretches: paragraphs, which empty lines end, or lines.
 
-    def __init__(self, pieces: Iterable[str], unit: Unit = "paragraph") -> None:
+    Args:
+        pieces: of the text.
+        unit: what a stretch is.
+        begins_paragraph: whether a paragraph begins with the text, as with a whole one.
+    """
+
+    def __init__(
+        self, pieces: Iterable[str], unit: Unit = "paragraph", *, begins_paragraph: bool = True
+    ) -> None:
         self._pieces: Iterator[str] | None = iter(pieces)
         self._unit = unit
         self._rest = code_points("")
         self._found: deque[Stretch] = deque()
-        self._is_first = True
+        self._is_first = begins_paragraph
         self.spaces = ""  # whitespace at the end of the text, once all is read
 
     def take(self) -> Stretch | None:

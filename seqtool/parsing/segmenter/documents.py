@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
@@ -28,7 +28,7 @@ import numpy as np
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import STDIN, BlockReader, find_files, unpacked_name
+from seqtool.core.reading import STDIN, BlockReader, find_files, longest_line, unpacked_name
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
     Stretch,
@@ -39,6 +39,8 @@ from seqtool.parsing.segmenter.characters import (
     to_text,
 )
 from seqtool.parsing.segmenter.data import Words
+from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
+from seqtool.treebank.layouts import Layout as WordLayout
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
 from seqtool.treebank.spacing import misc_of
 
@@ -128,6 +130,7 @@ class Assembly:
         unit: paragraphs, or lines, each of which is a sentence.
         document: its id, if it has one.
         first_number: sent_id of the first sentence.
+        goes_on: the text is a later part of the document, as `read_parts` cuts it.
         batch: characters that are taken together, about.
     """
 
@@ -138,10 +141,12 @@ class Assembly:
         unit: Unit = "paragraph",
         document: str | None = None,
         first_number: int = 1,
+        goes_on: bool = False,
         batch: int = BATCH,
     ) -> None:
-        self._reader = UnitReader(pieces, unit)
-        self._newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
+        begins_paragraph = not goes_on or unit == "paragraph"
+        self._reader = UnitReader(pieces, unit, begins_paragraph=begins_paragraph)
+        self._newdoc = [] if goes_on else newdoc(document)
         self._held: _Draft | None = None  # the last sentence: what follows it is not known
         self._number, self._batch = first_number, batch
         self._taken: list[Stretch] = []
@@ -168,7 +173,7 @@ class Assembly:
             before = stretch.before
             for draft, after in drafts:
                 if self._held is None:
-                    draft.comments.insert(0, self._newdoc)
+                    draft.comments[:0] = self._newdoc
                     draft.before = before
                 else:
                     yield self._numbered(self._held, before)
@@ -184,16 +189,9 @@ class Assembly:
         return draft.sentence(self._number - 1, after)
 
 
-def assemble(
-    pieces: Iterable[str],
-    split: Split,
-    *,
-    unit: Unit = "paragraph",
-    document: str | None = None,
-    first_number: int = 1,
-) -> Iterator[Sentence]:
+def assemble(pieces: Iterable[str], split: Split, **about: Any) -> Iterator[Sentence]:
     """Segment one document, whose text comes in pieces, in bounded memory; see `Assembly`."""
-    assembly = Assembly(pieces, unit=unit, document=document, first_number=first_number)
+    assembly = Assembly(pieces, **about)
     while not assembly.is_done:
         yield from assembly.give(split(assembly.take()))
 
@@ -430,7 +428,7 @@ def _whole_text(text: str) -> str:
     return text
 
 
-Given = Literal["nothing", "sentences", "words"]
+Given = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
 
 
 def segment_files(
@@ -442,26 +440,110 @@ def segment_files(
         inputs: files of plain text (.gz and .zst too), directories and `-` for stdin.
         segmenter: a model; None for rules.
         given: "sentences" takes a line for a sentence, "words" also what stands between spaces for
-            a word; no multiword token is split then.
+            a word; no multiword token is split then. Others are those of `treebank.layouts`.
 
     Raises:
         DataError: when iterated: a file that is empty, no text or cannot be read.
+    """
+    parts = ((name, pieces, True) for name, pieces in read_documents(inputs))
+    return segment_parts(parts, segmenter, given=given)
+
+
+def segment_parts(
+    parts: Iterable[tuple[str, Iterable[str], bool]],
+    segmenter: Splitter | None,
+    *,
+    given: Given = "nothing",
+) -> Iterator[Sentence]:
+    """Segment parts of documents, whose sentences are numbered from 1 on.
+
+    Args:
+        parts: the name of the document, the text in pieces, and whether it is the beginning.
+        segmenter: as of `segment_files`.
+        given: as well.
     """
     split: Split = split_at_spaces
     if given != "words":
         by = split_by_rules if segmenter is None else segmenter.split
         split = partial(by, whole=given == "sentences")
     number = 1
-    for name, pieces in read_documents(inputs):
-        for sentence in assemble(
-            pieces,
-            split,
-            unit="paragraph" if given == "nothing" else "line",
-            document=name or None,
-            first_number=number,
-        ):
+    for name, pieces, begins in parts:
+        about: dict[str, Any] = {"document": name or None, "first_number": number}
+        about["goes_on"] = not begins
+        sentences = (
+            read_layout(_lines(pieces), LAYOUTS[given], **about)
+            if given in LAYOUTS
+            else assemble(
+                pieces, split, unit="paragraph" if given == "nothing" else "line", **about
+            )
+        )
+        for sentence in sentences:
             number += 1
             yield sentence
+
+
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Give the lines of a text without their ends."""
+    rest = ""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split("\n")
+        if len(rest) > longest_line():
+            raise DataError(
+                f"a line has more than {longest_line():,} characters",
+                hint="check that this is a text of lines, or raise --max-line MB",
+            )
+        yield from lines
+    if rest:
+        yield rest
+
+
+# where a text can be cut so that its parts are segmented as the whole is: before a word that begins
+# a paragraph; of lines, and of words that are, before one that does not
+_PARAGRAPHS = re.compile(r"\n\r?\n(?=\w)")
+_LINES = re.compile(r"(?<=[^\s])\r?\n(?=\w)")
+_CUTS: Mapping[Given, re.Pattern[str]] = {
+    "nothing": _PARAGRAPHS,
+    "sentences": _LINES,
+    "words": _LINES,
+    "horizontal": _LINES,
+    "vertical": re.compile(r"(?<=[^\s])\r?\n\r?\n(?=\w)"),
+}
+
+
+def read_parts(
+    inputs: Sequence[str | Path], *, given: Given = "nothing", size: int = BLOCK_SIZE
+) -> Iterator[tuple[str, str, bool]]:
+    """Give documents in parts that can be segmented apart: name, text, whether it is the beginning.
+
+    Args:
+        inputs: as of `segment_files`.
+        given: as well.
+        size: characters of a part, about.
+
+    Raises:
+        DataError: as of `read_documents`; or there is no place to cut in what one line may have.
+    """
+    cuts = _CUTS[given]
+    for name, pieces in read_documents(inputs, block_size=size):
+        begins, held, searched = True, "", 0
+        for piece in pieces:
+            held += piece
+            if len(held) < size:
+                continue
+            places = [found.end() for found in cuts.finditer(held, searched)]
+            if places:
+                yield name, held[: places[-1]], begins
+                begins, held, searched = False, held[places[-1] :], 0
+            elif len(held) > longest_line():
+                raise DataError(
+                    f"no place to cut the text in {longest_line():,} characters",
+                    hint="part paragraphs by empty lines, or leave --jobs out",
+                    path=name or None,
+                )
+            else:
+                searched = max(0, len(held) - 3)  # line ends that a word may follow
+        if held:
+            yield name, held, begins
 
 
 def are_texts(files: Sequence[str]) -> bool:
@@ -469,37 +551,61 @@ def are_texts(files: Sequence[str]) -> bool:
     return all(unpacked_name(name).endswith(".txt") for name in files)
 
 
-def segment_texts(
-    files: Sequence[str],
-    model: Any,
-    path: Path | None,
-    *,
-    rules: bool,
-    presegmented: bool,
-    pretokenized: bool,
-) -> Iterator[Sentence]:
-    """Return the sentences of plain text: by a model that can segment, in `path`, or by rules.
+@dataclass(frozen=True)
+class Layout:
+    """How plain text is split.
 
-    Lines are sentences where the text is `presegmented`, and words are between spaces where it is
-    `pretokenized`.
-
-    Raises:
-        ConfigError: options that do not go together.
-        ModelError: the model cannot segment.
+    Attributes:
+        rules: by rules, not by a model.
+        presegmented: lines are sentences.
+        pretokenized: lines are sentences, and words are between spaces.
+        words: the text is nothing but words, in this layout.
     """
-    if presegmented and pretokenized:
-        raise ConfigError("--pretokenized includes --presegmented", hint="give only one of the two")
-    if rules and pretokenized:
-        raise ConfigError("--pretokenized leaves nothing to --rules", hint="give only one of both")
-    needs_model = not rules and not pretokenized
-    if needs_model and not hasattr(model, "split"):
-        raise ModelError(
-            "has no segmenter, so it cannot read plain text",
-            hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
-            path=path,
-        )
-    return segment_files(
-        files,
-        model if needs_model else None,
-        given="words" if pretokenized else "sentences" if presegmented else "nothing",
-    )
+
+    rules: bool = False
+    presegmented: bool = False
+    pretokenized: bool = False
+    words: WordLayout | None = None
+
+    @property
+    def given(self) -> Given:
+        """What the text tells."""
+        if self.words is not None:
+            return self.words
+        return "words" if self.pretokenized else "sentences" if self.presegmented else "nothing"
+
+    def splitter(self, model: Any, path: Path | None) -> Splitter | None:
+        """Return the model, if text is split by one.
+
+        Args:
+            model: opened.
+            path: of the model.
+
+        Raises:
+            ConfigError: options that do not go together.
+            ModelError: the model cannot segment.
+        """
+        if self.presegmented and self.pretokenized:
+            what = "--pretokenized includes --presegmented"
+            raise ConfigError(what, hint="give only one of the two")
+        if self.rules and self.pretokenized:
+            what = "--pretokenized leaves nothing to --rules"
+            raise ConfigError(what, hint="give only one of both")
+        if self.rules or self.pretokenized or self.words is not None:
+            return None
+        if not hasattr(model, "split"):
+            raise ModelError(
+                "has no segmenter, so it cannot read plain text",
+                hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
+                path=path,
+            )
+        splitter: Splitter = model
+        return splitter
+
+    def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
+        """Return the sentences of files, as `segment_files` gives them; arguments as above.
+
+        Raises:
+            ConfigError, ModelError: as of `splitter`.
+        """
+        return segment_files(files, self.splitter(model, path), given=self.given)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import toy_jobs
+from process_groups import is_running
 
 from seqtool.core.errors import DataError, Interrupted, SeqtoolError, TrainingError
 from seqtool.core.progress import Event
@@ -29,15 +30,6 @@ def run(*waves: list[Job], num_processes: int = 2, **listeners: Any) -> dict[str
         for jobs in waves:
             results |= team.run(jobs, num_processes=num_processes, threads=3)
         return results
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")  # one that ended stays until its parent looks
-    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])
@@ -117,6 +109,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import toy_jobs
+from process_groups import is_running
 from seqtool.parsing.pipeline.jobs import Job, Team, makespan
 
 print("begun", flush=True)

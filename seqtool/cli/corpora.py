@@ -1,0 +1,214 @@
+"""How `segment`, `tag` and `parse` go through a corpus: files, processes, what is told, outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtool.cli.options import MAX_SHOWN, note
+from seqtool.core import terminal
+from seqtool.core.errors import ConfigError, DataError, counted
+
+if TYPE_CHECKING:
+    from seqtool.core.progress import OnProgress
+    from seqtool.parsing.annotation import Annotation, OnBroken, Part, Seen
+    from seqtool.treebank.conllu import Broken, Item
+
+DOING = {"segment": "segmenting", "tag": "tagging", "parse": "parsing"}
+
+
+class Run:
+    """A corpus that is annotated.
+
+    Args:
+        annotation: what is done.
+        files: files and directories as they were named.
+        model: opened; None where text is split without one.
+        paths: of the models.
+        embeddings: see `make_annotator`.
+
+    Attributes:
+        seen: so far.
+    """
+
+    def __init__(
+        self,
+        annotation: Annotation,
+        files: Sequence[str],
+        model: Any,
+        paths: Sequence[Path],
+        embeddings: Path | None = None,
+    ) -> None:
+        from seqtool.parsing.annotation import Seen
+
+        self._annotation, self._files, self._model = annotation, files, model
+        self._paths, self._embeddings = paths, embeddings
+        self._path = paths[0] if paths else None
+        self._on_broken: OnBroken = lambda broken: None
+        self.seen = Seen()
+        if annotation.layout is not None:  # before anything is begun
+            annotation.layout.splitter(model, self._path)
+
+    def write(self, output: str, *, jobs: int, invalid: Path | None = None) -> Seen:
+        """Annotate, and write what comes of it; return what is to be told of it.
+
+        Args:
+            output: a file, `-`, or a directory, which gets a file for each.
+            jobs: processes that do it.
+            invalid: a file for broken sentences.
+        """
+        from seqtool.core.processes import Pool, can_fork
+        from seqtool.parsing.annotation import make_annotator, put_together
+
+        annotation, model = self._annotation, self._model
+        fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
+        with self._telling(invalid, fate), self._usable() as files:
+            if jobs == 1:
+                with self._bar(output) as on_progress:
+                    items = annotation.read(files, model, self._path, on_progress)
+                    self._write_parts(annotation.parts(self.watched(items), model), files, output)
+                return self.seen
+            make: Callable[[], Any] = lambda: partial(annotation.annotate, model=model)  # noqa: E731
+            if not (forks := can_fork()):
+                make = partial(make_annotator, annotation, self._paths, self._embeddings)
+            # a bar has a thread, and none is to be when a process is copied
+            with Pool(make, jobs, forks=forks) as pool, self._bar(output) as on_progress:
+                chunks = annotation.read_chunks(files, on_progress=on_progress)
+                done = pool.map(chunks, annotation.doing)
+                parts = put_together(annotation, done, self.seen, self._on_broken)
+                self._write_parts(parts, files, output)
+        return self.seen
+
+    @contextmanager
+    def reading(self, output: str, invalid: Path | None, *, fate: str) -> Iterator[Iterator[Item]]:
+        """Give the sentences, for what is written otherwise; `fate` is that of broken ones."""
+        fate = fate if invalid is None else f"written to {invalid}"
+        with (
+            self._telling(invalid, fate),
+            self._usable() as files,
+            self._bar(output) as on_progress,
+        ):
+            items = self._annotation.read(files, self._model, self._path, on_progress)
+            yield self.watched(items)
+
+    def watched(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Pass items on; see `Annotation.watched`."""
+        return self._annotation.watched(items, self._model, self.seen, self._on_broken)
+
+    @contextmanager
+    def _telling(self, invalid: Path | None, fate: str) -> Iterator[None]:
+        """Within the block, say which sentences are broken, and write them to a file if asked."""
+        num_broken = 0
+
+        def tell(broken: Broken) -> None:
+            nonlocal num_broken
+            num_broken += 1
+            if num_broken <= MAX_SHOWN:
+                note(f"{fate}: {broken.error}")
+
+        self._on_broken = tell
+        if invalid is None:
+            yield
+        else:
+            from seqtool.treebank.conllu import open_target
+
+            with open_target(invalid) as file:
+
+                def keep(broken: Broken) -> None:
+                    tell(broken)
+                    file.write(f"# {broken.error}\n{broken.to_conllu()}".encode())
+
+                self._on_broken = keep
+                yield
+        if num_broken > MAX_SHOWN:
+            note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
+
+    @contextmanager
+    def _usable(self) -> Iterator[Sequence[str]]:
+        """Give the files; those that cannot be read are left out if broken sentences are."""
+        if not self._annotation.skip_invalid:
+            yield self._files
+            return
+        from seqtool.parsing.annotation import usable_files
+
+        left_out: list[DataError] = []
+
+        def tell(error: DataError) -> None:
+            left_out.append(error)
+            if len(left_out) <= MAX_SHOWN:
+                note(f"left out: {error}")
+
+        is_text = self._annotation.layout is not None
+        files = usable_files(self._files, tell, texts=is_text)
+        yield files
+        if left_out:
+            num = len(left_out) + len(files)
+            note(f"{len(left_out):,} of {counted(num, 'file')} left out")
+
+    @contextmanager
+    def _bar(self, output: str) -> Iterator[OnProgress | None]:
+        """Show how much is read, unless what is written goes to the same terminal."""
+        from seqtool.core.progress import progress_bar
+
+        if output == "-" and terminal.stream().isatty():
+            yield None
+            return
+        with progress_bar(DOING[self._annotation.work], is_bytes=True) as on_progress:
+            yield on_progress
+
+    def _write_parts(self, parts: Iterator[Part], files: Sequence[str], output: str) -> None:
+        """Write what has become of files; see `write`."""
+        from seqtool.treebank.conllu import write_pieces
+
+        if output == "-" or not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
+            write_pieces((content for _, content in parts), output)
+            return
+        targets = self._targets(files, Path(output))
+        for path, own in groupby(parts, key=lambda part: part[0]):
+            target = targets[path]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_pieces((content for _, content in own), target)
+
+    def _targets(self, files: Sequence[str], folder: Path) -> dict[str, Path]:
+        """Return where what becomes of each file goes; those of a directory keep their folders.
+
+        Raises:
+            ConfigError: two would be one, or a text comes from stdin.
+        """
+        from seqtool.core.reading import STDIN, find_files
+
+        targets: dict[str, Path] = {}
+        is_text = self._annotation.layout is not None
+        for given in files:
+            for name in find_files([given], treebanks=not is_text):
+                if name == STDIN:
+                    raise ConfigError(
+                        "what comes from stdin has no name in a directory",
+                        hint=f"name a file: -o {folder / 'stdin.conllu'}",
+                    )
+                path = Path(name)
+                own = path.relative_to(given) if Path(given).is_dir() else Path(path.name)
+                if is_text and self._annotation.form == "conllu":
+                    own = _as_conllu(own)
+                if other := next((n for n, t in targets.items() if t == folder / own), None):
+                    raise ConfigError(
+                        f"{other} and {name} would both be written to {folder / own}",
+                        hint="rename one, or give their directory, whose folders are kept",
+                    )
+                targets[name] = folder / own
+        return targets
+
+
+def _as_conllu(path: Path) -> Path:
+    """Return the name of a text's file as one of CoNLL-U: letter.txt.gz is letter.conllu.gz."""
+    packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""
+    return (
+        path.with_suffix("").with_suffix(f".conllu{packed}")
+        if packed
+        else path.with_suffix(".conllu")
+    )

@@ -1,0 +1,455 @@
+"""What `segment`, `tag` and `parse` do to a corpus, all at once or chunk by chunk.
+
+    Annotation    what is to be done: which work, how text is split, the options of the model
+    Chunk         some of a corpus: whole sentences of CoNLL-U, or whole paragraphs of plain text
+    Annotated     what has become of it
+
+An annotation can be pickled. A process or a machine that is given one opens the models once, calls
+`annotate` for each chunk, and whoever gave it puts the parts together again, in the order of the
+chunks: they are those that one process writes, byte for byte as far as the last bits of products
+do not depend on what is computed together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from seqtool.core import checkpoint
+from seqtool.core.errors import DataError, ModelError
+from seqtool.core.reading import STDIN, Progress, find_files, read_blocks
+from seqtool.parsing.segmenter.documents import (
+    Layout,
+    read_documents,
+    read_parts,
+    segment_parts,
+)
+from seqtool.treebank.conllu import (
+    Broken,
+    Item,
+    SentenceBatch,
+    Stretch,
+    batches_in,
+    items_in,
+    read_batches,
+    read_items,
+    read_stretches,
+    refused,
+)
+from seqtool.treebank.plus import columns_of
+from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
+
+CHUNK_BYTES = 1 << 19  # enough words for a parser to be fast, and few enough for all to end at once
+
+Work = Literal["segment", "tag", "parse"]
+Form = Literal["conllu", "text", "lines"]
+# what was written of one file, and the name of this
+Part: TypeAlias = tuple[str, bytes]
+OnBroken: TypeAlias = Callable[[Broken], None]
+
+_NEWDOC = "# newdoc id = "
+_SENT_ID = re.compile(rb"^# sent_id = ([0-9]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a corpus that is annotated without the rest.
+
+    Attributes:
+        stretches: of CoNLL-U, whole sentences; of plain text, parts of documents as `read_parts`
+            cuts them, of which the first one of a document has line 1.
+        names: the columns of CoNLL-U Plus, of a file whose beginning is in a chunk before.
+    """
+
+    stretches: tuple[Stretch, ...]
+    names: Sequence[str] | None = None
+
+    def __str__(self) -> str:
+        """Return where it begins, as a message names it."""
+        path, line, _ = self.stretches[0]
+        return f"{path or 'the text'}, line {line:,} on" if line > 1 else path or "the text"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is to be told of sentences that went to a model.
+
+    Attributes:
+        num_sentences: whole ones.
+        num_long: of more words than the model looks for the best tree of.
+        num_words: so far as all of them had UPOS and a lemma.
+        is_tagged: whether all had.
+    """
+
+    num_sentences: int = 0
+    num_long: int = 0
+    num_words: int = 0
+    is_tagged: bool = True
+
+    def add(self, other: Seen) -> None:
+        """Count what was seen elsewhere as well."""
+        self.num_sentences += other.num_sentences
+        self.num_long += other.num_long
+        self.num_words += other.num_words
+        self.is_tagged = self.is_tagged and other.is_tagged
+
+    def note(self, item: Sentence | SentenceBatch, longest: int | None, *, tags: bool) -> None:
+        """Count a sentence, or several; with `tags`, see whether they have any."""
+        if isinstance(item, SentenceBatch):
+            self.num_sentences += len(item.sentences)
+            if longest is not None:
+                self.num_long += int((item.lengths > longest).sum())
+            return
+        self.num_sentences += 1
+        if longest is not None:
+            self.num_long += len(item) > longest
+        if tags and self.is_tagged:
+            self.num_words += len(item)
+            self.is_tagged = all("_" not in (row[UPOS], row[LEMMA]) for row in item.rows)
+
+
+@dataclass(slots=True)
+class Annotated:
+    """What has become of a chunk.
+
+    Attributes:
+        parts: what is to be written, file by file. Sentences of plain text are numbered from 1 on.
+        broken: sentences, with what is wrong with them.
+        seen: see there.
+    """
+
+    parts: list[Part]
+    broken: list[Broken] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What is to be done.
+
+    Attributes:
+        work: what the model is for.
+        layout: how plain text is split; None for CoNLL-U.
+        form: CoNLL-U, or of plain text a line for each sentence: its tokens, or as it is written.
+        options: of `parse_stream`, `nbest` or `tag_stream`.
+        nbest: how many trees a sentence gets, with their ranks; None for its tree alone.
+        clear_deps: leave out the enhanced graph.
+        skip_invalid: go on after a broken sentence; otherwise it is an error.
+        keeps_invalid: write broken sentences, in their places, as they are.
+    """
+
+    work: Work
+    layout: Layout | None = None
+    form: Form = "conllu"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    nbest: int | None = None
+    clear_deps: bool = False
+    skip_invalid: bool = False
+    keeps_invalid: bool = True
+
+    def read(
+        self,
+        files: Sequence[str],
+        model: Any,
+        path: Path | None,
+        on_progress: Progress | None = None,
+    ) -> Iterator[Item]:
+        """Return what is in files.
+
+        Args:
+            files: names; see `read_conllu`, and of plain text `segment_files`.
+            model: opened; None where text is split without one.
+            path: of the model, for errors.
+            on_progress: of CoNLL-U, called with bytes read and their total.
+
+        Raises:
+            DataError, ConfigError, ModelError: now or when iterated: see there.
+        """
+        if self.layout is not None:
+            return self.layout.read(files, model, path)
+        if self.work == "parse":
+            return read_batches(files, skip_invalid=True, on_progress=on_progress)
+        return read_items(files, check="columns", on_progress=on_progress)
+
+    def read_chunks(
+        self,
+        files: Sequence[str],
+        *,
+        size: int = CHUNK_BYTES,
+        on_progress: Progress | None = None,
+    ) -> Iterator[Chunk]:
+        """Give what is in files in chunks of about `size` bytes; arguments are those of `read`.
+
+        Raises:
+            DataError: when iterated: a file that cannot be read.
+        """
+        held: list[Stretch] = []
+        num_bytes = 0
+        names = held_names = None
+        try:
+            for stretch in self._stretches(files, size, on_progress):
+                path, line, content = stretch
+                if self.layout is None and line == 1:
+                    names = columns_of(content, path)
+                if not held:
+                    held_names = names
+                held.append(stretch)
+                num_bytes += len(content)
+                if num_bytes >= size:
+                    yield Chunk(tuple(held), held_names)
+                    held, num_bytes = [], 0
+        except DataError:  # what was read before comes first
+            if held:
+                yield Chunk(tuple(held), held_names)
+            raise
+        if held:
+            yield Chunk(tuple(held), held_names)
+
+    def _stretches(
+        self, files: Sequence[str], size: int, on_progress: Progress | None
+    ) -> Iterator[Stretch]:
+        if self.layout is None:
+            yield from read_stretches(files, on_progress=on_progress, block_size=size)
+            return
+        line = 1
+        for name, text, begins in read_parts(files, given=self.layout.given, size=size):
+            line = 1 if begins else line
+            yield name, line, text.encode()
+            line += text.count("\n")
+
+    def watched(
+        self,
+        items: Iterable[Item],
+        model: Any,
+        seen: Seen,
+        on_broken: OnBroken,
+    ) -> Iterator[Item]:
+        """Pass items on to a model, and count them; a broken sentence is told, or refused.
+
+        Args:
+            items: sentences, and broken ones.
+            model: that gets them.
+            seen: to be added to.
+            on_broken: called with each broken sentence.
+
+        Raises:
+            DataError: when iterated: there is one, and it is not to be skipped.
+        """
+        longest = getattr(model, "longest", None) if self.work == "parse" else None
+        for item in items:
+            if not isinstance(item, Broken):
+                seen.note(item, longest, tags=self.work == "tag")
+                yield item
+                continue
+            if not self.skip_invalid:
+                raise refusal(item, model)
+            on_broken(item)
+            if self.keeps_invalid:
+                yield item
+
+    def parts(self, items: Iterable[Item], model: Any, path: str = "") -> Iterator[Part]:
+        """Annotate items, and give what is written of each with the name of its file.
+
+        Args:
+            items: sentences, in order.
+            model: opened.
+            path: the file of the first ones, where these do not say it.
+        """
+        for item in self._annotated(items, model):
+            if self.layout is not None:
+                assert isinstance(item, Sentence)
+                if item.comments and item.comments[0].startswith(_NEWDOC):
+                    path = item.comments[0].removeprefix(_NEWDOC)
+            else:
+                path = item.error.path or "" if isinstance(item, Broken) else item.path
+            yield path, self._written(item)
+
+    def _annotated(self, items: Iterable[Item], model: Any) -> Iterator[Item]:
+        """Give items with all that the model gives them."""
+        if self.work == "segment":
+            yield from items
+        elif self.work == "tag":
+            yield from model.tag_stream(items, **self.options)
+        elif self.nbest is None:
+            yield from model.parse_stream(items, **self.options)
+        else:
+            for ranked in model.nbest(items, self.nbest, **self.options):
+                yield from ranked if isinstance(ranked, list) else [ranked]
+
+    def _written(self, item: Item) -> bytes:
+        if isinstance(item, SentenceBatch):
+            return item.to_bytes(clear_deps=self.clear_deps)
+        if self.form == "conllu" or isinstance(item, Broken):
+            return item.to_conllu(clear_deps=self.clear_deps).encode()
+        line = tokens_line(item) if self.form == "text" else written_line(item)
+        return f"{line}\n".encode()
+
+    def doing(self, chunk: Chunk) -> str:
+        """Return what is done with a chunk, as the error of a lost process says it."""
+        verb = {"segment": "segmented", "tag": "tagged", "parse": "parsed"}[self.work]
+        return f"{verb} {chunk}"
+
+    def annotate(self, chunk: Chunk, model: Any) -> Annotated:
+        """Annotate a chunk with a model that is open.
+
+        Raises:
+            DataError: a broken sentence, or one that lacks a column that the model reads.
+        """
+        result = Annotated([])
+        path = chunk.stretches[0][0]
+        items: Iterable[Item]
+        if self.layout is not None:
+            documents = (
+                (name, [content.decode()], line == 1) for name, line, content in chunk.stretches
+            )
+            splitter = self.layout.splitter(model, None)
+            items = segment_parts(documents, splitter, given=self.layout.given)
+        elif self.work == "parse":
+            items = batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
+        else:
+            items = items_in(chunk.stretches, check="columns", names=chunk.names)
+        watched = self.watched(items, model, result.seen, result.broken.append)
+        pieces: list[bytes] = []
+        for own, piece in self.parts(watched, model, path):
+            if own != path and pieces:
+                result.parts.append((path, b"".join(pieces)))
+                pieces = []
+            path = own
+            pieces.append(piece)
+        if pieces:
+            result.parts.append((path, b"".join(pieces)))
+        return result
+
+
+def put_together(
+    annotation: Annotation, annotated: Iterable[Annotated], seen: Seen, on_broken: OnBroken
+) -> Iterator[Part]:
+    """Give what has become of chunks, in order, as one process would write it.
+
+    Args:
+        annotation: what was done.
+        annotated: what `Annotation.annotate` made of each chunk of a corpus.
+        seen: to be added to.
+        on_broken: called with each broken sentence.
+    """
+    for done in annotated:
+        for broken in done.broken:
+            on_broken(broken)
+        for path, content in done.parts:
+            if annotation.layout is not None and annotation.form == "conllu":
+                content = _renumbered(content, seen.num_sentences)
+            yield path, content
+        seen.add(done.seen)
+
+
+def _renumbered(content: bytes, num_before: int) -> bytes:
+    """Return sentences of plain text with their numbers after those of the chunks before."""
+    if not num_before:
+        return content
+    return _SENT_ID.sub(lambda found: b"# sent_id = %d" % (int(found[1]) + num_before), content)
+
+
+def usable_files(
+    inputs: Sequence[str], on_damaged: Callable[[DataError], None], *, texts: bool
+) -> list[str]:
+    """Return the files of a corpus that can be read to their ends; stdin is not tried.
+
+    Args:
+        inputs: files and directories.
+        on_damaged: called with what is wrong with each file that is left out.
+        texts: they are plain text, not CoNLL-U.
+
+    Raises:
+        DataError: a file is not there, or none can be read.
+    """
+    usable: list[str] = []
+    first: DataError | None = None
+    for name in find_files(inputs, treebanks=not texts):
+        try:
+            if name != STDIN and texts:
+                for _, pieces in read_documents([name]):
+                    deque(pieces, maxlen=0)
+            elif name != STDIN:
+                deque(read_blocks([name], treebanks=True), maxlen=0)
+        except DataError as error:
+            first = first or error
+            on_damaged(error)
+        else:
+            usable.append(name)
+    if first is not None and not usable:
+        raise DataError(
+            f"no file can be read; the first one: {first.message}", hint=first.hint, path=first.path
+        )
+    return usable
+
+
+def refusal(broken: Broken, model: Any) -> DataError:
+    """Return the error of a broken sentence; plain text gets a hint of its own."""
+    lines = [line for line in broken.text.split("\n") if not line.startswith("#")]
+    # of columns that are apart by spaces, the error says so
+    is_table = all("\t" in line or len(line.split()) == NUM_COLUMNS for line in lines)
+    if is_table or "\t" in broken.text:
+        return refused(broken)
+    who = "" if hasattr(model, "segment") else ", by a model of `seqtool train-parser --raw`"
+    return DataError(
+        "no CoNLL-U: the lines have no columns",
+        hint=f"if it is plain text, add --raw to read it{who}",
+        path=broken.error.path,
+        line=broken.error.line,
+    )
+
+
+def tokens_line(sentence: Sentence) -> str:
+    """Return the tokens of a sentence, as they are written, with blanks between them."""
+    forms = dict(enumerate(sentence.column(FORM), start=1))
+    for first, last, columns in sentence.multiword_tokens():
+        forms[first] = columns[FORM]
+        for word in range(first + 1, last + 1):
+            del forms[word]
+    # a blank inside a token would make two of it
+    return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
+
+
+def written_line(sentence: Sentence) -> str:
+    """Return a sentence as it is written, with single blanks where there is whitespace."""
+    comment = next(line for line in sentence.comments if line.startswith("# text = "))
+    return comment.removeprefix("# text = ")
+
+
+def open_models(paths: Sequence[Path], embeddings: Path | None = None) -> Any:
+    """Open the model at a path, or several as one, with the words of a file of vectors.
+
+    Args:
+        paths: of models; none gives None, for text that is split without one.
+        embeddings: as of `TreebankModel.with_words`.
+
+    Raises:
+        ModelError: there is no such model, it is damaged, or was not trained with these vectors.
+    """
+    if not paths:
+        return None
+    return with_words(checkpoint.load(paths), embeddings, paths[0])
+
+
+def with_words(model: Any, embeddings: Path | None, path: Path) -> Any:
+    """Return a model with the words of a file of vectors that it lacks, if one is given."""
+    if embeddings is None:
+        return model
+    from seqtool.parsing.encoding.pretrained import MAX_ADDED, read_rows
+
+    try:
+        return model.with_words(read_rows(embeddings, MAX_ADDED))
+    except ModelError as error:  # which does not know where it is
+        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
+
+
+def make_annotator(
+    annotation: Annotation, paths: Sequence[Path], embeddings: Path | None = None
+) -> Callable[[Chunk], Annotated]:
+    """Return what annotates chunks, with models that are opened now; arguments can be pickled."""
+    model = open_models(paths, embeddings)
+    return lambda chunk: annotation.annotate(chunk, model)

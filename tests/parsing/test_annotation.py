@@ -1,0 +1,143 @@
+"""Chunks of a corpus become together what the whole becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from parsing.parser.tiny import random_parser, random_sentences, tiny_config
+from parsing.segmenter.tiny_segmenter import random_segmenter
+
+from seqtool.core.errors import DataError
+from seqtool.core.processes import Pool
+from seqtool.parsing.annotation import Annotated, Annotation, Chunk, Seen, put_together
+from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.segmenter.documents import Layout
+from seqtool.treebank.conllu import Broken, write_conllu
+
+SIZES = (1, 300, 1 << 20)  # bytes of a chunk
+
+
+@pytest.fixture(scope="module")
+def parser() -> Parser:
+    return random_parser(tiny_config("swap"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Three treebanks: with a broken sentence, with CRLF, and CoNLL-U Plus."""
+    folder = tmp_path_factory.mktemp("trees")
+    texts = [write_conllu(random_sentences(20, 9, seed)) for seed in range(3)]
+    texts[0] = texts[0].replace("\n\n", "\n\n1\tbroken\n\n", 1)
+    texts[1] = texts[1].replace("\n", "\r\n")
+    rows = [line.split("\t") for line in texts[2].splitlines()]
+    plus = "\n".join("\t".join([*row[:2], row[3], row[2]]) if row[1:] else "" for row in rows)
+    texts[2] = f"# global.columns = ID FORM UPOS LEMMA\n{plus}\n\n"
+    names = [folder / name for name in ("a.conllu", "b.conllu", "c.conllup")]
+    for name, text in zip(names, texts, strict=True):
+        name.write_bytes(text.encode())
+    return [str(name) for name in names]
+
+
+def whole(
+    annotation: Annotation, files: list[str], model: object
+) -> tuple[dict[str, bytes], list[str], Seen]:
+    """What one process writes of each file, what it tells of broken sentences, and has seen."""
+    seen, broken = Seen(), list[Broken]()
+    items = annotation.watched(annotation.read(files, model, None), model, seen, broken.append)
+    return joined(annotation.parts(items, model)), [str(item.error) for item in broken], seen
+
+
+def in_chunks(
+    annotation: Annotation, files: list[str], model: object, size: int
+) -> tuple[dict[str, bytes], list[str], Seen]:
+    """The same of two processes."""
+    seen, broken = Seen(), list[Broken]()
+
+    def make():  # type: ignore[no-untyped-def]
+        return lambda chunk: annotation.annotate(chunk, model)
+
+    with Pool[Chunk, Annotated](make, 2, forks=True) as pool:
+        chunks = annotation.read_chunks(files, size=size)
+        done = pool.map(chunks, annotation.doing)
+        parts = put_together(annotation, done, seen, broken.append)
+        return joined(parts), [str(item.error) for item in broken], seen
+
+
+def joined(parts) -> dict[str, bytes]:  # type: ignore[no-untyped-def]
+    of_files: dict[str, bytes] = {}
+    for path, content in parts:
+        of_files[path] = of_files.get(path, b"") + content
+    return of_files
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("keeps", [True, False])
+def test_treebanks_are_parsed_as_by_one(
+    parser: Parser, files: list[str], size: int, keeps: bool
+) -> None:
+    annotation = Annotation("parse", skip_invalid=True, keeps_invalid=keeps)
+    expected = whole(annotation, files, parser)
+    assert list(expected[0]) == files
+    assert expected[1] == [
+        f"{files[0]}:{line_of_broken(files[0])}: 2 columns, where CoNLL-U has 10"
+    ]
+    assert (b"\tbroken\n" in expected[0][files[0]]) == keeps
+    assert in_chunks(annotation, files, parser, size) == expected
+
+
+def line_of_broken(path: str) -> int:
+    return Path(path).read_text().splitlines().index("1\tbroken") + 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_broken_sentence_is_refused_with_its_line(
+    parser: Parser, files: list[str], size: int
+) -> None:
+    annotation = Annotation("parse")
+    with pytest.raises(DataError) as expected:
+        whole(annotation, files, parser)
+    with pytest.raises(DataError) as found:
+        in_chunks(annotation, files, parser, size)
+    assert str(found.value) == str(expected.value)
+    assert found.value.hint == expected.value.hint
+
+
+def test_several_trees_of_a_sentence_stay_together(parser: Parser, files: list[str]) -> None:
+    options = {"beam": 4, "allow_missing": True}
+    annotation = Annotation("parse", options=options, nbest=3, skip_invalid=True)
+    assert in_chunks(annotation, files, parser, 300) == whole(annotation, files, parser)
+
+
+WORDS = st.sampled_from(["One", "two.", "Three!", "4", "(five)", "Mr.", "\u4e8c"])
+SPACES = st.sampled_from([" ", "\n", "\n\n", "\r\n\r\n", "  \n", "\n \n", "\n\n\n"])
+
+
+@given(st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=30), st.integers(1, 9))
+@pytest.mark.parametrize("layout", [Layout(rules=True), Layout(pretokenized=True)])
+def test_parts_of_a_text_are_segmented_as_the_whole(
+    layout: Layout,
+    tmp_path_factory: pytest.TempPathFactory,
+    words: list[tuple[str, str]],
+    size: int,
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "parts.txt"
+    path.write_bytes("".join(word + space for word, space in words).encode())
+    annotation = Annotation("segment", layout)
+    expected = whole(annotation, [str(path)], None)[0]
+    chunks = annotation.read_chunks([str(path)], size=size)
+    done = (annotation.annotate(chunk, None) for chunk in chunks)
+    assert joined(put_together(annotation, done, Seen(), print)) == expected
+
+
+def test_a_model_segments_parts_as_the_whole(tmp_path: Path) -> None:
+    segmenter = random_segmenter()
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in paths:
+        path.write_text("The dog sleeps. A cat\nsees it!\n\n" * 20 + "  The end")
+    files = [str(path) for path in paths]
+    for form in ("conllu", "lines"):
+        annotation = Annotation("segment", Layout(), form)  # type: ignore[arg-type]
+        assert in_chunks(annotation, files, segmenter, 100) == whole(annotation, files, segmenter)
