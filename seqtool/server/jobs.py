@@ -214,7 +214,11 @@ class Rounds:
             if not job.answer.done():
                 by_model[job.model].append(job)
         for model, jobs in by_model.items():
-            self._work(model, jobs)
+            try:
+                self._work(model, jobs)
+            except Exception as error:  # a bug; nobody is to wait for ever
+                for job in jobs:
+                    job.fail(error)
         self._jobs = [job for job in self._jobs if not job.answer.done()]
         if self._jobs:
             # whose turn was first is last
@@ -260,8 +264,9 @@ def _split(model: ServedModel, jobs: Iterable[Job]) -> None:
             size += sum(map(len, stretches))
             parts[job.presegmented].append((job, stretches))
     for presegmented, found in parts.items():
-        for job, spans in _together(found, partial(model.model.split, whole=presegmented)):
-            job.add(spans)
+        if found:  # else the model may be one that cannot split
+            for job, spans in _together(found, partial(model.model.split, whole=presegmented)):
+                job.add(spans)
 
 
 def _together(
@@ -271,8 +276,6 @@ def _together(
 
     If that fails, each is done by itself, so that a job fails by what it has itself.
     """
-    if not parts:
-        return
     try:
         found = list(work([item for _, items in parts for item in items]))
     except Exception as error:  # of any kind: the other jobs go on

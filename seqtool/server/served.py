@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class ServedModels:
     def __init__(self, paths: Sequence[Path]) -> None:
         self.by_name: dict[str, ServedModel] = {}
         for path in paths:
-            name = path.resolve().name
+            name = os.path.basename(os.path.abspath(path))  # of a link, its own
             if name in self.by_name:
                 what = f"two models are called {name}, the last part of their directories"
                 raise ConfigError(what, hint="rename one, or give a link with another name")
