@@ -22,7 +22,13 @@ from seqtool.core.config import from_dict, load_yaml
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seqtool"
 # a folder imports from those of lower floors, and from itself; of one floor, none knows the other
-FLOORS = (("core",), ("training", "text", "treebank"), ("lm", "parsing"), ("analysis",), ("cli",))
+FLOORS = (
+    ("core",),
+    ("training", "text", "treebank"),
+    ("lm", "parsing"),
+    ("analysis", "server"),
+    ("cli",),
+)
 KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
@@ -213,11 +219,13 @@ def test_every_library_that_is_imported_is_declared() -> None:
     extras = project["optional-dependencies"]
     used = [
         requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy")
+        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "serve")
         for requirement in extras[name]
     ]
     requirements = map(Requirement, project["dependencies"] + used)
-    declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
+    declared = {
+        requirement.name.replace("pyyaml", "yaml").replace("-", "_") for requirement in requirements
+    }
     imported = {found.target.partition(".")[0] for found in IMPORTS}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
 

@@ -89,6 +89,9 @@ BROUGHT = {
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
         "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
     },
+    "seqtool/manual/server.md": {
+        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
+    },
     "seqtool/manual/python.md": {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",

@@ -32,6 +32,7 @@ TOPICS = {
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
+    "server": "parse over HTTP: UDPipe's clients, a page on which one types, limits",
     "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
     "evaluate": "perplexity, parser scores, comparisons, learning curves",
     "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",

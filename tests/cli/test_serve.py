@@ -113,7 +113,7 @@ def test_models_that_cannot_be_served(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "pipeline").symlink_to(PIPELINE)
     for models, line in (
         ([PIPELINE, tmp_path / "pipeline"], "error: two models are called pipeline"),
-        ([PIPELINE.parent / "lm-rnn"], "error: "),
+        ([PIPELINE.parent / "ngram"], "error: "),
         ([tmp_path / "none"], "error: "),
     ):
         given = [part for path in models for part in ("-m", path)]
