@@ -263,7 +263,6 @@ def tag(
     "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
     "seqtool parse letter.txt -m runs/mine --format tree",
     'echo "I love it." | seqtool parse --raw -m runs/mine',
-    "seqtool parse words.txt --input vertical -m runs/mine",
     "seqtool parse text.conllu -m runs/parser -m runs/other",
     "seqtool parse text.conllu -m runs/parser --trace --format html -o steps.html",
 )
