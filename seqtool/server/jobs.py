@@ -37,7 +37,7 @@ ROUND_CHARACTERS = 1 << 14  # of all requests
 # a round is to take about so long, of which the first of a model has so many words
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
 MIN_WORDS, MAX_WORDS = 64, 1 << 13
-GATHER_SECONDS = 0.002
+GATHER_SECONDS = 0.005
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -179,11 +179,13 @@ class Rounds:
         self._earlier: set[object] = set()  # and before it, since the one before
         self._budgets: defaultdict[ServedModel, int] = defaultdict(lambda: FIRST_WORDS)  # words
 
-    async def do(self, job: Job) -> None:
-        """Wait until a job is done; it is given up when this is cancelled.
+    def submit(self, job: Job) -> asyncio.Future[None]:
+        """Return what a job ends with; it is given up when this is cancelled.
+
+        It ends with a Refusal if it takes too long, or cannot be done.
 
         Raises:
-            Refusal: too many wait, it takes too long, or it cannot be done.
+            Refusal: too many wait.
         """
         if len(self._jobs) >= self._limits.num_jobs:
             raise Refusal(429, f"{counted(len(self._jobs), 'request')} wait; try again in a second")
@@ -194,7 +196,7 @@ class Rounds:
         elif self._planned is None:
             loop = asyncio.get_running_loop()
             self._planned = loop.call_later(GATHER_SECONDS, self._round)
-        await job.answer
+        return job.answer
 
     def _plan(self) -> None:
         """Let a round come as soon as what has been read by now is looked at."""

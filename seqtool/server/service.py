@@ -224,16 +224,16 @@ class Service:
             ClientDisconnect: the client is gone.
         """
         request.state.job = job
-        work = asyncio.ensure_future(self._rounds.do(job))
+        answer = self._rounds.submit(job)
         gone = asyncio.ensure_future(_until_gone(request))
         try:
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
                 raise ClientDisconnect
-            await work
+            answer.result()
         finally:
-            for task in (work, gone):
-                task.cancel()
+            answer.cancel()
+            gone.cancel()
 
     async def _page(self, request: Request, fields: Fields) -> Response:
         text, name = fields.get("data", ""), fields.get("model", "")

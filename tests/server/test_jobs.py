@@ -43,7 +43,7 @@ def answers(*texts: str, limits: Limits | None = None) -> tuple[Recorded, list[A
             limits,
             client=text,
         )
-        await rounds.do(job)
+        await rounds.submit(job)
         order.append(text.split()[0])
         return kept
 
@@ -97,10 +97,9 @@ def test_a_client_that_is_gone_is_forgotten(num: int) -> None:
             )
             for number in range(num)
         ]
-        tasks = [asyncio.ensure_future(rounds.do(job)) for job in jobs]
-        await asyncio.sleep(0)
-        tasks[0].cancel()
-        await asyncio.wait(tasks)
+        waiting = [rounds.submit(job) for job in jobs]
+        waiting[0].cancel()
+        await asyncio.wait(waiting)
 
     asyncio.run(run())
     assert sum(map(len, model.calls)) == num - 1
