@@ -54,14 +54,15 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def open(self, path: Path, width: int, height: int) -> None:
-        """Load a file in a window of this size, and wait until it is drawn."""
+    def open(self, place: Path | str, width: int, height: int) -> None:
+        """Load a file or an address in a window of this size, and wait until it is drawn."""
+        url = place.as_uri() if isinstance(place, Path) else place
         self.call(
             "Emulation.setDeviceMetricsOverride",
             **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
-        self.call("Page.navigate", url=path.as_uri())
-        while self.run("document.readyState + location.href") != f"complete{path.as_uri()}":
+        self.call("Page.navigate", url=url)
+        while self.run("document.readyState + location.href") != f"complete{url}":
             pass
         self.settle()
 

@@ -27,7 +27,7 @@ FLOORS = (
     ("training", "text", "treebank"),
     ("lm", "parsing"),
     ("classification",),
-    ("analysis", "spark"),
+    ("analysis", "spark", "server"),
     ("cli",),
 )
 KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
@@ -221,11 +221,13 @@ def test_every_library_that_is_imported_is_declared() -> None:
     extras = project["optional-dependencies"]
     used = [
         requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale")
+        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale", "serve")
         for requirement in extras[name]
     ]
     requirements = map(Requirement, project["dependencies"] + used)
-    declared = {requirement.name.replace("pyyaml", "yaml") for requirement in requirements}
+    declared = {
+        requirement.name.replace("pyyaml", "yaml").replace("-", "_") for requirement in requirements
+    }
     imported = {found.target.partition(".")[0] for found in IMPORTS}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
 

@@ -140,8 +140,8 @@ HEAVY = {
         for name in ("gradients", "spectrum", "gates", "dynamics")
     },
 }
-# trains; needs a network; a run that was trained; models of all kinds
-OTHERS = {"demo", "fetch", "plot", "analyse report"}
+# trains; needs a network; a run that was trained; models of all kinds; ends when it is told to
+OTHERS = {"demo", "fetch", "plot", "analyse report", "serve"}
 
 
 def test_every_command_is_tried_without_torch() -> None:

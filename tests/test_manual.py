@@ -91,6 +91,9 @@ BROUGHT = {
         "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
     },
     "seqtool/manual/classify.md": {"runs/lm": "seqtool train-lm train.txt"},
+    "seqtool/manual/server.md": {
+        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
+    },
     "seqtool/manual/python.md": {
         "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
         "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -17,7 +17,7 @@ from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, take
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.errors import ConfigError, ModelError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from seqtool.parsing.segmenter.documents import Layout
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
 
 TEXT_FORMATS = ("conllu", "text", "lines")
+INPUTS = ("text", "conllu", "horizontal", "vertical")
 
 FilesArgument = Annotated[
     list[str] | None,
@@ -101,7 +102,7 @@ class LayoutOptions:
 
 @dataclass(frozen=True)
 class RawTextOptions(LayoutOptions):
-    """Whether there is plain text in place of CoNLL-U, and how it is split."""
+    """Whether there is plain text in place of CoNLL-U, and how it is laid out or split."""
 
     raw: Annotated[
         bool,
@@ -109,12 +110,41 @@ class RawTextOptions(LayoutOptions):
             "--raw", help="FILE is plain text, as files named .txt are without this option."
         ),
     ] = False
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="|".join(INPUTS),
+            help="What FILE is: plain text (as --raw), CoNLL-U, a sentence a line with spaces "
+            "between all words, or a word a line with an empty line between sentences.",
+        ),
+    ] = None
+
+    @property
+    def layout(self) -> Layout:
+        """What they say."""
+        from seqtool.treebank.layouts import LAYOUTS
+
+        return replace(super().layout, words=LAYOUTS.get(self.named or ""))
 
     def are_for(self, files: Sequence[str]) -> bool:
-        """Whether files hold plain text: an option says so, or all their names do."""
+        """Whether files hold no CoNLL-U: an option says so, or all their names do.
+
+        Raises:
+            ConfigError: options that do not go together.
+        """
         from seqtool.parsing.segmenter.documents import are_texts
 
-        return any(vars(self).values()) or are_texts(files)
+        others = [name for name, value in vars(self).items() if value and name != "named"]
+        if self.named is None:
+            return bool(others) or are_texts(files)
+        if self.named not in INPUTS:
+            hint = did_you_mean(self.named, INPUTS)
+            raise ConfigError(f"no input is called {self.named!r}", hint=hint)
+        if others and self.named != "text":
+            what = f"--input {self.named} and --{others[0]} do not go together"
+            raise ConfigError(what, hint="leave out one of the two")
+        return self.named != "conllu"
 
 
 @takes_options()
@@ -180,8 +210,6 @@ def segment(
 
 
 def _check_format(name: str, known: Sequence[str]) -> None:
-    from seqtool.core.errors import did_you_mean
-
     if name not in known:
         raise ConfigError(f"no format is called {name!r}", hint=did_you_mean(name, known))
 

@@ -45,6 +45,7 @@ COMMANDS = {
     "tune": "seqtool.cli.tune:tune",
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "draw": "seqtool.cli.draw:draw",
+    "serve": "seqtool.cli.serve:serve",
     "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",
     "analyse gradients": "seqtool.cli.analyse_networks:gradients",
@@ -81,7 +82,7 @@ READ_NO_TEXT = (
         "analyse embeddings",
         "plot",
     ),
-    *("fetch", "demo", "help"),
+    *("serve", "fetch", "demo", "help"),
 )
 
 # what torchrun may start several times at once

@@ -33,6 +33,7 @@ TOPICS = {
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
     "classify": "labels of texts: topics, sentiments; linear and recurrent classifiers",
+    "server": "parse over HTTP: UDPipe's clients, a page on which one types, limits",
     "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
     "evaluate": "perplexity, parser scores, comparisons, learning curves",
     "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",

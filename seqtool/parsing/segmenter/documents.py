@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
@@ -39,6 +39,8 @@ from seqtool.parsing.segmenter.characters import (
     to_text,
 )
 from seqtool.parsing.segmenter.data import Words
+from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
+from seqtool.treebank.layouts import Layout as WordLayout
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
 from seqtool.treebank.spacing import misc_of
 
@@ -115,53 +117,83 @@ class _Draft:
         return Sentence(comments, rows, extras)
 
 
-def assemble(
-    pieces: Iterable[str],
-    split: Split,
-    *,
-    unit: Unit = "paragraph",
-    document: str | None = None,
-    first_number: int = 1,
-    goes_on: bool = False,
-) -> Iterator[Sentence]:
-    """Segment one document, whose text comes in pieces, in bounded memory.
+class Assembly:
+    """One document on its way to sentences, whose text comes in pieces, in bounded memory.
 
-    The comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text; columns
-    but ID, FORM and MISC are `_`. Units are split apart from all else. Where a document `goes_on`,
-    the text is a later part of it, as `read_parts` cuts it.
+    Who splits takes stretches and gives what was found in them, until there are no more; so the
+    stretches of several documents can be split together. The comments are newdoc with its id,
+    newpar, sent_id, from `first_number` on, and text; columns but ID, FORM and MISC are `_`. Units
+    are split apart from all else.
+
+    Args:
+        pieces: of the text, of any size.
+        unit: paragraphs, or lines, each of which is a sentence.
+        document: its id, if it has one.
+        first_number: sent_id of the first sentence.
+        goes_on: the text is a later part of the document, as `read_parts` cuts it.
+        batch: characters that are taken together, about.
     """
-    reader = UnitReader(pieces, unit, begins_paragraph=not goes_on or unit == "paragraph")
-    newdoc = "# newdoc" if document is None else f"# newdoc id = {document}"
-    held: _Draft | None = None
-    number = first_number
-    batch: list[Stretch] = []
-    size = 0
-    while True:
-        stretch = reader.take()
-        if stretch is not None:
-            batch.append(stretch)
+
+    def __init__(
+        self,
+        pieces: Iterable[str],
+        *,
+        unit: Unit = "paragraph",
+        document: str | None = None,
+        first_number: int = 1,
+        goes_on: bool = False,
+        batch: int = BATCH,
+    ) -> None:
+        begins_paragraph = not goes_on or unit == "paragraph"
+        self._reader = UnitReader(pieces, unit, begins_paragraph=begins_paragraph)
+        self._newdoc = [] if goes_on else newdoc(document)
+        self._held: _Draft | None = None  # the last sentence: what follows it is not known
+        self._number, self._batch = first_number, batch
+        self._taken: list[Stretch] = []
+        self.is_done = False  # nothing is left to be taken
+
+    def take(self) -> list[CodePoints]:
+        """Return the next stretches to be split."""
+        self._taken, size = [], 0
+        while size < self._batch:
+            stretch = self._reader.take()
+            if stretch is None:
+                self.is_done = True
+                break
+            self._taken.append(stretch)
             size += len(stretch.codes)
-        if stretch is None or size >= BATCH or not stretch.is_whole:
-            spans = split([member.codes for member in batch])
-            for member, found in zip(batch, spans, strict=True):
-                drafts, used = _drafts(member, found)
-                before = member.before
-                for draft, after in drafts:
-                    if held is None:
-                        if not goes_on:
-                            draft.comments.insert(0, newdoc)
-                        draft.before = before
-                    else:
-                        yield held.sentence(number, before)
-                        number += 1
-                    held, before = draft, after
-                if not member.is_whole:
-                    reader.take_back(member.codes[used:])
-            batch, size = [], 0
-        if stretch is None:
-            break
-    if held is not None:
-        yield held.sentence(number, reader.spaces)
+            if not stretch.is_whole:
+                break
+        return [stretch.codes for stretch in self._taken]
+
+    def give(self, spans: Sequence[Spans]) -> Iterator[Sentence]:
+        """Give the sentences that are whole, by what was found in the stretches taken last."""
+        for stretch, found in zip(self._taken, spans, strict=True):
+            drafts, used = _drafts(stretch, found)
+            before = stretch.before
+            for draft, after in drafts:
+                if self._held is None:
+                    draft.comments[:0] = self._newdoc
+                    draft.before = before
+                else:
+                    yield self._numbered(self._held, before)
+                self._held, before = draft, after
+            if not stretch.is_whole:
+                self._reader.take_back(stretch.codes[used:])
+        if self.is_done and self._held is not None:
+            yield self._numbered(self._held, self._reader.spaces)
+            self._held = None
+
+    def _numbered(self, draft: _Draft, after: str) -> Sentence:
+        self._number += 1
+        return draft.sentence(self._number - 1, after)
+
+
+def assemble(pieces: Iterable[str], split: Split, **about: Any) -> Iterator[Sentence]:
+    """Segment one document, whose text comes in pieces, in bounded memory; see `Assembly`."""
+    assembly = Assembly(pieces, **about)
+    while not assembly.is_done:
+        yield from assembly.give(split(assembly.take()))
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
@@ -396,7 +428,7 @@ def _whole_text(text: str) -> str:
     return text
 
 
-Given = Literal["nothing", "sentences", "words"]
+Given = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
 
 
 def segment_files(
@@ -408,7 +440,7 @@ def segment_files(
         inputs: files of plain text (.gz and .zst too), directories and `-` for stdin.
         segmenter: a model; None for rules.
         given: "sentences" takes a line for a sentence, "words" also what stands between spaces for
-            a word; no multiword token is split then.
+            a word; no multiword token is split then. Others are those of `treebank.layouts`.
 
     Raises:
         DataError: when iterated: a file that is empty, no text or cannot be read.
@@ -436,27 +468,45 @@ def segment_parts(
         split = partial(by, whole=given == "sentences")
     number = 1
     for name, pieces, begins in parts:
-        for sentence in assemble(
-            pieces,
-            split,
-            unit=_unit_of(given),
-            document=name or None,
-            first_number=number,
-            goes_on=not begins,
-        ):
+        about: dict[str, Any] = {"document": name or None, "first_number": number}
+        about["goes_on"] = not begins
+        sentences = (
+            read_layout(_lines(pieces), LAYOUTS[given], **about)
+            if given in LAYOUTS
+            else assemble(
+                pieces, split, unit="paragraph" if given == "nothing" else "line", **about
+            )
+        )
+        for sentence in sentences:
             number += 1
             yield sentence
 
 
-def _unit_of(given: Given) -> Unit:
-    return "paragraph" if given == "nothing" else "line"
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Give the lines of a text without their ends."""
+    rest = ""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split("\n")
+        if len(rest) > longest_line():
+            raise DataError(
+                f"a line has more than {longest_line():,} characters",
+                hint="check that this is a text of lines, or raise --max-line MB",
+            )
+        yield from lines
+    if rest:
+        yield rest
 
 
 # where a text can be cut so that its parts are segmented as the whole is: before a word that begins
-# a paragraph, and of lines before one that does not
-_CUTS = {
-    "paragraph": re.compile(r"\n\r?\n(?=\w)"),
-    "line": re.compile(r"(?<=[^\s])\r?\n(?=\w)"),
+# a paragraph; of lines, and of words that are, before one that does not
+_PARAGRAPHS = re.compile(r"\n\r?\n(?=\w)")
+_LINES = re.compile(r"(?<=[^\s])\r?\n(?=\w)")
+_CUTS: Mapping[Given, re.Pattern[str]] = {
+    "nothing": _PARAGRAPHS,
+    "sentences": _LINES,
+    "words": _LINES,
+    "horizontal": _LINES,
+    "vertical": re.compile(r"(?<=[^\s])\r?\n\r?\n(?=\w)"),
 }
 
 
@@ -473,7 +523,7 @@ def read_parts(
     Raises:
         DataError: as of `read_documents`; or there is no place to cut in what one line may have.
     """
-    cuts = _CUTS[_unit_of(given)]
+    cuts = _CUTS[given]
     for name, pieces in read_documents(inputs, block_size=size):
         begins, held, searched = True, "", 0
         for piece in pieces:
@@ -509,15 +559,19 @@ class Layout:
         rules: by rules, not by a model.
         presegmented: lines are sentences.
         pretokenized: lines are sentences, and words are between spaces.
+        words: the text is nothing but words, in this layout.
     """
 
     rules: bool = False
     presegmented: bool = False
     pretokenized: bool = False
+    words: WordLayout | None = None
 
     @property
     def given(self) -> Given:
         """What the text tells."""
+        if self.words is not None:
+            return self.words
         return "words" if self.pretokenized else "sentences" if self.presegmented else "nothing"
 
     def splitter(self, model: Any, path: Path | None) -> Splitter | None:
@@ -537,7 +591,7 @@ class Layout:
         if self.rules and self.pretokenized:
             what = "--pretokenized leaves nothing to --rules"
             raise ConfigError(what, hint="give only one of both")
-        if self.rules or self.pretokenized:
+        if self.rules or self.pretokenized or self.words is not None:
             return None
         if not hasattr(model, "split"):
             raise ModelError(

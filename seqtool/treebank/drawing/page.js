@@ -270,7 +270,7 @@ function move(step) {
 
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
-  const isTyping = event.target.closest("input, select");
+  const isTyping = event.target.closest("input, select, textarea");
   if (event.key === "Escape" && event.target === query) query.blur();
   if (isTyping) return;
   if (event.key === "/") {

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 
 from seqtool.core.errors import counted
 from seqtool.treebank.drawing.column import ROW, draw_down
@@ -24,35 +25,62 @@ from seqtool.treebank.drawing.style import STYLE
 _FOLDER = files("seqtool.treebank.drawing")
 
 
-def policy_of(style: str, script: str) -> str:
-    """Return the element that lets a page run its own style and script, and load nothing."""
+def policy_of(style: str, script: str, *, form_action: str = "'none'") -> str:
+    """Return the element that lets a page run its own style and script, and load nothing.
+
+    Its forms are sent nowhere, or where `form_action` says in the words of such a policy.
+    """
     sums = [
         base64.b64encode(hashlib.sha256(f"\n{text}\n".encode()).digest()).decode()
         for text in (style, script)
     ]
     policy = (
         f"default-src 'none'; style-src 'sha256-{sums[0]}'; script-src 'sha256-{sums[1]}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action {form_action}"
     )
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
 
 
-def page(groups: Iterable[Sequence[MarkedSentence]], *, beside: bool = False) -> Iterator[str]:
+class Above(NamedTuple):
+    """What a page has above its trees.
+
+    Attributes:
+        title: of the page.
+        elements: HTML.
+        style, script: its own; they come after those of the trees.
+        form_action: where forms may be sent, as of `policy_of`.
+    """
+
+    title: str = "Dependency trees"
+    elements: str = ""
+    style: str = ""
+    script: str = ""
+    form_action: str = "'none'"
+
+
+def page(
+    groups: Iterable[Sequence[MarkedSentence]],
+    *,
+    beside: bool = False,
+    above: Above | None = None,
+) -> Iterator[str]:
     """Give the page in pieces, a sentence each; memory does not grow with them.
 
     Args:
         groups: the analyses of each sentence.
         beside: they stand side by side where the window is wide enough.
+        above: what stands above them.
     """
-    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{STYLE}"
+    above = above or Above()
+    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{above.style}{STYLE}"
     kind = ' class="beside"' if beside else ""
-    script = (_FOLDER / "page.js").read_text(encoding="utf-8").strip()
+    script = f"{(_FOLDER / 'page.js').read_text(encoding='utf-8')}{above.script}".strip()
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"{policy_of(style, script)}"
+        f"{policy_of(style, script, form_action=above.form_action)}"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Dependency trees</title>\n<style>\n{style}\n</style>\n"
-        f'</head>\n<body>\n{_CONTROLS}<main{kind} data-rows="{MARGIN:g} {ROW:g}">\n'
+        f"<title>{escape(above.title)}</title>\n<style>\n{style}\n</style>\n"
+        f'</head>\n<body>\n{above.elements}{_CONTROLS}<main{kind} data-rows="{MARGIN:g} {ROW:g}">\n'
     )
     for number, group in enumerate(groups, start=1):
         yield _section(group, number)
@@ -86,12 +114,14 @@ def _section(group: Sequence[MarkedSentence], number: int) -> str:
     num_marked = max(sentence.num_marked() for sentence in group)
     figures = "".join(_figure(sentence, number) for sentence in group)
     rank = f" · {escape(first.rank)}" if first.rank else ""
+    # a text that was split has names that are numbers
+    name = f" {escape(first.name)}" if first.name != str(number) else ""
     told = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
     marks = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
     marked = f' data-marks="{marks}" data-marked="{num_marked}"' if marks else ""
     return (
-        f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a> '
-        f"{escape(first.name)}{rank}{told}</h2>\n"
+        f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a>'
+        f"{name}{rank}{told}</h2>\n"
         f'<p dir="auto">{escape(first.text)}</p>\n<div class="analyses">\n{figures}</div>\n'
         "</section>\n"
     )

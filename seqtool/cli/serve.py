@@ -1,0 +1,114 @@
+"""`seqtool serve`: models that answer over HTTP."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqtool.cli.models import default_model
+from seqtool.cli.options import JsonOption, emit, note
+from seqtool.cli.usage import examples
+from seqtool.core.errors import ConfigError, counted
+
+if TYPE_CHECKING:
+    from seqtool.server.service import Answered
+
+PORT = 8001
+LOCAL = ("localhost", "127.0.0.1", "::1")
+NEEDED = ("starlette", "uvicorn", "python_multipart")
+
+
+@examples(
+    "seqtool serve -m runs/mine",
+    "seqtool serve -m runs/english -m runs/korean --port 0",
+)
+def serve(
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="DIR",
+            help="What train-parser --raw made, or a parser, tagger or segmenter; runs/parser if "
+            "not given. Requests name one of several (-m A -m B) by the last part of its "
+            "directory; the first is the default.",
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The name or address to listen on. With one that other machines reach, all of "
+            "them can use the server, and nothing is encrypted.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
+    ] = PORT,
+    max_request: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="MB", help="The largest request.")
+    ] = 4,
+    max_sentences: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most sentences of a request.")
+    ] = 10_000,
+    max_seconds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most time that a request may take.")
+    ] = 60,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print a line for each request to stderr; no text."),
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Let programs and people parse over HTTP, with models that are loaded once.
+
+    It answers as UDPipe's service does (/models, /process), so that its clients need nothing but
+    the address, and has a page on which one types a text and sees its trees. Ctrl-C ends it, once
+    all requests that have come are answered. It reads and writes no files for anybody.
+    """
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            what = f"serve needs {name.replace('_', '-')}, which is not installed"
+            raise ConfigError(what, hint="pip install starlette uvicorn python-multipart")
+    from seqtool.server.connection import listening, server_of
+    from seqtool.server.jobs import Limits
+    from seqtool.server.served import ServedModels
+    from seqtool.server.service import Service
+
+    paths = model or [default_model("parser")]
+    limits = Limits(
+        num_bytes=max_request << 20,
+        num_sentences=max_sentences,
+        seconds=max_seconds,
+        # one such request, at least, and some more
+        held_bytes=max(Limits.held_bytes, 4 * max_request << 20),
+    )
+    with listening(host, port) as sock:
+        models = ServedModels(paths)
+        models.warm_up()
+        shown, number = sock.getsockname()[:2]
+        url = f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
+        if shown not in LOCAL:
+            note(
+                f"warning: {shown} can be reached from other machines, whose users need no "
+                "password; what they send is not encrypted"
+            )
+        names = list(models.by_name)
+        if json_output:
+            emit({"url": url, "port": number, "models": names})
+        note(f"{', '.join(names)}: {url} (Ctrl-C ends it)")
+        num_answered = 0
+
+        def on_answer(answered: Answered) -> None:
+            nonlocal num_answered
+            num_answered += 1
+            if verbose:
+                note(answered.line())
+
+        service = Service(models, limits, on_answer)
+        server = server_of(service.app, body_seconds=limits.body_seconds, seconds=limits.seconds)
+        server.run([sock])
+        note(f"ended after {counted(num_answered, 'request')}")

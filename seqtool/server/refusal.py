@@ -1,0 +1,24 @@
+"""`Refusal`: a request that gets no answer but a line that says why."""
+
+from __future__ import annotations
+
+from seqtool.core.errors import SeqtoolError
+
+
+class Refusal(Exception):
+    """What is told a client instead of an answer.
+
+    Args:
+        status: of HTTP, 400 to 499 where the client can mend it.
+        message: one line, what happened and the next step.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, " ".join(message.split())
+
+
+def refusal_of(error: SeqtoolError) -> Refusal:
+    """Return the refusal of a text that cannot be used."""
+    hint = f"; {error.hint}" if error.hint else ""
+    return Refusal(400, f"{error}{hint}")

@@ -1,0 +1,293 @@
+"""What a server answers: UDPipe's REST interface, as far as its clients use it, and a page.
+
+    GET        /models     the models, and which steps each can do
+    GET, POST  /process    a text, or sentences, to tags and trees
+    GET, POST  /           a page on which one types a text and sees its trees
+
+The fields of `/process` are those of UDPipe's own service: `data`, `model`, `tokenizer`, `tagger`,
+`parser`, `input` and `output`; see https://lindat.mff.cuni.cz/services/udpipe/api-reference.php.
+Nobody reads or writes a file through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from seqtool.core.errors import counted, did_you_mean
+from seqtool.core.terminal import json_text
+from seqtool.core.version import __version__
+from seqtool.server.fields import Fields, Held, Reserve, read_fields
+from seqtool.server.jobs import Job, Limits, Rounds
+from seqtool.server.page import MAX_DRAWN, Typed, page_of
+from seqtool.server.refusal import Refusal
+from seqtool.server.served import OUTPUTS, STEPS, ServedModel, ServedModels, Step
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.layouts import LAYOUTS, read_layout
+from seqtool.treebank.sentence import Sentence
+
+PRESEGMENTED = "presegmented"
+INPUTS = ("conllu", *LAYOUTS)
+# of an answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": "frame-ancestors 'none'",
+}
+GONE = 499  # in the log: the client went before there was an answer
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of a request.
+
+    Attributes:
+        client: its address.
+        method, path: of the request; no fields, as texts may be private.
+        status: of HTTP.
+        num_sentences, num_words: that were worked on.
+        seconds: until there was an answer.
+        told: why there is none, else "".
+    """
+
+    client: str
+    method: str
+    path: str
+    status: int
+    num_sentences: int
+    num_words: int
+    seconds: float
+    told: str = ""
+
+    def line(self) -> str:
+        """Return it as a line of a log."""
+        work = f"{counted(self.num_sentences, 'sentence')}, {counted(self.num_words, 'word')}, "
+        told = f": {self.told}" if self.told else ""
+        return (
+            f"{self.client} {self.method} {self.path} {self.status} "
+            f"{work if self.num_words else ''}{1000 * self.seconds:.1f} ms{told}"
+        )
+
+
+OnAnswer = Callable[[Answered], None]
+Handler = Callable[[Request, Fields], Awaitable[Response]]
+
+
+class Service:
+    """The application; `app` is what an ASGI server runs.
+
+    Args:
+        models: that it has.
+        limits: of a request.
+        on_answer: called with what became of each request.
+    """
+
+    def __init__(
+        self, models: ServedModels, limits: Limits, on_answer: OnAnswer = lambda _: None
+    ) -> None:
+        self._models, self._limits, self._on_answer = models, limits, on_answer
+        self._held, self._rounds = Held(limits), Rounds(limits)
+        routes = [
+            Route("/models", self._bounded(self._list), methods=["GET", "POST"]),
+            Route("/process", self._bounded(self._process), methods=["GET", "POST"]),
+            Route("/", self._bounded(self._page), methods=["GET", "POST"]),
+        ]
+        self.app = Starlette(
+            routes=routes, exception_handlers={HTTPException: self._no_such_address}
+        )
+
+    def _bounded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers a request by a handler, or with the line of a refusal."""
+
+        async def answer(request: Request) -> Response:
+            begin = time.monotonic()
+            told = ""
+            try:
+                with Reserve(self._held) as reserve:
+                    response = await handler(request, await read_fields(request, reserve))
+            except Refusal as refusal:
+                told = refusal.message
+                response = _refused(refusal)
+            except ClientDisconnect:
+                response, told = Response(status_code=GONE), "the client went"
+            except Exception as error:  # of whatever a model does: the others go on
+                told = f"{type(error).__name__}: {error}; this is a bug of seqtool"
+                response = _refused(Refusal(500, told))
+            work = getattr(request.state, "job", None)
+            client = request.client.host if request.client else "-"
+            self._on_answer(
+                Answered(
+                    *(client, request.method, request.url.path, response.status_code),
+                    num_sentences=work.num_sentences if work else 0,
+                    num_words=work.num_words if work else 0,
+                    seconds=time.monotonic() - begin,
+                    told=told,
+                )
+            )
+            return response
+
+        return answer
+
+    async def _no_such_address(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        told = f"{request.method} {request.url.path[:80]} is not answered here; ask /process"
+        return _refused(Refusal(error.status_code, told))
+
+    async def _list(self, request: Request, fields: Fields) -> Response:
+        models = {name: list(model.steps) for name, model in self._models.by_name.items()}
+        return _json({"models": models, "default_model": self._models.default.name})
+
+    async def _process(self, request: Request, fields: Fields) -> Response:
+        model = self._model(fields.get("model", ""))
+        steps = frozenset(step for step in STEPS if step in fields)
+        output = fields.get("output", "") or "conllu"
+        _check_known("output", output, OUTPUTS)
+        for step in ("tagger", "parser"):
+            if fields.get(step):
+                raise Refusal(400, f"{step}={fields[step][:40]} is not known; leave it empty")
+        if "data" not in fields:
+            raise Refusal(400, "the field data is missing; it holds the text")
+        write, pieces = OUTPUTS[output], list[str]()
+        job = self._job(
+            *(model, steps, fields),
+            keep=lambda sentence: pieces.append(write(sentence)),
+            client=request.client,
+        )
+        await self._do(request, job)
+        answer = {
+            "model": model.name,
+            "acknowledgements": [f"seqtool {__version__}"],
+            "result": "".join(pieces),
+        }
+        return _json(answer)
+
+    def _model(self, name: str) -> ServedModel:
+        model = self._models.find(name)
+        if model is None:
+            hint = did_you_mean(name, self._models.by_name)
+            raise Refusal(400, f"no model is called {name[:80]!r}; {hint}")
+        return model
+
+    def _job(
+        self,
+        model: ServedModel,
+        steps: frozenset[Step],
+        fields: Fields,
+        *,
+        keep: Callable[[Sentence], object],
+        client: object,
+        limits: Limits | None = None,
+    ) -> Job:
+        """Return what is to be done.
+
+        Raises:
+            Refusal: the model cannot do a step, or nobody knows such an input.
+        """
+        for step in steps:
+            if step not in model.steps:
+                able = ", ".join(model.steps)
+                raise Refusal(400, f"model {model.name} has no {step}; it has: {able}")
+        data = fields["data"]
+        limits = limits or self._limits
+        if "tokenizer" in steps:
+            options = [option for option in fields["tokenizer"].split(";") if option]
+            for option in options:
+                _check_known("tokenizer", option, (PRESEGMENTED,))
+            is_presegmented = bool(options)
+            return Job(
+                *(model, steps, data, keep, limits), presegmented=is_presegmented, client=client
+            )
+        layout = fields.get("input", "") or "conllu"
+        _check_known("input", layout, INPUTS)
+        source: Iterable[Sentence]
+        if layout in LAYOUTS:
+            source = read_layout(data.split("\n"), LAYOUTS[layout])
+        else:
+            source = read_conllu(data.encode(), check="columns", skip_option="")
+        return Job(model, steps, source, keep, limits, client=client)
+
+    async def _do(self, request: Request, job: Job) -> None:
+        """Wait until a job is done, or its client is gone.
+
+        Raises:
+            Refusal: it cannot be done.
+            ClientDisconnect: the client is gone.
+        """
+        request.state.job = job
+        answer = self._rounds.submit(job)
+        gone = asyncio.ensure_future(_until_gone(request))
+        try:
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            answer.result()
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def _page(self, request: Request, fields: Fields) -> Response:
+        text, name = fields.get("data", ""), fields.get("model", "")
+        able = [
+            key
+            for key, model in self._models.by_name.items()
+            if {"tokenizer", "parser"} <= set(model.steps)
+        ]
+        sentences: list[Sentence] = []
+        told, status = "", 200
+        try:
+            if text.strip():
+                if not able:
+                    raise Refusal(400, "no model here splits and parses text")
+                model = self._model(name or able[0])
+                limits = Limits(
+                    num_sentences=MAX_DRAWN,
+                    num_words=self._limits.num_words,
+                    seconds=self._limits.seconds,
+                )
+                steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
+                given = {"data": text, "tokenizer": ""}
+                job = self._job(
+                    *(model, steps, given),
+                    keep=sentences.append,
+                    client=request.client,
+                    limits=limits,
+                )
+                await self._do(request, job)
+        except Refusal as refusal:
+            told, status, sentences = refusal.message, refusal.status, []
+        return HTMLResponse(
+            page_of(sentences, Typed(text, able, name, told)), status, headers=HEADERS
+        )
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _check_known(field: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise Refusal(400, f"{field}={name[:40]} is not known; {did_you_mean(name[:40], known)}")
+
+
+def _json(value: Any) -> Response:
+    return Response(json_text(value) + "\n", media_type="application/json", headers=HEADERS)
+
+
+def _refused(refusal: Refusal) -> Response:
+    headers = dict(HEADERS)
+    if refusal.status in (408, 413):  # something of the request may be still to come
+        headers["connection"] = "close"
+    if refusal.status == 429:
+        headers["retry-after"] = "1"
+    return PlainTextResponse(refusal.message + "\n", refusal.status, headers=headers)

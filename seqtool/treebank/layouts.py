@@ -1,0 +1,119 @@
+r"""Sentences as words alone: a sentence a line, or a word a line, as UDPipe names these layouts.
+
+    horizontal   The dog sleeps .         vertical   The
+                 It dreams .                         dog
+                                                     sleeps
+                                                     .
+
+                                                     It
+
+Horizontal: spaces between words, a no-break space for a blank inside one; an empty line begins a
+paragraph. Vertical: an empty line between sentences, two before a paragraph; what follows a tab is
+not read. Words have nothing but their form, and one space between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, get_args
+
+from seqtool.core.errors import DataError
+from seqtool.core.reading import longest_line
+from seqtool.treebank.sentence import FORM, NUM_COLUMNS, Sentence
+
+Layout = Literal["horizontal", "vertical"]
+LAYOUTS: Mapping[str, Layout] = {name: name for name in get_args(Layout)}
+
+_BETWEEN = re.compile(r"[ \t]+")
+_BLANK = re.compile(r"\s")
+_REST = ("_",) * (NUM_COLUMNS - 2)
+
+
+class _Words(NamedTuple):
+    """The words of a sentence, and whether it begins a paragraph."""
+
+    forms: list[str]
+    is_first: bool
+
+
+def newdoc(document: str | None) -> list[str]:
+    """Return the comment that begins a document, of this id if it has one."""
+    return ["# newdoc" if document is None else f"# newdoc id = {document}"]
+
+
+def read_layout(
+    lines: Iterable[str],
+    layout: Layout,
+    *,
+    document: str | None = None,
+    first_number: int = 1,
+    goes_on: bool = False,
+) -> Iterator[Sentence]:
+    """Give the sentences of a document; only their FORM is there.
+
+    Comments are newdoc with its id, newpar, sent_id, from `first_number` on, and text.
+
+    Args:
+        lines: without their ends.
+        layout: see the top of this module.
+        document: its id, if it has one.
+        first_number: sent_id of the first sentence.
+        goes_on: the lines are a later part of the document, in the midst of a paragraph.
+
+    Raises:
+        DataError: when iterated: a vertical sentence that would fill the memory.
+    """
+    comments = [] if goes_on else newdoc(document)
+    found = (_horizontal if layout == "horizontal" else _vertical)(lines, not goes_on)
+    for number, (forms, is_first) in enumerate(found, start=first_number):
+        comments += ["# newpar"] if is_first else []
+        comments += [f"# sent_id = {number}", f"# text = {' '.join(forms)}"]
+        rows = [[str(place), form, *_REST] for place, form in enumerate(forms, start=1)]
+        yield Sentence(comments, rows, [])
+        comments = []
+
+
+def horizontal(sentence: Sentence) -> str:
+    """Return the line of a sentence, with its end."""
+    # a blank inside a word would make two of it
+    return " ".join(_BLANK.sub("\u00a0", form) for form in sentence.column(FORM)) + "\n"
+
+
+def vertical(sentence: Sentence) -> str:
+    """Return the lines of a sentence, and the empty one behind it."""
+    return "".join(f"{form}\n" for form in sentence.column(FORM)) + "\n"
+
+
+def _form(text: str) -> str:
+    """Return a word as column FORM can hold it: single spaces, and none around it."""
+    return " ".join(text.split())
+
+
+def _horizontal(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
+    for line in lines:
+        forms = [form for text in _BETWEEN.split(line) if (form := _form(text))]
+        if forms:
+            yield _Words(forms, is_first)
+        is_first = not forms
+
+
+def _vertical(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
+    forms: list[str] = []
+    num_empty, num_characters = 2 if is_first else 1, 0
+    for line in lines:
+        if form := _form(line.partition("\t")[0]):
+            forms.append(form)
+            num_characters += len(form)
+            if num_characters > longest_line():
+                raise DataError(
+                    f"no empty line in {num_characters:,} characters of words",
+                    hint="end each sentence with an empty line, or raise --max-line MB",
+                )
+        elif forms:
+            yield _Words(forms, num_empty > 1)
+            forms, num_empty, num_characters = [], 1, 0
+        else:
+            num_empty += 1
+    if forms:
+        yield _Words(forms, num_empty > 1)

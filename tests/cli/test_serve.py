@@ -1,0 +1,124 @@
+"""`seqtool serve` as a user meets it: what it says, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from server.running import ALL, PIPELINE
+
+Run = Callable[..., Any]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Give a server in a process of its own, and its address."""
+    command = [sys.executable, "-m", "seqtool", "serve", "-m", str(PIPELINE), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--json", *arguments], stdout=-1, stderr=-1, encoding="utf-8"
+    ) as process:
+        try:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+            assert told["models"] == ["pipeline"]
+            assert told["url"] == f"http://127.0.0.1:{told['port']}"
+            yield process, told["url"]
+        finally:
+            process.kill()
+
+
+def test_a_signal_ends_it_once_all_requests_are_answered() -> None:
+    with started("--verbose") as (process, url):
+        body = b"data=The+dog+sleeps.&tokenizer=&parser="
+        head = (
+            "POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: "
+            f"{len(body)}\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
+        ).encode()
+        assert httpx.post(f"{url}/process", data={"data": "Hi", **ALL}).status_code == 200
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+            connection.sendall(head + body[:10])
+            assert httpx.get(f"{url}/models").status_code == 200  # it has come by then
+            process.send_signal(signal.SIGTERM)
+            connection.sendall(body[10:])
+            answer = b""
+            while piece := connection.recv(1 << 16):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert stdout == ""
+    first, *requests, last = stderr.splitlines()
+    assert first == f"pipeline: {url} (Ctrl-C ends it)"
+    assert last == "ended after 3 requests"
+    # what was asked, and no text
+    assert re.fullmatch(r"127.0.0.1 POST /process 200 1 sentence, 1 word, [0-9.]+ ms", requests[0])
+    assert len(requests) == 3
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with (
+        started() as (process, url),
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection,
+    ):
+        connection.sendall(b"POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
+        connection.sendall(b"Content-Type: application/x-www-form-urlencoded\r\n\r\n")
+        assert httpx.get(f"{url}/models").status_code == 200
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+
+
+def test_what_is_missing_is_named(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "uvicorn" else found(name)
+    )
+    result = seqtool("serve", "-m", PIPELINE)
+    assert result.code == 1
+    assert result.stderr.splitlines() == [
+        "error: serve needs uvicorn, which is not installed",
+        "hint: pip install starlette uvicorn python-multipart",
+    ]
+
+
+def test_where_nothing_can_listen(seqtool: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = seqtool("serve", "-m", PIPELINE, "--port", port)
+    assert result.code == 1
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(f"error: nothing can listen on port {port} of 127.0.0.1: ")
+    assert hint == "hint: choose another --port; 0 is any that is free"
+    result = seqtool("serve", "-m", PIPELINE, "--host", "192.0.2.1", "--port", 0)
+    assert result.code == 1
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_models_that_cannot_be_served(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "pipeline").symlink_to(PIPELINE)
+    for models, line in (
+        ([PIPELINE, tmp_path / "pipeline"], "error: two models are called pipeline"),
+        ([PIPELINE.parent / "ngram"], "error: "),
+        ([tmp_path / "none"], "error: "),
+    ):
+        given = [part for path in models for part in ("-m", path)]
+        result = seqtool("serve", *given, "--port", 0)
+        assert result.code == 1
+        error, hint = result.stderr.splitlines()
+        assert error.startswith(line)
+        assert hint.startswith("hint: ")

@@ -1,0 +1,65 @@
+"""A server that runs beside the test, on a port of its own, and ways to ask it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from seqtool.server.connection import listening, server_of
+from seqtool.server.jobs import Limits
+from seqtool.server.served import ServedModels
+from seqtool.server.service import Answered, Service
+
+PIPELINE = Path(__file__).resolve().parents[1] / "versions" / "0.1.0" / "pipeline"
+LIMITS = Limits(
+    num_bytes=100_000,
+    num_sentences=50,
+    num_words=40,
+    seconds=20,
+    body_seconds=0.6,
+    num_jobs=40,
+    held_bytes=300_000,
+)
+ALL = {"tokenizer": "", "tagger": "", "parser": ""}
+
+
+class Running:
+    """A server at `url`; `answered` is what became of its requests."""
+
+    def __init__(self, url: str, port: int, models: ServedModels) -> None:
+        self.url, self.port, self.models = url, port, models
+        self.answered: list[Answered] = []
+
+    def post(self, **fields: str) -> httpx.Response:
+        return httpx.post(f"{self.url}/process", data=fields, timeout=60)
+
+    def result(self, **fields: str) -> str:
+        response = self.post(**fields)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return str(answer["result"])
+
+
+@contextmanager
+def running(*models: Path, limits: Limits = LIMITS) -> Iterator[Running]:
+    served = ServedModels(models)
+    with listening("127.0.0.1", 0) as sock:
+        port = sock.getsockname()[1]
+        found = Running(f"http://127.0.0.1:{port}", port, served)
+        service = Service(served, limits, found.answered.append)
+        server = server_of(service.app, body_seconds=limits.body_seconds, seconds=limits.seconds)
+        thread = threading.Thread(target=server.run, args=([sock],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield found
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,105 @@
+"""Rounds: what is done together, whose turn it is, and what fails alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from seqtool.server.jobs import Job, Limits, Rounds
+from seqtool.server.refusal import Refusal
+from seqtool.server.served import ServedModel
+from seqtool.treebank.layouts import read_layout
+from seqtool.treebank.sentence import FORM, Sentence
+
+
+class Recorded:
+    """A parser that notes what it was asked to do, and fails at a word."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def parse_stream(self, sentences: Sequence[Sentence]) -> Iterator[Sentence]:
+        self.calls.append([sentence.column(FORM)[0] for sentence in sentences])
+        if any("bad" in sentence.column(FORM) for sentence in sentences):
+            raise ZeroDivisionError("bad")
+        return iter(sentences)
+
+
+def answers(*texts: str, limits: Limits | None = None) -> tuple[Recorded, list[Any], list[str]]:
+    """Do several texts, a sentence a line; what was asked, the answers, and the order of them."""
+    model, order = Recorded(), list[str]()
+    served = ServedModel("model", model, ("parser",))
+    limits = limits or Limits()
+
+    async def one(rounds: Rounds, text: str) -> list[str]:
+        kept: list[str] = []
+        source = read_layout(text.split("\n"), "horizontal")
+        job = Job(
+            *(served, frozenset(("parser",)), source),
+            lambda sentence: kept.append(sentence.text),
+            limits,
+            client=text,
+        )
+        await rounds.submit(job)
+        order.append(text.split()[0])
+        return kept
+
+    async def run() -> list[Any]:
+        rounds = Rounds(limits)
+        return await asyncio.gather(*(one(rounds, text) for text in texts), return_exceptions=True)
+
+    return model, asyncio.run(run()), order
+
+
+def test_what_waits_is_done_together() -> None:
+    model, found, _ = answers("a x\nb", "c", "d")
+    assert model.calls == [["a", "b", "c", "d"]]
+    assert found == [["a x", "b"], ["c"], ["d"]]
+
+
+def test_a_long_text_keeps_no_short_one_waiting() -> None:
+    model, found, order = answers("long " * 9 + "\n" + "long x\n" * 5000, "short")
+    assert order == ["short", "long"]
+    assert model.calls[0][-1] == "short"
+    assert len(found[0]) == 5001
+
+
+def test_what_fails_fails_alone() -> None:
+    model, found, _ = answers("a", "b bad", "c")
+    assert (found[0], found[2]) == (["a"], ["c"])
+    assert isinstance(found[1], ZeroDivisionError)
+    assert model.calls == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+def test_a_text_that_takes_too_long_is_given_up() -> None:
+    _, found, _ = answers("a", limits=Limits(seconds=-1))
+    (refusal,) = found
+    assert isinstance(refusal, Refusal)
+    assert refusal.status == 413
+
+
+@pytest.mark.parametrize("num", [1, 2])
+def test_a_client_that_is_gone_is_forgotten(num: int) -> None:
+    model = Recorded()
+    served = ServedModel("model", model, ("parser",))
+
+    async def run() -> None:
+        rounds = Rounds(Limits())
+        jobs = [
+            Job(
+                *(served, frozenset(("parser",)), read_layout(["a"], "horizontal")),
+                lambda _: None,
+                Limits(),
+                client=number,
+            )
+            for number in range(num)
+        ]
+        waiting = [rounds.submit(job) for job in jobs]
+        waiting[0].cancel()
+        await asyncio.wait(waiting)
+
+    asyncio.run(run())
+    assert sum(map(len, model.calls)) == num - 1
