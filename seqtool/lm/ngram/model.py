@@ -28,6 +28,7 @@ from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
+    from seqtool.lm.ngram.classes import ClassModel
     from seqtool.lm.ngram.masses import ClassMasses
     from seqtool.lm.ngram.query import Scorer
 
@@ -57,8 +58,11 @@ class NgramModel(LanguageModel):
     @property
     def num_parameters(self) -> int:
         """The probabilities and backoff weights of the table."""
-        arrays = self.table.arrays().values()
-        return sum(len(array) for array in arrays if array.dtype == np.float32)
+        return sum(len(array) for array in self.arrays().values() if array.dtype == np.float32)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file holds."""
+        return self.table.arrays()
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -93,8 +97,13 @@ class NgramModel(LanguageModel):
                 of_those = self._masses_of(class_V).log_probs(contexts)
                 of_class[slice(None) if places is None else places] = of_those
             if summary.entropy:
-                entropies_T = self._of_whole(contexts, entropies)
+                entropies_T = self.of_distributions(contexts, entropies)
             yield TokenScores(log_probs, {"order": orders}, of_class, entropies_T)
+
+    def read(self, ids: Ids) -> tuple[Doubles, npt.NDArray[np.int16], Int32]:
+        """Return the nats, the order matched and the state before it of every token, [T, ...]."""
+        contexts = np.empty((len(ids), self.order - 1), np.int32)
+        return *self._scorer.score(ids, contexts), contexts
 
     def _masses_of(self, class_V: Bools) -> ClassMasses:
         """Return what sums the probabilities of a class, which keeps what it found."""
@@ -102,12 +111,19 @@ class NgramModel(LanguageModel):
 
         key = class_V.tobytes()
         if self._masses is None or self._masses[0] != key:
-            sum_whole = partial(self._of_whole, figure=partial(class_log_probs, class_V=class_V))
+            sum_whole = partial(
+                self.of_distributions, figure=partial(class_log_probs, class_V=class_V)
+            )
             self._masses = key, ClassMasses(self.table, class_V, sum_whole)
         return self._masses[1]
 
-    def _of_whole(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
-        """Return a figure of the distribution in each context, [T]; of each different one, once."""
+    def of_distributions(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
+        """Return a figure of the distribution in each context, [T].
+
+        Args:
+            contexts: [T, N - 1], states; each different one is asked for once.
+            figure: takes some distributions, [H, V] nats, and returns [H].
+        """
         different, which = _unique_rows(contexts)
         parts = [
             figure(self.next_log_probs(different[start : start + CONTEXTS_READ]))
@@ -173,7 +189,7 @@ def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
 
 def save_model(
     path: str | Path,
-    model: NgramModel,
+    model: NgramModel | ClassModel,
     *,
     config: Mapping[str, Any],
     scores: Mapping[str, float] | None = None,
@@ -195,9 +211,8 @@ def save_model(
     Raises:
         OSError: it cannot be written.
     """
-    arrays = model.table.arrays()
     header = checkpoint.Header(
-        kind=NgramModel.kind,
+        kind=model.kind,
         config=dict(config),
         tokenizer=model.tokenizer.describe(),
         scores=dict(scores or {}),
@@ -209,7 +224,7 @@ def save_model(
 
     def fill(directory: Path) -> None:
         model.tokenizer.save(directory)
-        write_arrays(directory / checkpoint.WEIGHTS, arrays)
+        write_arrays(directory / checkpoint.WEIGHTS, model.arrays())
 
     sizes = [len(level) for level in model.table.levels]
     checkpoint.save(path, header, model_card(header, sizes), fill)
@@ -289,17 +304,17 @@ def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
     origin = "mixed of others" if "mixed_of" in header.data else "imported"
     smoothing = header.config.get("smoothing", origin)
     orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
+    of_classes, use = "", ["seqtool ngram export THIS_DIRECTORY model.arpa"]
+    if "classes" in header.data:
+        of_classes, use = f" of {header.data['classes']:,} word classes", []
     return checkpoint.compose(
         header,
-        f"{len(sizes)}-gram language model",
+        f"{len(sizes)}-gram language model{of_classes}",
         f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} units.",
         checkpoint.table(("order", "n-grams"), orders),
         checkpoint.scores_table(header),
         checkpoint.table(("data", "number"), numbers),
         "Perplexity counts every token and the sentence end; unknown words are included.",
         maker="train_ngram (Python)",
-        use=(
-            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            "seqtool ngram export THIS_DIRECTORY model.arpa",
-        ),
+        use=("seqtool eval-ppl TEXT -m THIS_DIRECTORY", *use),
     )

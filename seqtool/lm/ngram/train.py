@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from seqtool.core import checkpoint, runtime
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
@@ -27,6 +29,7 @@ from seqtool.text.preparation import plan_splits
 from seqtool.text.tokenizers import WordTokenizer
 
 if TYPE_CHECKING:
+    from seqtool.lm.ngram.classes import ClassModel, WordClasses
     from seqtool.lm.ngram.counts import Counts
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
@@ -65,9 +68,10 @@ class NgramTraining:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def model(self) -> NgramModel:
-        """The model, opened from `path`."""
-        return checkpoint.load(self.path, NgramModel)
+    def model(self) -> NgramModel | ClassModel:
+        """The model, opened from `path`; of classes where they were given."""
+        model: NgramModel | ClassModel = checkpoint.load(self.path)
+        return model
 
     @property
     def num_ngrams(self) -> int:
@@ -139,10 +143,18 @@ def train_ngram(
     config = config or NgramConfig()
     threads = threads or available_threads()
     check_output(paths, Path(output), arpa, force=force)
+    if arpa is not None and config.classes is not None:
+        # an n-gram of classes would be as many of words as the classes have in all combinations
+        raise ConfigError(
+            "a model of classes has no ARPA form of a sensible size",
+            hint="leave --arpa out; `seqtool eval-ppl` mixes it with an n-gram model",
+        )
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
-    reading, counts = _count(texts, config, field, threads, memory, stages)
+    reading, classes, counts = _count(texts, config, field, threads, memory, stages)
     tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
+    if classes is not None:
+        data["classes"] = len(classes)
     num_unknown, allowed = reading.num_unknown, None
     if config.limit_vocab is not None:
         tokenizer, allowed = limited(tokenizer, config.limit_vocab)
@@ -170,7 +182,11 @@ def train_ngram(
         with stages("pruning"):
             table = prune_by_entropy(table, config.prune_entropy)
         statistics = _with_sizes(statistics, table)
-    model = NgramModel(table, tokenizer)
+    model: NgramModel | ClassModel = NgramModel(table, tokenizer)
+    if classes is not None:
+        from seqtool.lm.ngram.classes import ClassModel
+
+        model = ClassModel(table, classes, tokenizer)
     scores = {}
     if valid:
         split = "valid" if is_corpus(valid[0]) else None
@@ -213,22 +229,29 @@ def _count(
     threads: int,
     memory: int | None,
     stages: Stages,
-) -> tuple[Reading, Counts]:
+) -> tuple[Reading, WordClasses | None, Counts]:
     from seqtool.lm.ngram.counts import count_ngrams
 
     with stages("reading") as on_read:
         reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
+    ids, num_symbols, classes = reading.ids, len(reading.tokenizer.vocabulary), None
+    if config.classes is not None:
+        from seqtool.lm.ngram.classes import read_classes
+
+        word_counts = np.bincount(ids, minlength=num_symbols)
+        classes = read_classes(config.classes, reading.tokenizer, word_counts)
+        ids, num_symbols = classes.class_V[ids], len(classes)
     with stages("counting") as on_count:
         counts = count_ngrams(
-            reading.ids,
+            ids,
             config.order,
-            len(reading.tokenizer.vocabulary),
+            num_symbols,
             threads=threads,
             kenlm_quirk=config.discounts == "kenlm",
             memory=memory,
             on_progress=on_count,
         )
-    return reading, counts
+    return reading, classes, counts
 
 
 @runtime.writes_to("output")
@@ -288,7 +311,7 @@ def open_ngram(path: str | Path, purpose: str) -> NgramModel:
     if not isinstance(model, NgramModel):
         raise ModelError(
             f"is a model of kind {model.kind}, and only n-gram models {purpose}",
-            hint="name one that `seqtool ngram train` made",
+            hint="name one that `seqtool ngram train` made without --classes",
             path=path,
         )
     return model
