@@ -23,7 +23,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.lm.ngram.classes import MadeClasses
+    from seqtool.lm.ngram.exchange import MadeClasses
 
 SHOWN = 10  # classes, and words of each
 
@@ -76,18 +76,20 @@ def classes(
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
-    from seqtool.lm.ngram.classes import make_classes
+    from seqtool.lm.ngram.arpa import check_target
+    from seqtool.lm.ngram.classes import write_classes
     from seqtool.lm.ngram.config import WordsConfig
+    from seqtool.lm.ngram.exchange import make_classes
     from seqtool.lm.ngram.train import available_threads
 
     if as_json and output == "-":
         raise ConfigError(
             "the classes and --json would both go to stdout", hint="name a file with -o"
         )
+    check_target(output)
     with stage_bars() as on_progress:
         made = make_classes(
             inputs or [stdin_or_sample("CORPUS", training="making classes of")],
-            output,
             from_dict(WordsConfig, settings),
             num=num,
             max_sweeps=sweeps,
@@ -96,6 +98,7 @@ def classes(
             memory=None if memory is None else parse_size(memory),
             on_progress=on_progress,
         )
+    write_classes(output, made.classes)
     if as_json:
         return emit(
             {

@@ -19,7 +19,7 @@ Shapes: H hypotheses, V words, C classes, N the order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,22 +30,18 @@ import numpy.typing as npt
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import read_blocks
-from seqtool.core.runtime import check_memory
 from seqtool.core.storage import atomic_file
+from seqtool.core.terminal import stream
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK_ID
-from seqtool.lm.model import LanguageModel
-from seqtool.lm.ngram.config import WordsConfig
-from seqtool.lm.ngram.data import given_splits, read_ids
-from seqtool.lm.ngram.model import NgramModel
+from seqtool.lm.ngram.model import NgramModel, TableModel
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, map_arrays
-from seqtool.lm.ngram.train import OnProgress, Stages
 from seqtool.lm.protocol import Summary, TokenScores
+from seqtool.lm.tables import STDOUT
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 CLASSES, SHARES = "classes", "shares"  # arrays of the file, beside those of the table
-_BYTES_PER_PAIR = 16  # of classes, while they are made
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def read_classes(
         ConfigError: the file names no word of the text, or its units are no words.
         DataError: it cannot be used; tells the line.
     """
-    _check_words(tokenizer)
+    check_words(tokenizer)
     vocabulary = tokenizer.vocabulary
     names: dict[int, str] = {}
     reader = read_blocks(path)
@@ -124,6 +120,23 @@ def read_classes(
     return WordClasses(class_V, shares_of(class_V, counts_V))
 
 
+def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
+    """Write classes to a file, or to stdout for `-`; their names are their numbers, from 1.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = "".join(
+        f"{word}\t{number}\n" for number, words in enumerate(classes, start=1) for word in words
+    ).encode()
+    if str(path) == STDOUT:
+        stream().buffer.write(content)
+        stream().flush()
+        return
+    with atomic_file(path) as file:
+        file.write(content)
+
+
 def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
     """Return ln p(w | g(w)) of each word by relative frequency, 0 counted as 1, [V]."""
     nums_V = np.maximum(counts_V, 1).astype(np.float64)
@@ -131,93 +144,7 @@ def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
     return shares
 
 
-@dataclass(frozen=True)
-class MadeClasses:
-    """Classes that were made of a text.
-
-    Attributes:
-        path: the file.
-        classes: the words of each, the most frequent ones first; the largest class first.
-        shares: of each class, the share of the text's words.
-        perplexities: of the text by a class bigram model with relative frequencies, to begin with
-            and after each sweep over the words.
-        num_moved: per sweep, how many words changed their class.
-    """
-
-    path: Path
-    classes: list[list[str]]
-    shares: list[float]
-    perplexities: list[float]
-    num_moved: list[int]
-
-
-def make_classes(
-    inputs: Sequence[str | Path],
-    output: str | Path,
-    config: WordsConfig,
-    *,
-    num: int,
-    max_sweeps: int,
-    field: str | None = None,
-    threads: int = 1,
-    memory: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> MadeClasses:
-    """Make classes of the words of a text by the exchange algorithm, and write them to a file.
-
-    Args:
-        inputs: text or a prepared corpus of words, as for `train_ngram`.
-        output: the file; `-` for stdout.
-        config: which words there are; those that do not occur get no class.
-        num: how many classes.
-        max_sweeps: how many times each word is taken, at most.
-        field: which field of .jsonl files holds the text.
-        threads: that count.
-        memory: how many bytes the process may take; what the machine has when None.
-        on_progress: called with the stage and its progress.
-
-    Raises:
-        ConfigError: fewer words than classes, or units that are no words.
-        DataError: text that is not there, empty, damaged or too large for the memory.
-        OutputError: the file cannot be written.
-    """
-    from seqtool.lm.ngram.exchange import bigrams, cluster
-
-    if not Path(output).parent.is_dir():
-        what = "the directory to write to is not there"
-        raise OutputError(what, hint="make it first", path=output)
-    texts, _ = given_splits(inputs)
-    stages = Stages(on_progress)
-    with stages("reading") as on_read:
-        reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
-    _check_words(reading.tokenizer)
-    check_memory(_BYTES_PER_PAIR * num**2, f"{num:,} classes", "choose fewer with --num", memory)
-    symbols = reading.tokenizer.vocabulary.symbols
-    with stages("clustering") as on_cluster:
-        text = bigrams(reading.ids, len(symbols), threads=threads)
-        found = cluster(text, num, max_sweeps=max_sweeps, on_progress=on_cluster)
-    sizes = np.bincount(found.class_V, text.counts, minlength=num + 1)[1:]
-    by_size = np.argsort(-sizes, kind="stable")
-    by_count = np.argsort(-text.counts, kind="stable")
-    classes = [
-        [symbols[word] for word in by_count[found.class_V[by_count] == 1 + class_].tolist()]
-        for class_ in by_size.tolist()
-    ]
-    lines = "".join(
-        f"{word}\t{number}\n" for number, words in enumerate(classes, start=1) for word in words
-    )
-    with atomic_file(output) as file:
-        file.write(lines.encode())
-    return MadeClasses(
-        Path(output),
-        classes,
-        (sizes[by_size] / sizes.sum()).tolist(),
-        np.exp(-np.array(found.log_likelihoods) / len(reading.ids)).tolist(),
-        found.num_moved,
-    )
-
-
-def _check_words(tokenizer: Tokenizer) -> None:
+def check_words(tokenizer: Tokenizer) -> None:
     """Refuse a corpus of other units, which may be blanks themselves."""
     if not isinstance(tokenizer, WordTokenizer):
         raise ConfigError(
@@ -226,35 +153,23 @@ def _check_words(tokenizer: Tokenizer) -> None:
         )
 
 
-class ClassModel(LanguageModel):
+class ClassModel(TableModel):
     """A backoff table of classes, the classes of the words, and their tokenizer.
 
     A state is that of an `NgramModel` whose words are the classes.
     """
 
     kind = "class-ngram"
-    carries_state = False
 
     def __init__(self, table: BackoffTable, classes: WordClasses, tokenizer: Tokenizer) -> None:
-        self.table = table
+        super().__init__(table, tokenizer)
         self.classes = classes
-        self.tokenizer = tokenizer
         self.of_classes = NgramModel(table, tokenizer)
-
-    @property
-    def order(self) -> int:
-        """The length of the longest n-grams."""
-        return self.table.order
-
-    @property
-    def num_parameters(self) -> int:
-        """The probabilities and backoff weights of the table, and those of words in classes."""
-        return self.of_classes.num_parameters + len(self.classes.shares_V)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what a file holds."""
         own = {CLASSES: self.classes.class_V, SHARES: self.classes.shares_V}
-        return self.table.arrays() | own
+        return super().arrays() | own
 
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False

@@ -28,27 +28,24 @@ from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
-    from seqtool.lm.ngram.classes import ClassModel
     from seqtool.lm.ngram.masses import ClassMasses
     from seqtool.lm.ngram.query import Scorer
 
 CONTEXTS_READ = 64  # whose distributions are in memory at once
 
 
-class NgramModel(LanguageModel):
-    """A backoff table with its tokenizer.
+class TableModel(LanguageModel):
+    """A model whose n-grams, of words or of something else, are in a backoff table.
 
-    A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
-    the table does not hold them.
+    Attributes:
+        table: of the n-grams.
     """
 
-    kind = "ngram"
     carries_state = False
 
     def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
         self.table = table
         self.tokenizer = tokenizer
-        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
 
     @property
     def order(self) -> int:
@@ -57,12 +54,26 @@ class NgramModel(LanguageModel):
 
     @property
     def num_parameters(self) -> int:
-        """The probabilities and backoff weights of the table."""
+        """The probabilities and backoff weights."""
         return sum(len(array) for array in self.arrays().values() if array.dtype == np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what a file holds."""
         return self.table.arrays()
+
+
+class NgramModel(TableModel):
+    """A backoff table of words with its tokenizer.
+
+    A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
+    the table does not hold them.
+    """
+
+    kind = "ngram"
+
+    def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
+        super().__init__(table, tokenizer)
+        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -189,7 +200,7 @@ def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
 
 def save_model(
     path: str | Path,
-    model: NgramModel | ClassModel,
+    model: TableModel,
     *,
     config: Mapping[str, Any],
     scores: Mapping[str, float] | None = None,
