@@ -28,7 +28,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
-        ("compiler", "storage", "strict_yaml"),
+        ("compiler", "parquet", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
         ("instructions", "eight_bytes"),

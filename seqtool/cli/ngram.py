@@ -69,6 +69,34 @@ MemoryOption = Annotated[
         help="Memory that it may take, such as 8G; what the machine has free if not given.",
     ),
 ]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|memory|duckdb",
+        help="What counts and estimates: memory, or DuckDB with the disk for what does not fit; "
+        "memory where the text fits, and else DuckDB (auto). The model is the same.",
+    ),
+]
+TempOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Where DuckDB's files go meanwhile; beside the model if not given."
+    ),
+]
+ParquetOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the n-grams as Parquet too, with log-probability and backoff (nats).",
+    ),
+]
+SkipOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-invalid",
+        help="Leave out files that are damaged or not UTF-8, and name them; all are read first.",
+    ),
+]
 
 
 @takes_options(
@@ -125,6 +153,7 @@ MemoryOption = Annotated[
     "seqtool ngram train my.txt --order 5 -o runs/kn5",
     "seqtool ngram train my.txt --prune 0 0 1 --arpa my.arpa.gz",
     "zcat big.gz | seqtool ngram train - --order 3 --vocab lexicon.txt",
+    "seqtool ngram train texts/ --engine duckdb --memory 4G --parquet ngrams",
 )
 def train(
     context: typer.Context,
@@ -132,8 +161,12 @@ def train(
     output: OutputOption = OUTPUT,
     field: FieldOption = None,
     arpa: ArpaOption = None,
+    parquet: ParquetOption = None,
+    engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
+    temp: TempOption = None,
+    skip_invalid: SkipOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -161,12 +194,20 @@ def train(
             config,
             field=field,
             arpa=arpa,
+            parquet=parquet,
+            engine=engine,
             force=force,
             threads=threads,
             memory=None if memory is None else parse_size(memory),
+            temp=temp,
+            skip_invalid=skip_invalid,
             command=typed(),
             on_progress=on_progress,
         )
+    for error in trained.skipped:
+        note(f"warning: left out {error}")
+    if trained.skipped:
+        note(f"warning: {counted(len(trained.skipped), 'file')} left out")
     for warning in trained.warnings:
         note(f"warning: {warning}")
     if not as_json:
@@ -176,6 +217,8 @@ def train(
         {
             "model": trained.path,
             "arpa": trained.arpa,
+            "parquet": trained.parquet,
+            "engine": trained.engine,
             "seconds": trained.total_seconds,
             "stages": trained.seconds,
             "tokens": trained.num_tokens,
@@ -185,6 +228,7 @@ def train(
             "ngrams": trained.num_ngrams,
             "orders": trained.statistics,
             "warnings": trained.warnings,
+            "skipped": trained.skipped,
             **trained.scores,
         }
     )
@@ -248,6 +292,7 @@ def _show_training(trained: NgramTraining) -> None:
     if not any(row["discounts"] for row in trained.statistics):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     words = trained.num_tokens - trained.num_sentences
+    note(f"engine: {trained.engine}")
     note(
         f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
         f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
@@ -317,13 +362,15 @@ def export(
 
 @examples(
     "seqtool ngram import my.arpa.gz -o runs/imported",
+    "seqtool ngram import ngrams/ -o runs/imported",
 )
 def import_(
     source: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
+            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin; or a "
+            "directory that `ngram train --parquet` wrote.",
         ),
     ],
     output: OutputOption = OUTPUT,
@@ -333,7 +380,7 @@ def import_(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn an ARPA file into a model directory, which opens at once.
+    """Turn an ARPA file, or n-grams as Parquet, into a model directory, which opens at once.
 
     KenLM's binary format is not read: import the ARPA file that it was made of.
     """
@@ -341,7 +388,7 @@ def import_(
     from seqtool.lm.ngram.train import import_arpa
 
     start = time.perf_counter()
-    with progress_bar("import", is_bytes=True) as on_progress:
+    with progress_bar("import", is_bytes=not Path(source).is_dir()) as on_progress:
         table, notes = import_arpa(
             source,
             output,

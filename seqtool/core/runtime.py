@@ -179,12 +179,12 @@ def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = No
     available = memory_available(limit)
     if available is not None and num_bytes > available:
         more = "raise" if limit is not None else "if there is more, say how much with"
-        what = f"{purpose} need about {_size(num_bytes)} of memory"
-        what = f"{what}, but {_size(available)} are available"
+        what = f"{purpose} need about {size_text(num_bytes)} of memory"
+        what = f"{what}, but {size_text(available)} are available"
         raise DataError(what, hint=f"{hint}; {more} --memory")
 
 
-def _size(num_bytes: int) -> str:
+def size_text(num_bytes: int) -> str:
     """Return a number of bytes as people read it."""
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**8 else f"{num_bytes / 1e6:.1f} MB"
 
@@ -200,7 +200,7 @@ def check_room() -> None:
     try:
         mmap.mmap(-1, _ROOM, flags).close()  # nothing is touched, so it costs nothing
     except OSError as error:
-        raise MemoryError(f"less than {_size(_ROOM)} are left") from error
+        raise MemoryError(f"less than {size_text(_ROOM)} are left") from error
 
 
 def parse_size(text: str) -> int:

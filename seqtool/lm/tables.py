@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.parquet import load_pyarrow
 from seqtool.core.reading import unpacked_name
 from seqtool.core.storage import atomic_file
 
@@ -62,7 +63,7 @@ def check_target(target: Target | None) -> None:
         return
     suffix = _suffix(target)
     if suffix == PARQUET:
-        _parquet()
+        load_pyarrow()
     elif suffix not in SEPARATORS:
         raise ConfigError(
             f"{target} has no suffix of a table",
@@ -246,7 +247,7 @@ class _ParquetTable:
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
-        self._arrow, self._module = _parquet()
+        self._arrow, self._module = load_pyarrow()
         self._writer: Any = None
 
     def __enter__(self) -> _ParquetTable:
@@ -277,20 +278,3 @@ class _ParquetTable:
 
 def _plain(column: Column) -> Column:
     return column if isinstance(column, np.ndarray) else [*column]
-
-
-def _parquet() -> tuple[Any, Any]:
-    """Return pyarrow and its module of Parquet.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(
-            "a .parquet file needs pyarrow, which is not installed",
-            hint="install it: pip install 'seqtool[parquet]', or write .tsv or .csv",
-        ) from error
-    return pyarrow, pyarrow.parquet

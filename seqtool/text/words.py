@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Ids
+from seqtool.core.arrays import Bytes, Ids, Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.eight_bytes import ONES, blanks
 from seqtool.core.errors import ModelError
@@ -184,6 +184,20 @@ def _look_up(data, begins, ends, table, found):  # type: ignore[no-untyped-def]
         found[i] = number
 
 
+def look_up(table: StringTable, data: Bytes, begins: Longs, ends: Longs) -> Ids:
+    """Return the numbers of words that stand in a text, -1 for those that are not in the table.
+
+    Args:
+        table: of words.
+        data: the text.
+        begins: of each word in it, [N].
+        ends: [N].
+    """
+    found = np.empty(len(begins), np.int32)
+    _look_up(data, begins, ends, table.arrays, found)
+    return found
+
+
 class WordTable:
     """Words and their ids, by order of insertion, read from and written to by compiled code.
 
@@ -223,22 +237,9 @@ class WordTable:
         """Return the word with this id."""
         return self._table.text(index)
 
-    def look_up(
-        self,
-        data: npt.NDArray[np.uint8],
-        begins: npt.NDArray[np.int64],
-        ends: npt.NDArray[np.int64],
-    ) -> Ids:
-        """Return the ids of words that stand in a text, -1 for those not here.
-
-        Args:
-            data: the text.
-            begins: of each word in it, [N].
-            ends: [N].
-        """
-        found = np.empty(len(begins), np.int32)
-        _look_up(data, begins, ends, self._table.arrays, found)
-        return found
+    def look_up(self, data: Bytes, begins: Longs, ends: Longs) -> Ids:
+        """Return the ids of words that stand in a text, -1 for those not here; see `look_up`."""
+        return look_up(self._table, data, begins, ends)
 
     def add(self, block: bytes) -> Ids:
         """Return the ids of a block's words, new words given the next ids; see `encode`."""

@@ -62,7 +62,9 @@ def test_what_models_of_classes_do_not_do(seqtool: Run) -> None:
     Path("c.tsv").write_text("dog x\ncat x\n", encoding="utf-8")
     words = ("ngram", "train", "text.txt", "--classes", "c.tsv", "--order", 2, "-o", "m")
     error, hint = two_lines(seqtool(*words, "--arpa", "x.arpa"))
-    assert "a model of classes has no ARPA form of a sensible size" in error
+    assert "a model of classes has no list of n-grams of words" in error
+    error, _ = two_lines(seqtool(*words, "--engine", "duckdb"))
+    assert "n-grams of classes are counted in memory only" in error
     assert not Path("m").exists()
     assert seqtool(*words).code == 0
     assert seqtool("ngram", "train", "text.txt", "--order", 2, "-o", "words").code == 0

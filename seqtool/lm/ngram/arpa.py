@@ -39,10 +39,11 @@ from seqtool.core.storage import atomic_file
 from seqtool.core.string_table import StringTable
 from seqtool.core.terminal import stream
 from seqtool.core.units import LN_10
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram import arpa_lines
 from seqtool.lm.ngram.suffixes import contexts_of, select
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
+from seqtool.lm.ngram.trie import Found, context_rows, sorted_level, word_columns
 
 OnProgress = Callable[[int, "int | None"], None]
 
@@ -281,21 +282,13 @@ class _Writer:
         self._table = table
         words = chain(vocabulary.symbols, [BOS])
         self._starts, self._words = _joined(words, arpa_lines.STEP)
-        self._unigrams: Int32 = np.arange(len(vocabulary) + 1, dtype=np.int32)
 
     def lines(self, part: _Rows) -> memoryview:
         """Return some n-grams as lines."""
         order, first, last = part
         levels = self._table.levels
         level = levels[order - 1]
-        columns = np.empty((order, last - first), np.int32)
-        rows = np.arange(first, last, dtype=np.int32)
-        columns[order - 1] = level.words[first:last]
-        for n in range(order - 1, 0, -1):
-            begins = levels[n].begins
-            context = int(np.searchsorted(begins, rows[0], side="right")) - 1
-            arpa_lines.climb(context, begins, rows)
-            columns[n - 1] = self._unigrams[rows] if n == 1 else levels[n - 1].words[rows]
+        columns = word_columns(self._table, order, first, last)
         if order == len(levels):
             backoffs, begins = level.backoffs[:0], level.words[:0]
         else:
@@ -503,42 +496,24 @@ class _Reader:
         """Find the context of every n-gram and sort them into trie order."""
         num_contexts = len(self._levels[-1])
         none = np.empty(0, np.int32), np.empty(0, np.int32)
-        found = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
+        found: list[Found] = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
         first = 0
         for piece in section.pieces(self._words):
             contexts = self._contexts(section, first, piece.columns)
             found.append((contexts, piece.columns[-1].copy(), piece.log_probs, piece.backoffs))
             first += len(contexts)
-        contexts, words, log_probs, backoffs = (
-            np.concatenate(part) for part in zip(*found, strict=True)
-        )
-        keys = contexts.astype(np.int64) * (len(self._symbols) + 1) + words
-        if not np.all(keys[1:] > keys[:-1]):
-            order = np.argsort(keys, kind="stable")
-            keys, contexts, words = keys[order], contexts[order], words[order]
-            log_probs, backoffs = log_probs[order], backoffs[order]
-            twice = np.flatnonzero((keys[1:] == keys[:-1]) & (contexts[1:] < num_contexts))
-            if len(twice):
-                raise self._lines.error(
-                    "the same n-gram is there a second time",
-                    line=section.line_of(int(order[twice + 1].min())),
-                )
-        # what no sentence holds was given a context that is none, so it is last
-        kept = int(np.searchsorted(contexts, num_contexts))
-        self._num_odd += len(contexts) - kept
-        begins = np.zeros(num_contexts + 1, np.int32)
-        np.cumsum(np.bincount(contexts[:kept], minlength=num_contexts), out=begins[1:])
-        return TableLevel(words[:kept], begins, log_probs[:kept], backoffs[:kept])
+        level, num_odd, twice = sorted_level(found, num_contexts, len(self._symbols))
+        if twice is not None:
+            raise self._lines.error(
+                "the same n-gram is there a second time", line=section.line_of(twice)
+            )
+        self._num_odd += num_odd
+        return level
 
     def _contexts(self, section: _Section, first: int, columns: Int32) -> Int32:
         """Return the row of each n-gram's context, one past the last for what no sentence holds."""
         order = columns.shape[0]
-        rows: Int32 = columns[0].copy()
-        for n in range(1, order - 1):
-            level = self._levels[n]
-            arpa_lines.descend(level.begins, level.words, columns[n], rows)
-        odd = (columns[1:] == len(self._symbols)).any(axis=0) | (columns[:-1] == EOS_ID).any(axis=0)
-        rows[odd] = len(self._levels[order - 2])
+        rows = context_rows(self._levels, columns, len(self._symbols))
         missing = np.flatnonzero(rows < 0)
         if len(missing):
             i = int(missing[0])

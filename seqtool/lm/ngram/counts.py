@@ -259,7 +259,7 @@ def read_level(  # type: ignore[no-untyped-def]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-_MOST = 2**31 - 2  # tokens, and n-grams of one order
+MOST = 2**31 - 2  # tokens, and n-grams of one order
 
 
 @dataclass(frozen=True)
@@ -338,9 +338,9 @@ def count_ngrams(
         DataError: no text, ids that are none of this vocabulary, an order that no sentence is long
             enough for, too many tokens or n-grams, more n-grams than memory has room for.
     """
-    if not 0 < len(ids) <= _MOST:
+    if not 0 < len(ids) <= MOST:
         problem = f"{len(ids):,} tokens are too many" if len(ids) else "there is no text"
-        raise DataError(problem, hint=f"give a text of 1 to {_MOST:,} tokens")
+        raise DataError(problem, hint=f"give a text of 1 to {MOST:,} tokens")
     text = np.ascontiguousarray(ids, np.int32)
     if text[-1] != EOS_ID:
         raise DataError("the last sentence has no end", hint="prepare the text again")
@@ -436,7 +436,7 @@ class _Piles:
             is_last: this is the highest order.
         """
         num_rows = int(self._rows[-1])
-        if num_rows > _MOST:
+        if num_rows > MOST:
             raise DataError(
                 f"{num_rows:,} different {order}-grams are too many", hint="choose a lower order"
             )

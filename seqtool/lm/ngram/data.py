@@ -1,9 +1,13 @@
-"""Reading: text or a prepared corpus to one stream of ids and its vocabulary, all in memory."""
+"""Reading: text or a prepared corpus to one stream of ids and its vocabulary.
+
+The ids are in memory, or in a file where they and what is made of them would not fit.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Bools, Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks
-from seqtool.core.runtime import check_memory
+from seqtool.core.runtime import check_memory, memory_available
 from seqtool.core.vocabulary import (
     EOS_ID,
     UNK,
@@ -25,6 +29,7 @@ from seqtool.core.vocabulary import (
     refuse_special_words,
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
+from seqtool.lm.ngram.records import naming_folder
 from seqtool.text.preparation import number_words, plan_splits, read_word_list
 from seqtool.text.prepared import PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
@@ -36,6 +41,7 @@ _BYTES_PER_TOKEN = 25
 _BYTES_PER_TOKEN_AND_ORDER = 24
 _ORDERS_OF_FEW = 4
 
+_IDS = "ids"  # the file of a text on disk
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
 
 
@@ -48,12 +54,34 @@ class Reading:
         tokenizer: what text must be read with to get such ids; holds the vocabulary.
         num_unknown: how many of the tokens are the unknown word.
         description: what a model records of its data: sizes, and the sources with their sums.
+        folder: of temporary files, where the memory is too small for training; the ids are a
+            mapped file then. None where all is in memory.
     """
 
     ids: npt.NDArray[Any]
     tokenizer: Tokenizer
     num_unknown: int
     description: dict[str, Any]
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Where a text goes for which the memory is too small.
+
+    Attributes:
+        always: take the disk for every text.
+        make: makes the folder that is taken; raises an error where that is no use.
+    """
+
+    always: bool
+    make: Callable[[], Path]
+
+    def folder(self, num_tokens: int, config: WordsConfig, memory: int | None) -> Path | None:
+        """Return a folder if a text of so many tokens is to go to disk."""
+        available = memory_available(memory)
+        is_small = available is not None and available < memory_needed(num_tokens, _order(config))
+        return self.make() if self.always or is_small else None
 
 
 def given_splits(paths: Sequence[str | Path]) -> tuple[list[str | Path], list[str | Path]]:
@@ -74,6 +102,7 @@ def read_ids(
     *,
     field: str | None = None,
     memory: int | None = None,
+    disk: Disk | None = None,
     on_progress: Progress | None = None,
 ) -> Reading:
     """Read text, or the train split of a prepared corpus.
@@ -84,6 +113,7 @@ def read_ids(
         field: the field that holds the text of JSON Lines.
         memory: how many bytes the process may take; what the machine has when None. Those that an
             n-gram model takes are counted in; of others, those of the reading alone.
+        disk: where a text goes that needs more; it is refused when None.
         on_progress: called with (bytes read, their total or None).
 
     Raises:
@@ -91,13 +121,14 @@ def read_ids(
         DataError: text that cannot be used, has no words, or needs more memory than there is.
     """
     if len(inputs) == 1 and is_corpus(inputs[0]):
-        return _open(Path(inputs[0]), config, field, memory)
+        return _open(Path(inputs[0]), config, field, memory, disk)
     digests: dict[str, str] = {}
-    words = _Words(config)
+    words = _Words(config, memory, disk)
     for ids in read_numbered(words, inputs, field=field, digests=digests, on_progress=on_progress):
         words.keep(ids)
     words.check(inputs)
-    _check(words.num_tokens, config, memory)
+    if words.folder is None:
+        _check(words.num_tokens, config, memory)
     vocabulary, ids = words.finish()
     tokenizer = WordTokenizer(
         vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
@@ -112,7 +143,7 @@ def read_ids(
         {"path": path, "split": "train", "sha256": digest} for path, digest in digests.items()
     ]
     description = {"splits": {"train": asdict(counts)}, "sources": sources}
-    return Reading(ids, tokenizer, counts.unknown, description)
+    return Reading(ids, tokenizer, counts.unknown, description, words.folder)
 
 
 def read_numbered(
@@ -136,6 +167,30 @@ def read_numbered(
             hint = "remove it, or choose --special-tokens unknown or skip"
             raise DataError(error.message, hint=hint, path=path, line=line) from error
         yield ids
+
+
+def sound_files(
+    paths: Sequence[str | Path], *, field: str | None = None
+) -> tuple[list[str | Path], list[DataError]]:
+    """Return the files that can be read to their end, and what is wrong with each other one.
+
+    All of them are read for that, but for `-`, which is taken as it is.
+
+    Raises:
+        DataError: none of them can be read.
+    """
+    sound: list[str | Path] = []
+    errors: list[DataError] = []
+    for path in paths:
+        try:
+            if str(path) != STDIN:
+                deque(read_blocks(path, field=field), maxlen=0)
+            sound.append(path)
+        except DataError as error:
+            errors.append(error)
+    if not sound:
+        raise errors[0]
+    return sound, errors
 
 
 def limited(tokenizer: Tokenizer, path: str) -> tuple[WordTokenizer, Bools]:
@@ -199,13 +254,17 @@ def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedC
     return corpus
 
 
-def _open(path: Path, config: WordsConfig, field: str | None, memory: int | None) -> Reading:
+def _open(
+    path: Path, config: WordsConfig, field: str | None, memory: int | None, disk: Disk | None
+) -> Reading:
     corpus = open_corpus(path, config, field)
     ids = corpus.ids("train")
-    _check(len(ids), config, memory)
+    folder = None if disk is None else disk.folder(len(ids), config, memory)
+    if folder is None:
+        _check(len(ids), config, memory)
     description = {key: value for key, value in corpus.info.items() if key != "format_version"}
     unknown = corpus.info["splits"]["train"]["unknown"]
-    return Reading(ids, corpus.tokenizer, unknown, description)
+    return Reading(ids, corpus.tokenizer, unknown, description, folder)
 
 
 def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | None) -> None:
@@ -214,9 +273,13 @@ def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | Non
 
 
 def _check(num_tokens: int, config: WordsConfig, memory: int | None) -> None:
-    order = config.order if isinstance(config, NgramConfig) else 1
+    order = _order(config)
     purpose = f"{num_tokens:,} tokens at order {order}"
     check_memory(memory_needed(num_tokens, order), purpose, LESS_MEMORY, memory)
+
+
+def _order(config: WordsConfig) -> int:
+    return config.order if isinstance(config, NgramConfig) else 1
 
 
 def memory_needed(num_tokens: int, order: int) -> int:
@@ -272,10 +335,16 @@ class WordReader:
 
 
 class _Words(WordReader):
-    """Keeps the words in memory, and numbers them anew when all have been counted."""
+    """Keeps the words, in memory or on disk, and numbers them anew when all have been counted.
 
-    def __init__(self, config: WordsConfig) -> None:
+    Attributes:
+        folder: of the file that they are in, None if they are in memory.
+    """
+
+    def __init__(self, config: WordsConfig, memory: int | None, disk: Disk | None) -> None:
         super().__init__(config)
+        self.folder: Path | None = None
+        self._memory, self._disk = memory, disk
         self._closed = (
             None
             if config.vocab is None
@@ -286,6 +355,13 @@ class _Words(WordReader):
 
     def keep(self, ids: Ids) -> None:
         """Keep the ids of some lines."""
+        if self._disk is not None and self.folder is None:
+            self.folder = self._disk.folder(self.num_tokens, self._config, self._memory)
+            if self.folder is not None:
+                self._write(self.folder, *self._chunks_read())
+        if self.folder is not None:
+            self._write(self.folder, ids)
+            return
         while len(ids):
             if self._filled == _CHUNK:
                 self._chunks.append(np.empty(_CHUNK, np.int32))
@@ -295,10 +371,20 @@ class _Words(WordReader):
             self._filled += len(part)
             ids = ids[len(part) :]
 
+    @staticmethod
+    def _write(folder: Path, *pieces: Ids) -> None:
+        with naming_folder(folder), (folder / _IDS).open("ab") as file:
+            for ids in pieces:
+                file.write(ids.data)
+
+    def _chunks_read(self) -> Iterator[Ids]:
+        """Give what is in memory, which is let go."""
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            yield chunk if self._chunks else chunk[: self._filled]
+
     def finish(self) -> tuple[Vocabulary, Ids]:
         """Return the vocabulary, and the text in its ids; what was read is let go."""
-        from seqtool.lm.ngram.counts import renumber
-
         if self._config.special_tokens == "skip":
             self.table.counts[UNK_ID] = 0
         if self._closed is None:
@@ -310,13 +396,27 @@ class _Words(WordReader):
             )
         else:
             vocabulary, final_ids = self._close(self._closed)
+        return vocabulary, self._renumbered(final_ids)
+
+    def _renumbered(self, final_ids: Ids) -> Ids:
+        from seqtool.lm.ngram.counts import renumber
+
+        if self.folder is not None:
+            path = self.folder / _IDS
+            with naming_folder(self.folder), path.open("r+b") as file:
+                while piece := file.read(4 * _CHUNK):
+                    chunk = np.frombuffer(piece, np.int32).copy()
+                    renumber(chunk, final_ids, chunk)
+                    file.seek(-len(piece), os.SEEK_CUR)
+                    file.write(chunk.data)
+                    file.flush()
+            return np.memmap(path, np.int32, "r")
         ids = np.empty(self.num_tokens, np.int32)
         start = 0
-        while self._chunks:
-            chunk = self._chunks.popleft()[: self.num_tokens - start]
+        for chunk in self._chunks_read():
             renumber(chunk, final_ids, ids[start : start + len(chunk)])
             start += len(chunk)
-        return vocabulary, ids
+        return ids
 
     def _close(self, vocabulary: Vocabulary) -> tuple[Vocabulary, Ids]:
         """Return a vocabulary with the counts of the text, and its id of each word of the table."""

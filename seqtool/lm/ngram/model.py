@@ -222,22 +222,68 @@ def save_model(
     Raises:
         OSError: it cannot be written.
     """
-    header = checkpoint.Header(
+    arrays = model.arrays()
+    save_table(
+        path,
+        model.tokenizer,
+        [len(level) for level in model.table.levels],
+        lambda file: write_arrays(file, arrays),
         kind=model.kind,
+        num_parameters=model.num_parameters,
+        config=config,
+        scores=scores,
+        data=data,
+        command=command,
+        statistics=statistics,
+    )
+
+
+def save_table(
+    path: str | Path,
+    tokenizer: Tokenizer,
+    sizes: Sequence[int],
+    write: Callable[[Path], None],
+    *,
+    kind: str = "ngram",
+    num_parameters: int | None = None,
+    config: Mapping[str, Any],
+    scores: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    command: str = "",
+    statistics: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a model as a directory, as `save_model` does, whose table is not in memory.
+
+    Args:
+        path: the directory.
+        tokenizer: of the model.
+        sizes: the n-grams of each order.
+        write: writes the table to a file.
+        kind: of the model.
+        num_parameters: of the model; those of its table if None.
+        config: as of `save_model`, like what follows.
+        scores: what was measured.
+        data: where the text came from and how large it was.
+        command: the command that made the model.
+        statistics: what was counted per order.
+    """
+    if num_parameters is None:
+        num_parameters = 2 * sum(sizes) - sizes[-1]  # no weights at the highest order
+    header = checkpoint.Header(
+        kind=kind,
         config=dict(config),
-        tokenizer=model.tokenizer.describe(),
+        tokenizer=tokenizer.describe(),
         scores=dict(scores or {}),
         data=dict(data or {}),
         command=command,
-        num_parameters=model.num_parameters,
+        num_parameters=num_parameters,
         statistics={"orders": [dict(order) for order in statistics]},
     )
 
     def fill(directory: Path) -> None:
-        model.tokenizer.save(directory)
-        write_arrays(directory / checkpoint.WEIGHTS, model.arrays())
+        tokenizer.save(directory)
+        write(directory / checkpoint.WEIGHTS)
 
-    sizes = [len(level) for level in model.table.levels]
     checkpoint.save(path, header, model_card(header, sizes), fill)
 
 

@@ -257,7 +257,7 @@ class Runs:
     def add(self, pieces: Iterable[Records]) -> None:
         """Write a run, which is given in pieces."""
         first = last = self._runs[-1].last if self._runs else 0
-        with self._naming():
+        with naming_folder(self._space.folder):
             self._file.seek(first * self._width * 8)
             for piece in pieces:
                 self._file.write(np.ascontiguousarray(piece).data)
@@ -296,7 +296,7 @@ class Runs:
         def read(number: int) -> None:
             """Read the next piece of a run."""
             num = min(num_rows, runs[number].last - reached[number])
-            with self._naming():
+            with naming_folder(self._space.folder):
                 self._file.seek(reached[number] * self._width * 8)
                 piece = pieces[number, :num].reshape(-1).view(np.uint8)
                 if self._file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
@@ -317,16 +317,21 @@ class Runs:
             merged[0], state[1] = merged[-1], 1
         yield merged[: state[1]]
 
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Let an error of the disk name the folder, as the file has no name."""
-        try:
-            yield
-        except OSError as error:
-            told = from_os_error(error)
-            hint = "free some space, name another folder with --temp, or give more --memory"
-            what = f"a temporary file cannot be written: {told.message}"
-            raise OutputError(what, hint=hint, path=self._space.folder) from error
+
+@contextmanager
+def naming_folder(folder: Path) -> Iterator[None]:
+    """Let an error of the disk name the folder of a temporary file.
+
+    Raises:
+        OutputError: it cannot be written or read.
+    """
+    try:
+        yield
+    except OSError as error:
+        told = from_os_error(error)
+        hint = "free some space, name another folder with --temp, or give more --memory"
+        what = f"a temporary file cannot be written: {told.message}"
+        raise OutputError(what, hint=hint, path=folder) from error
 
 
 class Sorter:

@@ -1,7 +1,9 @@
 """Smoothings: how counts become the probabilities and backoff weights of a table.
 
-A smoothing is one function of `Estimator` and one line in `config.SMOOTHINGS`. It gives ratios for
-every n-gram that was counted; pruning, logarithms and statistics are the same for all of them.
+A smoothing is one function of `Counted` and one line in `config.SMOOTHINGS`. It gives ratios for
+every n-gram that was counted; pruning, logarithms and statistics are the same for all of them. What
+is counted may be all in memory (`Estimator`), or some contexts of one order at a time
+(`engine.contexts`).
 
 n_c is the number of n-grams of one order that occur c times (or, for Kneser-Ney, that have c
 different words before them); D_c is what each of them gives away to n-grams never seen.
@@ -16,13 +18,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import types
-from seqtool.core.arrays import Bools, Floats, Ints
+from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
@@ -301,9 +303,47 @@ class Smoothed:
     discounts: tuple[Discounts, ...] = ()
 
 
+class Counted(Protocol):
+    """Counts and settings, and how a smoothing runs a compiled loop over them."""
+
+    @property
+    def config(self) -> NgramConfig:
+        """The settings; their order is that of the counts."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+
+    @property
+    def counts_of_counts(self) -> Sequence[Sequence[int]]:
+        """Per order n1 to n4, from occurrences."""
+
+    @property
+    def adjusted_counts_of_counts(self) -> Sequence[Sequence[int]]:
+        """Per order n1 to n4, from adjusted counts."""
+
+    def num_inside(self, n: int, level: CountLevel) -> int:
+        """Return how many contexts of an order do not begin with `<s>`; they come first."""
+
+    def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
+        """Return what sums of contexts `back_off` takes and fills.
+
+        They are the row of each context's suffix among the sums of the order below, these, and
+        room for those of the order.
+        """
+
+    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
+        """Run a loop over each order, from 1 up.
+
+        Args:
+            loop: the compiled loop.
+            arguments: gives those of its own, from the order and its level.
+        """
+
+
 @dataclass(frozen=True)
 class Estimator:
-    """Counts and settings, and how a smoothing runs a compiled loop over them.
+    """All counts in memory; see `Counted`.
 
     Attributes:
         counts: as they were counted.
@@ -316,6 +356,11 @@ class Estimator:
     config: NgramConfig
     threads: int = 1
     allowed: Bools | None = None
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+        return self.counts.vocabulary_size
 
     @cached_property
     def levels(self) -> list[CountLevel]:
@@ -362,13 +407,31 @@ class Estimator:
                         numbers[count - 1] += change
         return [numbers.tolist() for numbers in orders]
 
-    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
-        """Run a loop over each order, from 1 up.
+    @cached_property
+    def _from_bos(self) -> list[int]:
+        """Per order from 0, the first row that begins with `<s>`."""
+        result = [1, self.vocabulary_size]
+        for level in self.levels[1:]:
+            result.append(int(level.begins[result[-1]]))
+        return result
 
-        Args:
-            loop: the compiled loop.
-            arguments: gives those of its own, from the order and its level.
-        """
+    def num_inside(self, n: int, level: CountLevel) -> int:
+        """Return how many contexts of an order do not begin with `<s>`; they come first."""
+        return self._from_bos[n - 1]
+
+    @cached_property
+    def _sums(self) -> list[Doubles]:
+        """Per order from -1, the sum of every context, as far as it is known."""
+        return [np.ones(1)]
+
+    def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
+        """Return the rows of suffixes, and the sums of the order below and of this one."""
+        self._sums.append(np.empty(len(level.begins) - 1))
+        suffixes = np.zeros(1, np.int32) if n == 1 else self.levels[n - 2].suffixes
+        return suffixes, self._sums[-2], self._sums[-1]
+
+    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
+        """Run a loop over each order, from 1 up; see `Counted`."""
         probabilities: list[Float32] = []
         weights: list[Float32] = []
         num_words = self.counts.vocabulary_size
@@ -441,104 +504,102 @@ def estimate(
     table = _table(estimator, smoothed)
     discounts: Sequence[Discounts | None] = smoothed.discounts or [None] * counts.order
     statistics = [
-        _statistics(estimator, n, len(level), used)
+        statistics_of(
+            n, len(counts.levels[n - 1]), len(level), estimator.counts_of_counts[n - 1], used
+        )
         for n, (level, used) in enumerate(zip(table.levels, discounts, strict=True), start=1)
     ]
-    warnings = [
+    return Estimate(table, statistics, fallback_warnings(smoothed.discounts))
+
+
+def fallback_warnings(discounts: Sequence[Discounts]) -> list[str]:
+    """Return one sentence for each order whose counts gave no discounts."""
+    return [
         f"order {n}: the counts give no valid discounts (n1 to n4 are "
         f"{', '.join(map(str, used.counts_of_counts))}); "
         f"used {', '.join(f'{value:g}' for value in used.values)}"
-        for n, used in enumerate(smoothed.discounts, start=1)
+        for n, used in enumerate(discounts, start=1)
         if used.is_fallback
     ]
-    return Estimate(table, statistics, warnings)
 
 
-def maximum_likelihood(estimator: Estimator) -> Smoothed:
+def maximum_likelihood(counted: Counted) -> Smoothed:
     """Relative frequencies.
 
     A context that was seen keeps nothing for other words, but for the share of pruned ones; one
     that was not seen leaves the word to the shorter context.
     """
-    return _interpolated(estimator, adjusted=False)
+    return _interpolated(counted, adjusted=False)
 
 
-def witten_bell(estimator: Estimator) -> Smoothed:
+def witten_bell(counted: Counted) -> Smoothed:
     """Interpolated: as much for new words as different words were seen (Witten & Bell 1991)."""
-    return _interpolated(estimator, adjusted=False, per_type=1)
+    return _interpolated(counted, adjusted=False, per_type=1)
 
 
-def absolute_discounting(estimator: Estimator) -> Smoothed:
+def absolute_discounting(counted: Counted) -> Smoothed:
     """Interpolated, one discount per order (Ney, Essen & Kneser 1994)."""
-    return _interpolated(estimator, adjusted=False, formula=single_discount)
+    return _interpolated(counted, adjusted=False, formula=single_discount)
 
 
-def kneser_ney(estimator: Estimator) -> Smoothed:
+def kneser_ney(counted: Counted) -> Smoothed:
     """Interpolated Kneser-Ney (Kneser & Ney 1995; Chen & Goodman 1999), one discount per order."""
-    return _interpolated(estimator, adjusted=True, formula=single_discount)
+    return _interpolated(counted, adjusted=True, formula=single_discount)
 
 
-def modified_kneser_ney(estimator: Estimator) -> Smoothed:
+def modified_kneser_ney(counted: Counted) -> Smoothed:
     """Interpolated Kneser-Ney with three discounts per order (Chen & Goodman 1999).
 
     Adjusted counts below the highest order, but true ones for n-grams that begin with `<s>`; order
     1 is interpolated with the uniform distribution over V words, `<unk>` and `</s>` among them
     (Heafield et al. 2013).
     """
-    return _interpolated(estimator, adjusted=True, formula=modified_discounts)
+    return _interpolated(counted, adjusted=True, formula=modified_discounts)
 
 
-def add_k(estimator: Estimator) -> Smoothed:
+def add_k(counted: Counted) -> Smoothed:
     """(c(hw) + k) / (c(h) + k V) in the longest context; uniform if that was never seen.
 
     As a table: contexts of full length, or from `<s>` on, hold these; all shorter n-grams are
     uniform, to be backed off to.
     """
-    size = estimator.counts.vocabulary_size
-    from_bos = [1, size]  # per order from 0, the first row that begins with <s>
-    for level in estimator.levels[1:]:
-        from_bos.append(int(level.begins[from_bos[-1]]))
 
     def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
-        first_context = 0 if n == estimator.counts.order else from_bos[n - 1]
-        return first_context, estimator.config.add, size
+        first_context = 0 if n == counted.config.order else counted.num_inside(n, level)
+        return first_context, counted.config.add, counted.vocabulary_size
 
-    return estimator.by_order(add, arguments)
+    return counted.by_order(add, arguments)
 
 
-def stupid_backoff(estimator: Estimator) -> Smoothed:
+def stupid_backoff(counted: Counted) -> Smoothed:
     """S(w | h) = c(hw) / c(h), or a constant times S(w | h') if hw was not seen.
 
     Brants et al. 2007; but each context is divided by its sum, so that these are probabilities.
     """
-    sums = [np.ones(1)]  # per order from -1, of every context
 
     def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
-        sums.append(np.empty(len(level.begins) - 1))
-        if n == 1:  # nothing below the relative frequencies of words
-            return np.zeros(1, np.int32), sums[-2], 0.0, sums[-1]
-        context_suffixes = estimator.levels[n - 2].suffixes
-        factor = estimator.config.backoff
-        return context_suffixes, sums[-2], factor, sums[-1]
+        suffixes, lower_sums, sums = counted.context_sums(n, level)
+        # nothing is below the relative frequencies of words
+        return suffixes, lower_sums, counted.config.backoff if n > 1 else 0.0, sums
 
-    return estimator.by_order(back_off, arguments)
+    return counted.by_order(back_off, arguments)
 
 
 def _interpolated(
-    estimator: Estimator, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
+    counted: Counted, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
 ) -> Smoothed:
     """Estimate by interpolation with the order below.
 
     Args:
-        estimator: the counts and settings.
+        counted: the counts and settings.
         adjusted: use adjusted counts, not occurrences.
         formula: of the discounts; without one nothing is discounted.
         per_type: what is added to the count of a context for each word that follows it.
     """
     discounts: tuple[Discounts, ...] = ()
     if formula is not None:
-        by_order = estimator.adjusted_counts_of_counts if adjusted else estimator.counts_of_counts
-        fallback = estimator.config.fallback
+        by_order = counted.adjusted_counts_of_counts if adjusted else counted.counts_of_counts
+        fallback = counted.config.fallback
         discounts = tuple(discounts_of(formula, counts, fallback) for counts in by_order)
 
     def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
@@ -546,7 +607,7 @@ def _interpolated(
         numerators = level.adjusted if adjusted else level.counts
         return numerators, np.array([0, *values]), per_type
 
-    return replace(estimator.by_order(interpolate, arguments), discounts=discounts)
+    return replace(counted.by_order(interpolate, arguments), discounts=discounts)
 
 
 def _table(estimator: Estimator, smoothed: Smoothed) -> BackoffTable:
@@ -562,8 +623,8 @@ def _table(estimator: Estimator, smoothed: Smoothed) -> BackoffTable:
         kept = TableLevel(level.words, level.begins, smoothed.probabilities[n - 1], weights)
         if threshold > 0 or (n > 1 and estimator.allowed is not None):
             kept = _pruned(estimator, n, kept)
-        _take_logarithms(kept.log_probs)
-        _take_logarithms(kept.backoffs)
+        take_logarithms(kept.log_probs)
+        take_logarithms(kept.backoffs)
         levels.append(kept)
     levels[0].log_probs[counts.vocabulary_size] = BOS_NATS
     table = BackoffTable(tuple(levels), counts.vocabulary_size)
@@ -595,23 +656,35 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
     return kept
 
 
-def _take_logarithms(ratios: Float32) -> None:
+def take_logarithms(ratios: Float32) -> None:
     """Replace ratios by their natural logarithms."""
     with np.errstate(divide="ignore"):  # -inf is the logarithm of nothing
         np.log(ratios, out=ratios, dtype=np.float64, casting="unsafe")
 
 
-def _statistics(
-    estimator: Estimator, n: int, ngrams: int, discounts: Discounts | None
+def statistics_of(
+    n: int,
+    counted: int,
+    ngrams: int,
+    counts_of_counts: Sequence[int],
+    discounts: Discounts | None,
 ) -> dict[str, Any]:
-    """Return what is told of one order."""
-    counted = estimator.counts_of_counts[n - 1]
+    """Return what is told of one order; see `Estimate`.
+
+    Args:
+        n: the order.
+        counted: its n-grams before pruning.
+        ngrams: those that are kept.
+        counts_of_counts: n1 to n4, from occurrences.
+        discounts: if the smoothing has any.
+    """
+    of = discounts.counts_of_counts if discounts else counts_of_counts
     return {
         "order": n,
-        "counted": len(estimator.counts.levels[n - 1]),
+        "counted": counted,
         "ngrams": ngrams,
-        "singletons": counted[0],
-        "counts_of_counts": list(discounts.counts_of_counts) if discounts else counted,
+        "singletons": counts_of_counts[0],
+        "counts_of_counts": list(of),
         "discounts": list(discounts.values) if discounts else [],
         "fallback": discounts is not None and discounts.is_fallback,
     }

@@ -174,22 +174,53 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     Raises:
         OSError: it cannot be written; names the file.
     """
+    text, _ = _header({name: (array.dtype, len(array)) for name, array in arrays.items()})
+    with path.open("wb") as stream:
+        stream.write(text)
+        for array in arrays.values():
+            stream.write(np.ascontiguousarray(array).view(np.uint8).data)
+
+
+def _header(shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> tuple[bytes, dict[str, int]]:
+    """Return the header of a file of vectors, and where each of them begins in the file."""
     header: dict[str, Any] = {}
+    begins: dict[str, int] = {}
     position = 0
-    for name, array in arrays.items():
-        end = position + array.nbytes
-        header[name] = {
-            "dtype": _NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [position, end],
-        }
+    for name, (dtype, num) in shapes.items():
+        end = position + num * dtype.itemsize
+        header[name] = {"dtype": _NAMES[dtype], "shape": [num], "data_offsets": [position, end]}
+        begins[name] = position
         position = end
     text = json.dumps(header).encode("ascii")
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    with path.open("wb") as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays.values():
-            stream.write(np.ascontiguousarray(array).view(np.uint8).data)
+    text = len(text).to_bytes(8, "little") + text
+    return text, {name: len(text) + begin for name, begin in begins.items()}
+
+
+class ArrayWriter:
+    """Writes a file of vectors piece by piece; a context that closes it.
+
+    Args:
+        path: the file.
+        shapes: the type and the length of each vector.
+    """
+
+    def __init__(self, path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> None:
+        text, self._places = _header(shapes)
+        self._stream = path.open("wb")
+        self._stream.write(text)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def append(self, name: str, piece: npt.NDArray[Any]) -> None:
+        """Write what comes next in a vector; all of it is to be written in the end."""
+        self._stream.seek(self._places[name])
+        self._stream.write(np.ascontiguousarray(piece).view(np.uint8).data)
+        self._places[name] += piece.nbytes
 
 
 def array_sizes(path: Path) -> dict[str, int]:

@@ -5,36 +5,44 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqtool.core import checkpoint, runtime
+from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, did_you_mean
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import Reading, given_splits, limited, read_ids
-from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.lm.ngram.data import (
+    Disk,
+    Reading,
+    given_splits,
+    limited,
+    memory_needed,
+    read_ids,
+    sound_files,
+)
+from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
-from seqtool.text.tokenizers import WordTokenizer
-
-if TYPE_CHECKING:
-    from seqtool.lm.ngram.classes import ClassModel, WordClasses
-    from seqtool.lm.ngram.counts import Counts
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
 
+Measure = Callable[[TableModel], dict[str, float]]
+
+ENGINES = ("auto", "memory", "duckdb")
 EXISTS = "replace it with --force, or choose another with -o"
 
 
@@ -45,6 +53,8 @@ class NgramTraining:
     Attributes:
         path: the model's directory.
         arpa: the ARPA file, if one was written.
+        parquet: the directory of Parquet files, if one was written.
+        engine: which engine was taken, and why.
         statistics: per order, what `estimate` tells.
         warnings: what a user should know of the estimation.
         scores: "valid_perplexity" where the corpus has a valid split.
@@ -52,12 +62,15 @@ class NgramTraining:
         num_sentences: sentences of the text.
         num_unknown: tokens of the text that are unknown words.
         vocabulary_size: V.
-        seconds: wall time per stage: reading, counting, estimating, pruning, measuring, saving,
-            writing ARPA; those that there were.
+        skipped: what was wrong with each file that was left out.
+        seconds: wall time per stage: checking, reading, counting, estimating, pruning, measuring,
+            saving, writing ARPA, writing Parquet; those that there were.
     """
 
     path: Path
     arpa: Path | None
+    parquet: Path | None
+    engine: str
     statistics: list[dict[str, Any]]
     warnings: list[str]
     scores: dict[str, float]
@@ -65,12 +78,13 @@ class NgramTraining:
     num_sentences: int
     num_unknown: int
     vocabulary_size: int
+    skipped: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def model(self) -> NgramModel | ClassModel:
-        """The model, opened from `path`; of classes where they were given."""
-        model: NgramModel | ClassModel = checkpoint.load(self.path)
+    def model(self) -> TableModel:
+        """The model, opened from `path`: an `NgramModel`, or a `ClassModel` of classes."""
+        model: TableModel = checkpoint.load(self.path)
         return model
 
     @property
@@ -112,6 +126,10 @@ def train_ngram(
     force: bool = False,
     threads: int | None = None,
     memory: int | None = None,
+    engine: str = "auto",
+    temp: str | Path | None = None,
+    parquet: str | Path | None = None,
+    skip_invalid: bool = False,
     command: str = "",
     on_progress: OnProgress | None = None,
     progress: bool | None = None,
@@ -127,8 +145,12 @@ def train_ngram(
         arpa: a file to write the model to as ARPA, too; "-" is stdout.
         force: replace a model that is there.
         threads: CPU threads; all cores when None.
-        memory: how many bytes the process may take, in all; what the machine has when None. A text
-            that needs more is refused.
+        memory: how many bytes the process may take, in all; what the machine has when None.
+        engine: what estimates: "memory", in which all n-grams must fit; "duckdb", which takes the
+            disk for the rest; or "auto": the former where it fits, else the latter.
+        temp: the folder for temporary files, if there are any; beside the output when None.
+        parquet: a directory to write the n-grams to as Parquet, too; see `parquet`.
+        skip_invalid: leave out files that cannot be read to their end; they are told in `skipped`.
         command: what the user typed, for the model card.
         on_progress: called with the stage and its progress.
         progress: show the stages on a terminal; if None, where there is no `on_progress`.
@@ -142,116 +164,207 @@ def train_ngram(
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
     threads = threads or available_threads()
-    check_output(paths, Path(output), arpa, force=force)
-    if arpa is not None and config.classes is not None:
+    check_engine(engine, config)
+    if config.classes is not None and (arpa is not None or parquet is not None):
         # an n-gram of classes would be as many of words as the classes have in all combinations
         raise ConfigError(
-            "a model of classes has no ARPA form of a sensible size",
-            hint="leave --arpa out; `seqtool eval-ppl` mixes it with an n-gram model",
+            "a model of classes has no list of n-grams of words of a sensible size",
+            hint="leave --arpa and --parquet out; `seqtool eval-ppl` mixes it with other models",
         )
+    check_output(paths, Path(output), force=force, arpa=arpa, parquet=parquet)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
-    reading, classes, counts = _count(texts, config, field, threads, memory, stages)
-    tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
-    if classes is not None:
-        data["classes"] = len(classes)
-    num_unknown, allowed = reading.num_unknown, None
-    if config.limit_vocab is not None:
-        tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
-    sizes = {
-        "num_tokens": counts.num_tokens,
-        "num_sentences": counts.num_sentences,
-        "num_unknown": num_unknown,
-        "vocabulary_size": len(tokenizer.vocabulary),
-    }
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import check_symbols
+    skipped: list[DataError] = []
+    if skip_invalid and not is_corpus(texts[0]):
+        with stages("checking"):
+            texts, skipped = sound_files(texts, field=field)
+    with ExitStack() as stack:
 
-        check_symbols(tokenizer.vocabulary)
-    from seqtool.lm.ngram.smoothing import estimate
+        def make_folder() -> Path:
+            from seqtool.lm.ngram.engine.duckdb import check_installed
 
-    del reading  # its ids are four bytes per token
-    with stages("estimating"):
-        estimated = estimate(counts, config, threads=threads, allowed=allowed)
-    del counts
-    table, statistics = estimated.table, estimated.statistics
-    if config.prune_entropy:
-        from seqtool.lm.ngram.pruning import prune_by_entropy
+            check_installed()
+            beside = Path(output).with_name(f"{Path(output).name}-counts")
+            place = beside if temp is None else Path(temp) / "seqtool-counts"
+            return stack.enter_context(storage.temporary_sibling(place))
 
-        with stages("pruning"):
-            table = prune_by_entropy(table, config.prune_entropy)
-        statistics = _with_sizes(statistics, table)
-    model: NgramModel | ClassModel = NgramModel(table, tokenizer)
-    if classes is not None:
-        from seqtool.lm.ngram.classes import ClassModel
+        is_for_disk = engine != "memory" and not config.prune_entropy and not config.classes
+        with stages("reading") as on_read:
+            reading = read_ids(
+                texts,
+                config,
+                field=field,
+                memory=memory,
+                disk=Disk(engine == "duckdb", make_folder) if is_for_disk else None,
+                on_progress=on_read,
+            )
+        tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
+        num_unknown, allowed = reading.num_unknown, None
+        if config.limit_vocab is not None:
+            tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+            num_unknown = tokenizer.vocabulary.counts[UNK_ID]
+        if arpa is not None or parquet is not None:
+            from seqtool.lm.ngram.arpa import check_symbols
 
-        model = ClassModel(table, classes, tokenizer)
-    scores = {}
-    if valid:
-        split = "valid" if is_corpus(valid[0]) else None
-        with stages("measuring") as on_measure:
-            evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
-        scores["valid_perplexity"] = evaluation.perplexity
-    with stages("saving"):
-        save_model(
-            output,
-            model,
-            config=to_dict(config),
-            scores={**scores, "train_seconds": sum(stages.seconds.values())},
-            data=data,
-            command=command,
-            statistics=statistics,
-        )
-    warnings = estimated.warnings
+            check_symbols(tokenizer.vocabulary)
+        about = {"config": to_dict(config), "data": data, "command": command}
+        making = _Making(Path(output), config, threads, memory, allowed, tokenizer, about, stages)
+        told = {
+            "engine": _told(engine, reading, config),
+            "num_tokens": len(reading.ids),
+            "num_sentences": reading.description["splits"]["train"]["sentences"],
+            "num_unknown": num_unknown,
+            "vocabulary_size": len(tokenizer.vocabulary),
+            "skipped": [str(error) for error in skipped],
+        }
+
+        def measure(model: TableModel) -> dict[str, float]:
+            if not valid:
+                return {}
+            split = "valid" if is_corpus(valid[0]) else None
+            with stages("measuring") as on_measure:
+                found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
+            return {"valid_perplexity": found.perplexity}
+
+        make = making.in_memory if reading.folder is None else making.on_disk
+        made = make(reading, measure)
+    warnings, vocabulary = made.warnings, tokenizer.vocabulary
     if arpa is not None:
         from seqtool.lm.ngram.arpa import warnings_of, write_arpa
 
-        warnings = [*warnings, *warnings_of(table)]
-
+        warnings = [*warnings, *warnings_of(made.table)]
         with stages("writing ARPA") as on_write:
-            write_arpa(table, tokenizer.vocabulary, arpa, threads=threads, on_progress=on_write)
+            write_arpa(made.table, vocabulary, arpa, threads=threads, on_progress=on_write)
+    if parquet is not None:
+        from seqtool.lm.ngram.parquet import write_parquet
+
+        with stages("writing Parquet") as on_write:
+            write_parquet(made.table, vocabulary, parquet, force=force, on_progress=on_write)
     return NgramTraining(
         path=Path(output),
         arpa=None if arpa is None else Path(arpa),
-        statistics=statistics,
+        parquet=None if parquet is None else Path(parquet),
+        statistics=made.statistics,
         warnings=warnings,
-        scores=scores,
+        scores=made.scores,
         seconds=stages.seconds,
-        **sizes,
+        **told,
     )
 
 
-def _count(
-    texts: Sequence[str | Path],
-    config: NgramConfig,
-    field: str | None,
-    threads: int,
-    memory: int | None,
-    stages: Stages,
-) -> tuple[Reading, WordClasses | None, Counts]:
-    from seqtool.lm.ngram.counts import count_ngrams
+def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
+    """Return in one line which engine is taken, and why."""
+    needed = runtime.size_text(memory_needed(len(reading.ids), config.order))
+    purpose = f"{len(reading.ids):,} tokens at order {config.order} take about {needed} in memory"
+    if engine != "auto":
+        return f"{engine}, as was asked for; {purpose}"
+    if reading.folder is not None:
+        return f"duckdb, as {purpose}, which is more than there is"
+    return f"memory, as {purpose}"
 
-    with stages("reading") as on_read:
-        reading = read_ids(texts, config, field=field, memory=memory, on_progress=on_read)
-    ids, num_symbols, classes = reading.ids, len(reading.tokenizer.vocabulary), None
-    if config.classes is not None:
-        from seqtool.lm.ngram.classes import read_classes
 
-        word_counts = np.bincount(ids, minlength=num_symbols)
-        classes = read_classes(config.classes, reading.tokenizer, word_counts)
-        ids, num_symbols = classes.class_V[ids], len(classes)
-    with stages("counting") as on_count:
-        counts = count_ngrams(
-            ids,
-            config.order,
-            num_symbols,
-            threads=threads,
-            kenlm_quirk=config.discounts == "kenlm",
-            memory=memory,
-            on_progress=on_count,
-        )
-    return reading, classes, counts
+class _Made(NamedTuple):
+    """A model that is in its directory."""
+
+    table: BackoffTable
+    statistics: list[dict[str, Any]]
+    warnings: list[str]
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Makes a model of a text that was read; see `train_ngram`."""
+
+    output: Path
+    config: NgramConfig
+    threads: int
+    memory: int | None
+    allowed: Bools | None
+    tokenizer: Tokenizer
+    about: dict[str, Any]
+    stages: Stages
+
+    def in_memory(self, reading: Reading, measure: Measure) -> _Made:
+        """Count and estimate in memory, measure the model, and save it."""
+        from seqtool.lm.ngram.counts import count_ngrams
+
+        ids, num_symbols, classes = reading.ids, len(reading.tokenizer.vocabulary), None
+        if self.config.classes is not None:
+            from seqtool.lm.ngram.classes import ClassModel, read_classes
+
+            counts_V = np.bincount(ids, minlength=num_symbols)
+            classes = read_classes(self.config.classes, reading.tokenizer, counts_V)
+            ids, num_symbols = classes.class_V[ids], len(classes)
+            self.about["data"]["classes"] = num_symbols
+        with self.stages("counting") as on_count:
+            counts = count_ngrams(
+                ids,
+                self.config.order,
+                num_symbols,
+                threads=self.threads,
+                kenlm_quirk=self.config.discounts == "kenlm",
+                memory=self.memory,
+                on_progress=on_count,
+            )
+        from seqtool.lm.ngram.smoothing import estimate
+
+        del reading, ids  # four bytes per token
+        with self.stages("estimating"):
+            estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
+        del counts
+        table, statistics = estimated.table, estimated.statistics
+        if self.config.prune_entropy:
+            from seqtool.lm.ngram.pruning import prune_by_entropy
+
+            with self.stages("pruning"):
+                table = prune_by_entropy(table, self.config.prune_entropy)
+            statistics = _with_sizes(statistics, table)
+        model: TableModel = NgramModel(table, self.tokenizer)
+        if classes is not None:
+            model = ClassModel(table, classes, self.tokenizer)
+        scores = measure(model)
+        with self.stages("saving"):
+            told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
+            save_model(self.output, model, scores=told, statistics=statistics, **self.about)
+        return _Made(table, statistics, estimated.warnings, scores)
+
+    def on_disk(self, reading: Reading, measure: Measure) -> _Made:
+        """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
+        from seqtool.lm.ngram.engine.estimation import estimated_on_disk
+        from seqtool.lm.ngram.engine.output import write_table
+
+        assert reading.folder is not None
+        with ExitStack() as stack:
+            with self.stages("estimating") as on_estimate:
+                engine, estimated = stack.enter_context(
+                    estimated_on_disk(
+                        reading.ids,
+                        len(reading.tokenizer.vocabulary),
+                        self.config,
+                        reading.folder,
+                        threads=self.threads,
+                        memory=self.memory,
+                        allowed=self.allowed,
+                        on_progress=on_estimate,
+                    )
+                )
+            with self.stages("saving") as on_save:
+                save_table(
+                    self.output,
+                    self.tokenizer,
+                    estimated.sizes,
+                    lambda file: write_table(file, engine, estimated, on_save),
+                    scores={"train_seconds": sum(self.stages.seconds.values())},
+                    statistics=estimated.statistics,
+                    **self.about,
+                )
+        model = checkpoint.load(self.output, NgramModel)
+        if scores := measure(model):
+            header = checkpoint.read_header(self.output)
+            header = replace(header, scores={**scores, **header.scores})
+            checkpoint.amend(self.output, header, model_card(header, estimated.sizes))
+        return _Made(model.table, estimated.statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")
@@ -264,28 +377,33 @@ def import_arpa(
     command: str = "",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> tuple[BackoffTable, list[str]]:
-    """Turn an ARPA file into a model directory.
+    """Turn an ARPA file, or a directory of Parquet files, into a model directory.
 
     Args:
-        source: the file, or `-` for stdin.
+        source: the file, `-` for stdin, or what `parquet.write_parquet` wrote.
         output: the directory.
         lowercase: whether texts are to be lower-cased for the model.
         force: replace a model that is there.
         command: what the user typed, for the model card.
-        on_progress: called with (bytes read, their total or None).
+        on_progress: called with (bytes read, their total or None); of Parquet, with n-grams.
 
     Returns:
         The table, and a line for each thing that is not as the file has it.
 
     Raises:
-        ModelError: the file is no ARPA file, or damaged.
+        ModelError: it is no such file or directory, or damaged.
         OutputError: the output exists.
     """
-    from seqtool.lm.ngram.arpa import read_arpa
-
     checkpoint.check_output(output, force=force, hint=EXISTS)
     notes: list[str] = []
-    table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
+    if Path(source).is_dir():
+        from seqtool.lm.ngram.parquet import read_parquet
+
+        table, vocabulary = read_parquet(source, on_progress=on_progress)
+    else:
+        from seqtool.lm.ngram.arpa import read_arpa
+
+        table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
     model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
     save_model(
         output,
@@ -394,8 +512,33 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
+def check_engine(engine: str, config: NgramConfig) -> None:
+    """Refuse an engine that is none, or that cannot do what the settings say.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if engine not in ENGINES:
+        raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    if engine == "duckdb" and config.classes is not None:
+        raise ConfigError(
+            "n-grams of classes are counted in memory only",
+            hint="leave --engine out; with classes, a model is small",
+        )
+    if engine == "duckdb" and config.prune_entropy:
+        raise ConfigError(
+            "prune_entropy needs the model in memory, which the engine duckdb is to do without",
+            hint="train without it, then: seqtool ngram prune MODEL --threshold",
+        )
+
+
 def check_output(
-    paths: Sequence[str | Path], output: Path, arpa: str | Path | None, *, force: bool
+    paths: Sequence[str | Path],
+    output: Path,
+    *,
+    force: bool,
+    arpa: str | Path | None = None,
+    parquet: str | Path | None = None,
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
     checkpoint.check_output(output, force=force, hint=EXISTS)
@@ -409,6 +552,10 @@ def check_output(
         from seqtool.lm.ngram.arpa import check_target
 
         check_target(arpa)
+    if parquet is not None:
+        from seqtool.lm.ngram.parquet import check_directory
+
+        check_directory(parquet, force=force)
 
 
 def held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def train_snm(
     config = from_dict(SnmConfig, config) if isinstance(config, Mapping) else config
     config = config or SnmConfig()
     threads = threads or available_threads()
-    check_output(paths, Path(output), None, force=force)
+    check_output(paths, Path(output), force=force)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
     with stages("reading") as on_read:

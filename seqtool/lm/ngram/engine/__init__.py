@@ -1,0 +1,1 @@
+"""Estimation where the n-grams do not fit into memory: one plan, and the engines that run it."""
