@@ -49,6 +49,7 @@ MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is 
 _UNDO, _KEPT = ".replaced.old", ".kept.old"
 _NO_LOCKS = -1  # instead of the handle of what is locked
 _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at together
+_LET_GO = 1 << 25  # bytes of a mapped file, after which those that were read are let go
 
 
 @contextmanager
@@ -363,7 +364,18 @@ def quick_sum_of(path: Path) -> str:
             if len(piece) % _ROW:
                 piece = np.pad(piece, (0, -len(piece) % _ROW))
             digest.update(piece.view("<u8").reshape(-1, _ROW // 8).sum(axis=1, dtype="<u8"))
+            if start % _LET_GO == 0:
+                let_go(mapped)
     return digest.hexdigest()
+
+
+def let_go(mapped: mmap.mmap) -> None:
+    """Let the pages of a mapped file go that were read: else they count as memory of the process.
+
+    They stay in the system's memory as long as there is room.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _seal(content: Mapping[str, Any]) -> str:

@@ -42,6 +42,7 @@ _BYTES_PER_TOKEN_AND_ORDER = 24
 _ORDERS_OF_FEW = 4
 
 _IDS = "ids"  # the file of a text on disk
+_READ = 1 << 22  # bytes of it that are renumbered at once
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
 
 
@@ -404,7 +405,7 @@ class _Words(WordReader):
         if self.folder is not None:
             path = self.folder / _IDS
             with naming_folder(self.folder), path.open("r+b") as file:
-                while piece := file.read(4 * _CHUNK):
+                while piece := file.read(_READ):
                     chunk = np.frombuffer(piece, np.int32).copy()
                     renumber(chunk, final_ids, chunk)
                     file.seek(-len(piece), os.SEEK_CUR)

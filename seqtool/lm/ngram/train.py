@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -219,15 +219,13 @@ def train_ngram(
         }
 
         def measure(model: TableModel) -> dict[str, float]:
-            if not valid:
-                return {}
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
                 found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
             return {"valid_perplexity": found.perplexity}
 
         make = making.in_memory if reading.folder is None else making.on_disk
-        made = make(reading, measure)
+        made = make(reading, measure if valid else None)
     warnings, vocabulary = made.warnings, tokenizer.vocabulary
     if arpa is not None:
         from seqtool.lm.ngram.arpa import warnings_of, write_arpa
@@ -263,13 +261,20 @@ def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
     return f"memory, as {purpose}"
 
 
-class _Made(NamedTuple):
+@dataclass(frozen=True)
+class _Made:
     """A model that is in its directory."""
 
-    table: BackoffTable
+    path: Path
     statistics: list[dict[str, Any]]
     warnings: list[str]
     scores: dict[str, float]
+    held: BackoffTable | None = None  # if it is in memory
+
+    @cached_property
+    def table(self) -> BackoffTable:
+        """The table, mapped if it is not in memory."""
+        return self.held or checkpoint.load(self.path, NgramModel).table
 
 
 @dataclass(frozen=True)
@@ -285,7 +290,7 @@ class _Making:
     about: dict[str, Any]
     stages: Stages
 
-    def in_memory(self, reading: Reading, measure: Measure) -> _Made:
+    def in_memory(self, reading: Reading, measure: Measure | None) -> _Made:
         """Count and estimate in memory, measure the model, and save it."""
         from seqtool.lm.ngram.counts import count_ngrams
 
@@ -323,13 +328,13 @@ class _Making:
         model: TableModel = NgramModel(table, self.tokenizer)
         if classes is not None:
             model = ClassModel(table, classes, self.tokenizer)
-        scores = measure(model)
+        scores = {} if measure is None else measure(model)
         with self.stages("saving"):
             told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
             save_model(self.output, model, scores=told, statistics=statistics, **self.about)
-        return _Made(table, statistics, estimated.warnings, scores)
+        return _Made(self.output, statistics, estimated.warnings, scores, table)
 
-    def on_disk(self, reading: Reading, measure: Measure) -> _Made:
+    def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
         """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
         from seqtool.lm.ngram.engine.estimation import estimated_on_disk
         from seqtool.lm.ngram.engine.output import write_table
@@ -359,12 +364,13 @@ class _Making:
                     statistics=estimated.statistics,
                     **self.about,
                 )
-        model = checkpoint.load(self.output, NgramModel)
-        if scores := measure(model):
+        scores: dict[str, float] = {}
+        if measure is not None:
+            scores = measure(checkpoint.load(self.output, NgramModel))
             header = checkpoint.read_header(self.output)
             header = replace(header, scores={**scores, **header.scores})
             checkpoint.amend(self.output, header, model_card(header, estimated.sizes))
-        return _Made(model.table, estimated.statistics, estimated.warnings, scores)
+        return _Made(self.output, estimated.statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from seqtool.core.arrays import Bools, Ids
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.core.runtime import check_memory, memory_available, memory_limit
+from seqtool.core.storage import let_go
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.engine.duckdb import LEAST, DuckDB
@@ -75,8 +75,8 @@ def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
     mapped = ids._mmap if isinstance(ids, np.memmap) else None  # type: ignore[attr-defined]
     for begin in range(0, len(ids), _PIECE):
         yield np.array(ids[begin : begin + _PIECE], np.int32)
-        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED)  # it counts as memory of the process otherwise
+        if mapped is not None:
+            let_go(mapped)
 
 
 def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:
