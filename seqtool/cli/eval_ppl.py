@@ -14,6 +14,8 @@ from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
+    TestSplitOption,
+    TextFieldOption,
     ThreadsOption,
     emit,
     note,
@@ -196,13 +198,8 @@ def eval_ppl(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
     ] = False,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Split of a prepared corpus: test, else valid."),
-    ] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
-    ] = None,
+    split: TestSplitOption = None,
+    field: TextFieldOption = None,
     per_token: Annotated[
         str | None,
         typer.Option(
