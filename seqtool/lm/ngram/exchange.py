@@ -40,8 +40,6 @@ from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.data import given_splits, read_ids
 from seqtool.lm.ngram.train import OnProgress, Stages
 
-BOUNDARY = 0  # the class of `</s>` and `<s>`
-
 _BYTES_PER_PAIR = 16  # of classes
 _TABLE_SIZE = 1 << 16  # n log n of smaller n is looked up
 _WORDS_AT_ONCE = 256  # between two looks at the progress, and at Ctrl-C
