@@ -51,14 +51,12 @@ def classes(
         typer.Option(
             min=1,
             metavar="N",
-            help="How many times each word may move; it is over before where no word does.",
+            help="How many times each word may move; fewer, where no word moves before.",
         ),
     ] = 20,
     output: Annotated[
         str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The file, or - for stdout, the default."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout."),
     ] = "-",
     field: FieldOption = None,
     threads: ThreadsOption = None,

@@ -97,7 +97,9 @@ def test_mistakes_of_classes(seqtool: Run, arguments: str, message: str) -> None
 def test_mistakes_of_a_file_of_classes(seqtool: Run) -> None:
     words = ("ngram", "train", "text.txt", "--classes")
     Path("bad.tsv").write_text("dog x\ncat\n", encoding="utf-8")
-    assert two_lines(seqtool(*words, "bad.tsv"))[0].startswith("error: bad.tsv:2: 1 fields")
+    assert two_lines(seqtool(*words, "bad.tsv"))[0].startswith(
+        "error: bad.tsv:2: a line has two fields"
+    )
     assert "no such file" in two_lines(seqtool(*words, "none.tsv"))[0]
     Path("owl.tsv").write_text("owl x\n", encoding="utf-8")
     assert "no word of the text is among" in two_lines(seqtool(*words, "owl.tsv"))[0]

@@ -97,7 +97,7 @@ def read_classes(
             parts = line.replace("\t", " ").strip(BLANKS).split(" ")
             fields = [part for part in parts if part]
             if len(fields) != 2:
-                what = f"{len(fields)} fields, but a line has two: a word and its class"
+                what = f"a line has two fields, a word and its class, and this one {len(fields)}"
                 raise reader.located(DataError(what, hint="give one word a line"), number)
             word, name = fields
             word = word.lower() if tokenizer.lowercase else word

@@ -164,9 +164,9 @@ def test_unknown_words_share_a_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("a x\nb\n", 2, "1 fields, but"),
-        ("a x\n\nb x\n", 2, "0 fields, but"),
-        ("the a x\n", 1, "3 fields, but"),
+        ("a x\nb\n", 2, "and this one 1"),
+        ("a x\n\nb x\n", 2, "and this one 0"),
+        ("the a x\n", 1, "and this one 3"),
         ("a x\nb x\na y\n", 3, "'a' is in class 'x' already"),
     ],
 )
