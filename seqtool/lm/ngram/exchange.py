@@ -134,8 +134,8 @@ def _find_gains(num, itself, after, before, classes, logs, gains):  # type: igno
         size = classes.sizes[class_]
         gains[class_] = -2 * (_xlogx(size + num, logs) - _xlogx(size, logs))
     for other in range(gains.shape[0]):
-        # row by row, so that memory is read in its order; what that says of a class and itself is
-        # not so, as both sides and the word beside itself add to one number there
+        # row by row, so that memory is read in its order. The pair of a class with itself grows by
+        # both sides and by the word beside itself at once: that is put right below
         if after[other] > 0:
             for class_ in range(gains.shape[0]):
                 pair = classes.pairs_T[other, class_]
