@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report test check format bench soak reference wikitext2 ptb pipeline treebank ewt parsers lm-table clean
+.PHONY: help install install-scale demo report test check format bench scale soak reference wikitext2 ptb pipeline treebank ewt parsers lm-table clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -32,6 +32,10 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	  --constraint .constraints.txt --editable '.[judges]' >/dev/null 2>&1 || \
 	  echo "note: kenlm, ufal.udpipe, polars or spacy could not be installed here; tests with them are skipped"
 	@touch $@
+
+install-scale: $(INSTALLED)  ## install DuckDB and Spark too (half a gigabyte; Spark needs Java 17)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint .constraints.txt --editable '.[scale]'
 
 demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minutes
 	@$(BIN)/seqtool demo
@@ -163,6 +167,11 @@ $(TREES)/%.html: $(TREES)/%.conllu
 	  END { if (!wrong) printf "%s", first }' $< - > $(TREES)/$*-errors.conllu
 	$(BIN)/seqtool parse $(TREES)/$*-errors.conllu -m runs/$(NAME)-$* \
 	  --gold $(TREES)/$*-errors.conllu --format html -o $@
+
+# With a text of one's own: SCALE="--text FILE". For a quick try: SCALE="--megabytes 2 --parts 1 2"
+scale: install-scale  ## engines beyond memory: time, memory, disk, growing texts (OUT= SCALE=)
+	@unset OPENBLAS_CORETYPE; $(BIN)/python tests/benchmarks/scale_table.py \
+	  --out $(or $(OUT),runs/scale) $(SCALE)
 
 # Goes on where it was stopped. For a quick try: ROWS=linear,fast SET="--set training.epochs=1"
 parsers: $(INSTALLED)  ## every kind of parser on a treebank in one table (TRAIN= DEV= OUT= ROWS= SEEDS=)

@@ -213,7 +213,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     extras = project["optional-dependencies"]
     used = [
         requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy")
+        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale")
         for requirement in extras[name]
     ]
     requirements = map(Requirement, project["dependencies"] + used)

@@ -82,7 +82,10 @@ StrictOption = Annotated[
 
 UNNAMED = "If not given: stdin where that is a pipe or a file, else"
 
-FIELD_HELP = "Read JSON Lines and take the text from this field; of .jsonl files: text."
+FIELD_HELP = (
+    "The field of JSON Lines, or the column of Parquet, that holds the text; text if not given. "
+    "With it, other files are read as JSON Lines."
+)
 
 MAX_SHOWN = 5  # broken sentences named on stderr
 

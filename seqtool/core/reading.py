@@ -2,6 +2,7 @@
 
     bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines, or
     of a column of CoNLL-U
+    rows of Parquet -> text of a column
 
 Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
 `MAX_LINE`, or what `limit_lines` has set, is refused before it is whole.
@@ -24,6 +25,7 @@ from typing import IO, Any
 import zstandard
 
 from seqtool.core.errors import DataError, counted
+from seqtool.core.parquet import load_pyarrow
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 MODEL = "model.json"  # and a model
@@ -32,6 +34,7 @@ STDIN = "-"
 BLOCK_SIZE = 1 << 20
 DEFAULT_FIELD = "text"
 JSON_LINES = (".jsonl", ".ndjson")  # how such files are named
+PARQUET = ".parquet"
 MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 GB
 
 Progress = Callable[[int, "int | None"], None]
@@ -45,6 +48,7 @@ TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
 _NUM_COLUMNS = 10
 _AS_TEXT = "take its words: seqtool prepare {} --column form (with -o - as text on stdout)"
 
+_ROWS = 1 << 14  # of Parquet that are read at once
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
 _PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
 
@@ -165,11 +169,12 @@ def read_blocks(
 
     A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
     dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
-    given. Packed files (.gz, .zst) are known by their first bytes too.
+    given. Packed files (.gz, .zst) are known by their first bytes too. Of files named .parquet the
+    field is a column, and their rows are lines.
 
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
-        field: the field that holds the text of JSON Lines; "text" when not given.
+        field: the field that holds the text of JSON Lines or Parquet; "text" when not given.
         lowercase: lower-case the text.
         treebanks: read treebanks, not text; see `find_files`.
         block_size: bytes to read at a time; a longer line makes a longer block.
@@ -234,7 +239,8 @@ class BlockReader(Iterator[bytes]):
         nothing = True
         for name in files:
             self._path = "<stdin>" if name == STDIN else name
-            for block in self._read_file(name):
+            is_table = unpacked_name(name).endswith(PARQUET) and not self.treebanks
+            for block in self._read_table(name) if is_table else self._read_file(name):
                 nothing = False
                 yield block.decode().lower().encode() if self.lowercase else block
         if nothing:
@@ -263,6 +269,56 @@ class BlockReader(Iterator[bytes]):
             what = f"cannot be read: {error.strerror or error}"
             hint = "check the path and its permissions"
             raise DataError(what, hint=hint, path=self._path) from error
+
+    def _read_table(self, name: str) -> Iterator[bytes]:
+        """Read a column of a file of Parquet."""
+        arrow, parquet = load_pyarrow()
+        column, before = self.field or DEFAULT_FIELD, self._bytes_read
+        size = Path(name).stat().st_size
+        try:
+            with parquet.ParquetFile(name) as file:
+                names = file.schema_arrow.names
+                if column not in names:
+                    hint = f"choose with --field one of: {', '.join(names[:8])}"
+                    raise DataError(f"no column {column!r}", hint=hint, path=name)
+                if file.schema_arrow.field(column).type not in (
+                    arrow.string(),
+                    arrow.large_string(),
+                ):
+                    hint = "name a column that holds text with --field"
+                    raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
+                row, num = 0, file.metadata.num_rows
+                for batch in file.iter_batches(_ROWS, columns=[column]):
+                    yield self._table_text(batch.column(0), row)
+                    row += batch.num_rows
+                    self._bytes_read = before + size * row // num
+                    if self.on_progress is not None:
+                        self.on_progress(self._bytes_read, self._total)
+        except (OSError, arrow.ArrowException) as error:
+            what, hint = f"the Parquet file is damaged: {error}", "fetch or write it again"
+            raise DataError(what, hint=hint, path=name) from error
+        if self.digests is not None:
+            with open(name, "rb") as stream:
+                self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def _table_text(self, values: Any, first: int) -> bytes:
+        """Return texts as lines; `first` rows are before them."""
+        texts: list[bytes] = []
+        source_lines: list[int] = []
+        for row, value in enumerate(values, start=first + 1):
+            try:
+                text = value.as_py()
+            except UnicodeDecodeError as error:
+                what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
+                raise DataError(what, hint=hint, path=self._path) from error
+            if text is None:
+                hint = "leave out rows without text, or give them an empty one"
+                raise DataError(f"row {row} has no text", hint=hint, path=self._path)
+            line = text.replace("\r\n", "\n").encode()
+            texts.append(line if line.endswith(b"\n") else line + b"\n")
+            source_lines.extend([row] * texts[-1].count(b"\n"))
+        self._source_lines = source_lines
+        return b"".join(texts)
 
     def _lines_of(self, file: IO[bytes], name: str = "") -> Iterator[bytes]:
         return self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))

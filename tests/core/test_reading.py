@@ -371,3 +371,36 @@ def test_a_model_is_nothing_to_read(tmp_path: Path, treebanks: bool) -> None:
     with pytest.raises(DataError, match="is a model, not a t") as caught:
         find_files([tmp_path], treebanks=treebanks)
     assert "-m" in caught.value.hint
+
+
+def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = ["a b", "", "é\r\nc", "d\n"]
+    table = pa.table({"text": texts, "other": ["x"] * 4, "number": [1] * 4})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    digests: dict[str, str] = {}
+    assert b"".join(read_blocks(path, digests=digests)) == "a b\n\né\nc\nd\n".encode()
+    assert digests == {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+    assert b"".join(read_blocks(path, field="other")) == b"x\n" * 4
+    blocks = read_blocks(path)
+    next(blocks)
+    assert [blocks.locate(line) for line in (3, 4, 5)] == [(str(path), row) for row in (3, 3, 4)]
+    for field, message in (("missing", "no column 'missing'"), ("number", "is not text")):
+        with pytest.raises(DataError, match=message) as error:
+            list(read_blocks(path, field=field))
+        assert "--field" in error.value.hint
+    pq.write_table(pa.table({"text": ["a", None]}), path)
+    with pytest.raises(DataError, match="row 2 has no text"):
+        list(read_blocks(path))
+    invalid = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
+    )
+    pq.write_table(pa.table({"text": invalid}), path)
+    with pytest.raises(DataError, match="not UTF-8 at byte 1 of row 1"):
+        list(read_blocks(path))
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match="the Parquet file is damaged"):
+        list(read_blocks(path))

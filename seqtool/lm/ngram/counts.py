@@ -347,12 +347,7 @@ def count_ngrams(
     levels: list[CountLevel] = []
     with ThreadPoolExecutor(threads) as pool:
         piles = _Piles(text, vocabulary_size, threads, pool, memory)
-        if order > piles.longest + 1:
-            raise DataError(
-                f"order {order} is more than the longest sentence has room for, which has "
-                f"{piles.longest - 1} words",
-                hint=f"choose an order up to {piles.longest + 1}: <s> and </s> count as words",
-            )
+        refuse_high_order(order, piles.longest)
         for n in range(1, order + 1):
             is_last = n == order
             levels.append(
@@ -363,6 +358,20 @@ def count_ngrams(
     last = _last_in_suffix_order(levels, text) if kenlm_quirk else []
     num_sentences = int(levels[0].counts[vocabulary_size])
     return Counts(tuple(levels), vocabulary_size, len(text), num_sentences, tuple(last))
+
+
+def refuse_high_order(order: int, longest: int) -> None:
+    """Refuse an order that no sentence is long enough for, the longest having so many tokens.
+
+    Raises:
+        DataError: so it is.
+    """
+    if order > longest + 1:
+        raise DataError(
+            f"order {order} is more than the longest sentence has room for, which has "
+            f"{longest - 1} words",
+            hint=f"choose an order up to {longest + 1}: <s> and </s> count as words",
+        )
 
 
 class _Piles:

@@ -202,6 +202,7 @@ def train_ngram(
         num_unknown, allowed = reading.num_unknown, None
         if config.limit_vocab is not None:
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+            valid = [] if valid and is_corpus(valid[0]) else valid  # it is of other words
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         if arpa is not None or parquet is not None:
             from seqtool.lm.ngram.arpa import check_symbols

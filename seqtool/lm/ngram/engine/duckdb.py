@@ -118,7 +118,7 @@ class DuckDB:
 
         try:
             yield
-        except (duckdb.IOException, OSError) as error:
+        except (duckdb.IOException, duckdb.TransactionException, OSError) as error:
             raise self._full(error) from error
         except duckdb.OutOfMemoryException as error:
             # it is told so too where the disk has no room for what the memory has none for

@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from seqtool.core.arrays import Bools, Ints, Longs
-from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.counts import CountLevel
+from seqtool.lm.ngram.counts import CountLevel, refuse_high_order
 from seqtool.lm.ngram.engine.contexts import ContextSmoother, Words
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.smoothing import fallback_warnings, statistics_of
@@ -324,17 +323,3 @@ def _longer(engine: Engine, keys: Keys, ngram: Sequence[int]) -> list[tuple[int,
         of_one = [np.array([value], np.int64) for value in found]
         result.append((int(keys.words(of_one, n)[0, 0]), int(raw), int(count)))
     return result
-
-
-def refuse_high_order(order: int, longest: int) -> None:
-    """Refuse an order that no sentence is long enough for, the longest having so many tokens.
-
-    Raises:
-        DataError: so it is.
-    """
-    if order > longest + 1:
-        raise DataError(
-            f"order {order} is more than the longest sentence has room for, which has "
-            f"{longest - 1} words",
-            hint=f"choose an order up to {longest + 1}: <s> and </s> count as words",
-        )
