@@ -105,6 +105,7 @@ LIGHT = {
     "ngram prune": "ngram prune ngram -o pruned --force",
     "ngram mix": "ngram mix ngram model.arpa -o mixed --force",
     "ngram counts": "ngram counts train.txt",
+    "ngram classes": "ngram classes train.txt --num 2",
     "eval-ppl": "eval-ppl raw.txt -m ngram",
     "train-snm": "train-snm train.txt -o snm --force",
     "compare": "compare raw.txt -m ngram -m model.arpa",

@@ -15,7 +15,7 @@ from seqtool.cli.app import main
 from seqtool.core import storage
 
 VERSIONS = sorted(path for path in (Path(__file__).parent / "versions").iterdir() if path.is_dir())
-NEWER = {"classifier", "labeller", "snm"}  # kinds that no release has yet
+NEWER = {"class-ngram", "classifier", "labeller", "snm"}  # kinds that no release has yet
 PERPLEXITIES = [
     pytest.param(version, name, value, id=f"{version.name}-{name}")
     for version in VERSIONS

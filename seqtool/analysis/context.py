@@ -45,7 +45,7 @@ def cut_state(model: Any, num: int) -> Any:
     """
     if model.kind == "mixture":
         return tuple(cut_state(part, num) for part in model.parts)
-    if model.kind == "ngram":  # no row of any order: no context
+    if model.kind in ("ngram", "class-ngram"):  # no row of any order: no context
         return np.full((num, model.order - 1), -1, np.int32)
     if model.kind == "snm":  # no word of the history, not even `<s>`
         return np.full_like(model.start(num), -1)

@@ -43,14 +43,14 @@ class Analysis(NamedTuple):
 
 
 RECURRENT = "recurrent"  # a neural language model, but for those of a window
-LM_KINDS = ("neural-lm", "ngram", "snm", "mixture")
+LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")
 # of language models that read one text, in this order
 OF_TEXT = (
     Analysis("seqtool.analysis.gradients", (RECURRENT,), {"num_positions": 32, "num_jacobians": 2}),
     Analysis("seqtool.analysis.spectra", (RECURRENT,), {"num_positions": 1}),
     Analysis("seqtool.analysis.gates", (RECURRENT,), {}),
     Analysis("seqtool.analysis.dynamics", (RECURRENT,), {"num_starts": 10, "num_newton": 2}),
-    Analysis("seqtool.analysis.context", ("neural-lm", "ngram", "snm"), {"num_targets": 150}),
+    Analysis("seqtool.analysis.context", LM_KINDS[:-1], {"num_targets": 150}),  # no mixture
     Analysis("seqtool.analysis.surprisal", LM_KINDS, {"num_tokens": TOKENS}),
     Analysis("seqtool.analysis.sparsity", ("ngram",), {}),
 )

@@ -27,6 +27,7 @@ COMMANDS = {
     "ngram prune": "seqtool.cli.ngram_models:prune",
     "ngram mix": "seqtool.cli.ngram_models:mix",
     "ngram counts": "seqtool.cli.ngram:counts",
+    "ngram classes": "seqtool.cli.ngram_classes:classes",
     "train-snm": "seqtool.cli.train_snm:train_snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "compare": "seqtool.cli.compare:compare",
@@ -66,7 +67,7 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "ngram": "Estimate, prune and mix n-gram models, turn them to and from ARPA, count n-grams.",
+    "ngram": "Estimate, prune and mix n-gram models; ARPA files, counts of n-grams, word classes.",
     "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
 }
 # what the name of a group alone runs

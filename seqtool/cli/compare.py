@@ -15,6 +15,8 @@ from seqtool.cli.models import names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
+    TestSplitOption,
+    TextFieldOption,
     ThreadsOption,
     emit,
     note,
@@ -54,13 +56,8 @@ def compare(
             "against the first.",
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Split of a prepared corpus: test, else valid."),
-    ] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
-    ] = None,
+    split: TestSplitOption = None,
+    field: TextFieldOption = None,
     reset_state: Annotated[
         bool,
         typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),

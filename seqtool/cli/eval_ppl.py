@@ -17,6 +17,8 @@ from seqtool.cli.options import (
     DeviceOption,
     JobsOption,
     JsonOption,
+    TestSplitOption,
+    TextFieldOption,
     ThreadsOption,
     emit,
     note,
@@ -201,13 +203,8 @@ def eval_ppl(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
     ] = False,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Split of a prepared corpus: test, else valid."),
-    ] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
-    ] = None,
+    split: TestSplitOption = None,
+    field: TextFieldOption = None,
     per_token: Annotated[
         str | None,
         typer.Option(

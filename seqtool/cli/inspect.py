@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
 
-NGRAM = "ngram"
+NGRAMS = ("ngram", "class-ngram")
 CONTEXT = 36  # characters of a line on each side of a word
 SECTIONS = ("splits", "config")  # of the data of a header
 
@@ -129,7 +129,7 @@ def _plot(path: Path, output: Path) -> None:
     check_picture(output)
     if path.is_file():
         charts: Sequence[Chart | HeatMap] = [sizes_chart(_sizes_of_file(path))]
-    elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind == NGRAM:
+    elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind in NGRAMS:
         charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
     else:
         charts = learning_curves([(str(path), path / LOG)]).charts
@@ -193,7 +193,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
 
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(directory, header)
-    sizes = _sizes(directory, header) if header.kind == NGRAM else []
+    sizes = _sizes(directory, header) if header.kind in NGRAMS else []
     kinds = header.statistics.get("kinds")  # of features; a stranger's header may hold anything
     kinds = kinds if _are_sections(kinds) else []
     file_sizes = checkpoint.file_sizes(directory, header)

@@ -131,6 +131,12 @@ SkipOption = Annotated[
         ),
         "--vocab-size": "vocab_size",
         "--min-count": "min_count",
+        "--classes": offer(
+            "classes",
+            help="A class for each word, a word and its class a line, as `ngram classes` writes "
+            "them: n-grams of classes, and words within classes by their counts.",
+            metavar="FILE",
+        ),
         "--discounts": offer(
             "discounts",
             help="Discounts as the paper has them, or with KenLM's slip at the end of a text.",

@@ -13,6 +13,7 @@ from seqtool.cli.ngram import ArpaOption, refuse_two_outputs, show_path
 from seqtool.cli.options import (
     ForceOption,
     JsonOption,
+    TextFieldOption,
     ThreadsOption,
     emit,
     note,
@@ -103,9 +104,7 @@ def mix(
             help="Fit the weights on this held-out text (a corpus: its valid split).",
         ),
     ] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
-    ] = None,
+    field: TextFieldOption = None,
     arpa: ArpaOption = None,
     threads: ThreadsOption = None,
     force: ForceOption = False,

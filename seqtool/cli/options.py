@@ -75,6 +75,15 @@ OutputOption = Annotated[
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the output directory if it exists.")
 ]
+# of a text that is measured
+TextFieldOption = Annotated[
+    str | None,
+    typer.Option("--field", metavar="NAME", help="The field of .jsonl that holds the text."),
+]
+TestSplitOption = Annotated[
+    str | None,
+    typer.Option("--split", metavar="NAME", help="Split of a prepared corpus: test, else valid."),
+]
 StrictOption = Annotated[
     bool,
     typer.Option(

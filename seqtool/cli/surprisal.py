@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import chosen_models, names_of
-from seqtool.cli.options import DeviceOption, JsonOption, ThreadsOption, emit, note, stdin_or_sample
+from seqtool.cli.options import (
+    DeviceOption,
+    JsonOption,
+    TextFieldOption,
+    ThreadsOption,
+    emit,
+    note,
+    stdin_or_sample,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
 
@@ -123,9 +131,7 @@ def surprisal(
             "otherwise each line begins anew.",
         ),
     ] = False,
-    field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The field of .jsonl that holds the text.")
-    ] = None,
+    field: TextFieldOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,

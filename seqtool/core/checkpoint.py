@@ -49,6 +49,7 @@ _MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph)-[0-9]+")  # of 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
     {
+        "class-ngram": "seqtool.lm.ngram.classes:load_model",
         "classifier": "seqtool.classification.model:load_model",
         "labeller": "seqtool.parsing.labeller.model:load_model",
         "mixture": "seqtool.lm.mixture.model:load_model",

@@ -19,8 +19,8 @@ import report
 import torch
 from torch import Tensor, nn
 
-from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.train import available_threads
 

@@ -83,3 +83,18 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         page.run("dispatchEvent(new Event('afterprint'))")
         assert sum(page.run(DRAWN)) < 10
         assert page.complaints == []
+
+
+def test_a_picture_that_is_a_file_has_a_ground_that_a_browser_can_darken(tmp_path: Path) -> None:
+    """Its paper is a shape, which browsers that darken pages leave white below light text."""
+    picture = tmp_path / "picture.svg"
+    picture.write_text("".join(render([sentence([2, 0, 2])], "svg")), encoding="utf-8")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    with browser(tmp_path) as page:
+        for scheme, expected in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(21, 25, 30)")):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            page.call("Emulation.setEmulatedMedia", features=[feature])
+            page.open(picture, 300, 200)
+            assert page.run(ground) == expected
+            paper = "document.querySelector('.paper')"
+            assert page.run(f"getComputedStyle({paper}).fill") == "none"

@@ -94,6 +94,10 @@ class NgramConfig(WordsConfig):
         "others are left out, as with lmplz's --limit_vocab_file.",
     )
 
+    classes: str | None = setting(
+        None, "File with a class of each word; the n-grams are of classes, then."
+    )
+
     @property
     def thresholds(self) -> tuple[int, ...]:
         """Per order, the count up to which n-grams are left out: `prune`, the last one repeated."""
@@ -121,6 +125,11 @@ class NgramConfig(WordsConfig):
             raise ConfigError(
                 "vocab makes other words unknown, and limit-vocab leaves their n-grams out",
                 hint="give --vocab or --limit-vocab",
+            )
+        if self.classes is not None and self.limit_vocab is not None:
+            raise ConfigError(
+                "limit-vocab leaves n-grams of words out, and those of classes have none",
+                hint="give --vocab instead, or leave --classes out",
             )
         self._check_prune()
         self._check_fallback()

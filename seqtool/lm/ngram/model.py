@@ -34,20 +34,18 @@ if TYPE_CHECKING:
 CONTEXTS_READ = 64  # whose distributions are in memory at once
 
 
-class NgramModel(LanguageModel):
-    """A backoff table with its tokenizer.
+class TableModel(LanguageModel):
+    """A model whose n-grams, of words or of something else, are in a backoff table.
 
-    A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
-    the table does not hold them.
+    Attributes:
+        table: of the n-grams.
     """
 
-    kind = "ngram"
     carries_state = False
 
     def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
         self.table = table
         self.tokenizer = tokenizer
-        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
 
     @property
     def order(self) -> int:
@@ -56,9 +54,26 @@ class NgramModel(LanguageModel):
 
     @property
     def num_parameters(self) -> int:
-        """The probabilities and backoff weights of the table."""
-        arrays = self.table.arrays().values()
-        return sum(len(array) for array in arrays if array.dtype == np.float32)
+        """The probabilities and backoff weights."""
+        return sum(len(array) for array in self.arrays().values() if array.dtype == np.float32)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file holds."""
+        return self.table.arrays()
+
+
+class NgramModel(TableModel):
+    """A backoff table of words with its tokenizer.
+
+    A state is int32 [H, N - 1]: in column n - 1 the row of the last n words at order n, -1 where
+    the table does not hold them.
+    """
+
+    kind = "ngram"
+
+    def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
+        super().__init__(table, tokenizer)
+        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -93,8 +108,13 @@ class NgramModel(LanguageModel):
                 of_those = self._masses_of(class_V).log_probs(contexts)
                 of_class[slice(None) if places is None else places] = of_those
             if summary.entropy:
-                entropies_T = self._of_whole(contexts, entropies)
+                entropies_T = self.of_distributions(contexts, entropies)
             yield TokenScores(log_probs, {"order": orders}, of_class, entropies_T)
+
+    def read(self, ids: Ids) -> tuple[Doubles, npt.NDArray[np.int16], Int32]:
+        """Return the nats, the order matched and the state before it of every token, [T, ...]."""
+        contexts = np.empty((len(ids), self.order - 1), np.int32)
+        return *self._scorer.score(ids, contexts), contexts
 
     def _masses_of(self, class_V: Bools) -> ClassMasses:
         """Return what sums the probabilities of a class, which keeps what it found."""
@@ -102,12 +122,19 @@ class NgramModel(LanguageModel):
 
         key = class_V.tobytes()
         if self._masses is None or self._masses[0] != key:
-            sum_whole = partial(self._of_whole, figure=partial(class_log_probs, class_V=class_V))
+            sum_whole = partial(
+                self.of_distributions, figure=partial(class_log_probs, class_V=class_V)
+            )
             self._masses = key, ClassMasses(self.table, class_V, sum_whole)
         return self._masses[1]
 
-    def _of_whole(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
-        """Return a figure of the distribution in each context, [T]; of each different one, once."""
+    def of_distributions(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
+        """Return a figure of the distribution in each context, [T].
+
+        Args:
+            contexts: [T, N - 1], states; each different one is asked for once.
+            figure: takes some distributions, [H, V] nats, and returns [H].
+        """
         different, which = _unique_rows(contexts)
         parts = [
             figure(self.next_log_probs(different[start : start + CONTEXTS_READ]))
@@ -173,7 +200,7 @@ def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
 
 def save_model(
     path: str | Path,
-    model: NgramModel,
+    model: TableModel,
     *,
     config: Mapping[str, Any],
     scores: Mapping[str, float] | None = None,
@@ -195,12 +222,14 @@ def save_model(
     Raises:
         OSError: it cannot be written.
     """
-    arrays = model.table.arrays()
+    arrays = model.arrays()
     save_table(
         path,
         model.tokenizer,
         [len(level) for level in model.table.levels],
         lambda file: write_arrays(file, arrays),
+        kind=model.kind,
+        num_parameters=model.num_parameters,
         config=config,
         scores=scores,
         data=data,
@@ -215,6 +244,8 @@ def save_table(
     sizes: Sequence[int],
     write: Callable[[Path], None],
     *,
+    kind: str = "ngram",
+    num_parameters: int | None = None,
     config: Mapping[str, Any],
     scores: Mapping[str, float] | None = None,
     data: Mapping[str, Any] | None = None,
@@ -228,20 +259,24 @@ def save_table(
         tokenizer: of the model.
         sizes: the n-grams of each order.
         write: writes the table to a file.
+        kind: of the model.
+        num_parameters: of the model; those of its table if None.
         config: as of `save_model`, like what follows.
         scores: what was measured.
         data: where the text came from and how large it was.
         command: the command that made the model.
         statistics: what was counted per order.
     """
+    if num_parameters is None:
+        num_parameters = 2 * sum(sizes) - sizes[-1]  # no weights at the highest order
     header = checkpoint.Header(
-        kind=NgramModel.kind,
+        kind=kind,
         config=dict(config),
         tokenizer=tokenizer.describe(),
         scores=dict(scores or {}),
         data=dict(data or {}),
         command=command,
-        num_parameters=2 * sum(sizes) - sizes[-1],  # no weights at the highest order
+        num_parameters=num_parameters,
         statistics={"orders": [dict(order) for order in statistics]},
     )
 
@@ -326,17 +361,17 @@ def model_card(header: checkpoint.Header, sizes: Sequence[int]) -> str:
     origin = "mixed of others" if "mixed_of" in header.data else "imported"
     smoothing = header.config.get("smoothing", origin)
     orders = [(str(order), f"{size:,}") for order, size in enumerate(sizes, start=1)]
+    of_classes, use = "", ["seqtool ngram export THIS_DIRECTORY model.arpa"]
+    if "classes" in header.data:
+        of_classes, use = f" of {header.data['classes']:,} word classes", []
     return checkpoint.compose(
         header,
-        f"{len(sizes)}-gram language model",
+        f"{len(sizes)}-gram language model{of_classes}",
         f"Smoothing: {smoothing}; {sum(sizes):,} n-grams over {header.tokenizer['unit']} units.",
         checkpoint.table(("order", "n-grams"), orders),
         checkpoint.scores_table(header),
         checkpoint.table(("data", "number"), numbers),
         "Perplexity counts every token and the sentence end; unknown words are included.",
         maker="train_ngram (Python)",
-        use=(
-            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            "seqtool ngram export THIS_DIRECTORY model.arpa",
-        ),
+        use=("seqtool eval-ppl TEXT -m THIS_DIRECTORY", *use),
     )

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
@@ -29,7 +31,7 @@ from seqtool.lm.ngram.data import (
     read_ids,
     sound_files,
 )
-from seqtool.lm.ngram.model import NgramModel, model_card, save_model, save_table
+from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
@@ -38,7 +40,7 @@ from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
 
-Measure = Callable[[NgramModel], dict[str, float]]
+Measure = Callable[[TableModel], dict[str, float]]
 
 ENGINES = ("auto", "memory", "duckdb", "spark")
 EXISTS = "replace it with --force, or choose another with -o"
@@ -80,9 +82,10 @@ class NgramTraining:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def model(self) -> NgramModel:
-        """The model, opened from `path`."""
-        return checkpoint.load(self.path, NgramModel)
+    def model(self) -> TableModel:
+        """The model, opened from `path`: an `NgramModel`, or a `ClassModel` of classes."""
+        model: TableModel = checkpoint.load(self.path)
+        return model
 
     @property
     def num_ngrams(self) -> int:
@@ -167,6 +170,12 @@ def train_ngram(
             "the engine spark needs a session of Spark",
             hint="call seqtool.spark.train_ngram, or choose another engine",
         )
+    if config.classes is not None and (arpa is not None or parquet is not None):
+        # an n-gram of classes would be as many of words as the classes have in all combinations
+        raise ConfigError(
+            "a model of classes has no list of n-grams of words of a sensible size",
+            hint="leave --arpa and --parquet out; `seqtool eval-ppl` mixes it with other models",
+        )
     check_output(paths, Path(output), force=force, arpa=arpa, parquet=parquet)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
@@ -184,7 +193,7 @@ def train_ngram(
             place = beside if temp is None else Path(temp) / "seqtool-counts"
             return stack.enter_context(storage.temporary_sibling(place))
 
-        is_for_disk = engine != "memory" and not config.prune_entropy
+        is_for_disk = engine != "memory" and not config.prune_entropy and not config.classes
         with stages("reading") as on_read:
             reading = read_ids(
                 texts,
@@ -212,7 +221,7 @@ def train_ngram(
             "skipped": [str(error) for error in skipped],
         }
 
-        def measure(model: NgramModel) -> dict[str, float]:
+        def measure(model: TableModel) -> dict[str, float]:
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
                 found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
@@ -323,11 +332,19 @@ class _Making:
         """Count and estimate in memory, measure the model, and save it."""
         from seqtool.lm.ngram.counts import count_ngrams
 
+        ids, num_symbols, classes = reading.ids, len(reading.tokenizer.vocabulary), None
+        if self.config.classes is not None:
+            from seqtool.lm.ngram.classes import ClassModel, read_classes
+
+            counts_V = np.bincount(ids, minlength=num_symbols)
+            classes = read_classes(self.config.classes, reading.tokenizer, counts_V)
+            ids, num_symbols = classes.class_V[ids], len(classes)
+            self.about["data"]["classes"] = num_symbols
         with self.stages("counting") as on_count:
             counts = count_ngrams(
-                reading.ids,
+                ids,
                 self.config.order,
-                len(reading.tokenizer.vocabulary),
+                num_symbols,
                 threads=self.threads,
                 kenlm_quirk=self.config.discounts == "kenlm",
                 memory=self.memory,
@@ -335,7 +352,7 @@ class _Making:
             )
         from seqtool.lm.ngram.smoothing import estimate
 
-        del reading  # its ids are four bytes per token
+        del reading, ids  # four bytes per token
         with self.stages("estimating"):
             estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
         del counts
@@ -346,7 +363,9 @@ class _Making:
             with self.stages("pruning"):
                 table = prune_by_entropy(table, self.config.prune_entropy)
             statistics = _with_sizes(statistics, table)
-        model = NgramModel(table, self.tokenizer)
+        model: TableModel = NgramModel(table, self.tokenizer)
+        if classes is not None:
+            model = ClassModel(table, classes, self.tokenizer)
         scores = {} if measure is None else measure(model)
         with self.stages("saving"):
             told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
@@ -454,7 +473,7 @@ def open_ngram(path: str | Path, purpose: str) -> NgramModel:
     if not isinstance(model, NgramModel):
         raise ModelError(
             f"is a model of kind {model.kind}, and only n-gram models {purpose}",
-            hint="name one that `seqtool ngram train` made",
+            hint="name one that `seqtool ngram train` made without --classes",
             path=path,
         )
     return model
@@ -545,6 +564,11 @@ def check_engine(engine: str, config: NgramConfig) -> None:
     """
     if engine not in ENGINES:
         raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    if engine in ("duckdb", "spark") and config.classes is not None:
+        raise ConfigError(
+            "n-grams of classes are counted in memory only",
+            hint="leave --engine out; with classes, a model is small",
+        )
     if engine in ("duckdb", "spark") and config.prune_entropy:
         raise ConfigError(
             f"prune_entropy needs the model in memory, which the engine {engine} does without",

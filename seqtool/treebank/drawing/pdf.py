@@ -6,9 +6,11 @@ first installed font that has them.
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
@@ -57,6 +59,7 @@ def write_pdf(pictures: Iterable[Picture], stream: BinaryIO) -> set[str]:
     with (
         rc_context({"pdf.fonttype": 42}),
         warnings.catch_warnings(),
+        _without_remarks(),
         PdfPages(stream, metadata={"CreationDate": None}) as pages,
     ):
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
@@ -72,6 +75,18 @@ def write_pdf(pictures: Iterable[Picture], stream: BinaryIO) -> set[str]:
         if not pages.get_pagecount():
             raise DataError("there is no sentence to draw", hint="see what the file holds")
     return fonts.missing
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Keep off stderr that tables of a font which no PDF needs are left out."""
+    log = logging.getLogger("fontTools.subset")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 class _Fonts:

@@ -103,17 +103,25 @@ def _inside(rules: str) -> str:
     )
 
 
+def _rules(colours: Colours) -> str:
+    """Return the rules of colours inside a picture, and the ground of one that is a file."""
+    return f"{_inside(colours.rules())}\n.{CLASS}:root {{ background: {colours.paper} }}"
+
+
 STYLE = "\n".join(
     (
         # where a sentence from right to left stands, no tag is turned; and a browser that darkens
         # pages is told that this one has dark colours of its own
         f".{CLASS} {{ direction: ltr; color-scheme: light dark }}",
         _inside(_SHAPES),
-        _inside(LIGHT.rules()),
-        f"@media (prefers-color-scheme: dark) {{\n{_inside(DARK.rules())}\n}}",
+        _rules(LIGHT),
+        f"@media (prefers-color-scheme: dark) {{\n{_rules(DARK)}\n}}",
         f"@media (forced-colors: active) {{\n.{CLASS} {{ forced-color-adjust: none }}\n"
-        f"{_inside(_FORCED.rules())}\n}}",
+        f"{_rules(_FORCED)}\n}}",
         # paper is white, whatever the screen is
-        f"@media print {{\n{_inside(LIGHT.rules())}\n}}",
+        f"@media print {{\n{_rules(LIGHT)}\n}}",
+        # A browser that darkens pages turns text and ground, and no shapes: light text would stand
+        # on white paper. Programs that know no grounds do not know this either.
+        f"@supports (color-scheme: dark) {{ .{CLASS}:root .paper {{ fill: none }} }}",
     )
 )

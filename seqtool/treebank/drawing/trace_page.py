@@ -24,6 +24,8 @@ from seqtool.treebank.drawing.picture import (
     opening_tag,
     text_element,
 )
+from seqtool.treebank.drawing.style import CLASS
+from seqtool.treebank.drawing.style import STYLE as PICTURES
 from seqtool.treebank.drawing.trace_text import Words, about, marked_of, percent
 
 MAX_BOXES = 9  # of the words of a stack, and of a buffer
@@ -31,8 +33,10 @@ BOX_HEIGHT, BOX_GAP, BOX_ROOM = 26.0, 6.0, 18.0
 LINE = 40.0  # from the stack to the buffer
 NAMES = 64.0  # of stack and buffer
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #5c6570; --line: #d8dde3;
+STYLE = (
+    f"{PICTURES}\n"
+    + """
+:root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --faint: #59636e; --line: #d8dee4;
   --new: #0060a8; --stack: #b45f06; --buffer: #2e7d32 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #15191e; --faint: #9aa4af;
   --line: #333b44; --new: #5ab4e8; --stack: #e8a04c; --buffer: #7ccf80 } }
@@ -55,15 +59,7 @@ th { font-weight: 600 }
 .dropped { color: var(--faint) }
 .controls { position: sticky; bottom: 0; background: var(--paper); padding: .5em 0 }
 button { font: inherit; padding: .2em .8em; margin-right: .3em }
-text { font-family: sans-serif; text-anchor: middle; fill: var(--ink) }
-.form { font-size: 16px }
-.tag, .relation, .surface, .name { font-size: 11px }
-.tag, .surface, .name { fill: var(--faint) }
-.name { text-anchor: start }
-.relation { paint-order: stroke; stroke: var(--paper); stroke-width: 3px }
-.ring { fill: none }
-.arc, .bracket { fill: none; stroke: var(--faint); stroke-width: 1.2 }
-.arrow { fill: var(--faint) }
+.seqtool-tree .name { font-size: 11px; text-anchor: start; fill: var(--faint) }
 .new .arc { stroke: var(--new); stroke-width: 2 }
 .new .arrow, .new .relation { fill: var(--new) }
 .bar, .box { fill: none; stroke-width: 2 }
@@ -73,6 +69,7 @@ svg.shared { position: absolute; width: 0; height: 0 }
 body.stepping li.step { display: none; border: 0 }
 body.stepping li.step.current { display: block }
 """.strip()
+)
 
 # the section that keys are for is the one that was used last; the first one at the beginning
 SCRIPT = """
@@ -148,8 +145,9 @@ def _section(trace: Trace, number: int) -> Iterator[str]:
     yield (
         f'<section class="derivation">\n<h2>{escape(marked.name or str(number))}</h2>\n'
         f'<p dir="auto">{escape(marked.text)}</p>\n<p class="about">{escape(about(trace))}</p>\n'
-        f'<svg class="shared" aria-hidden="true"><defs><g id="{shared}">\n{stages.words}</g></defs>'
-        "</svg>\n<ol>\n"
+        # a rule does not look beyond what is used elsewhere: it has the class itself
+        f'<svg class="shared" aria-hidden="true"><defs><g id="{shared}" class="{CLASS}">\n'
+        f"{stages.words}</g></defs></svg>\n<ol>\n"
     )
     made: list[int] = []  # words that have a head
     for place, step in enumerate(found.steps, start=1):

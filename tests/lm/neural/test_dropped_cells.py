@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional
 from toy_cells import ids, make
 
-from seqtool.lm.neural import cells
+from seqtool.lm.neural import highway
 from seqtool.lm.neural.cells import Cell, State
 from seqtool.lm.neural.config import ModelConfig
 
@@ -175,7 +175,7 @@ def test_rhn_drops_updates_in_both_loops_alike(
         leaves = [inputs, *state]
         fast = results(cell, *cell(inputs, state, mask, update), leaves)
         with monkeypatch.context() as patch:
-            patch.setattr(cells, "FEWEST_STEPS", 1_000_000)
+            patch.setattr(highway, "FEWEST_STEPS", 1_000_000)
             plain = results(cell, *cell(inputs, state, mask, update), leaves)
         assert_same(fast, plain)
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.lm.neural import cells, highway_cpu
-from seqtool.lm.neural.cells import RecurrentHighwayCell
+from seqtool.lm.neural import highway, highway_cpu
 from seqtool.lm.neural.config import ModelConfig
+from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one stream, odd sizes, columns beyond one register
@@ -53,7 +53,7 @@ def run(
 
 @pytest.fixture
 def torch_loop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(cells, "FEWEST_STEPS", 1_000_000)
+    return lambda: monkeypatch.setattr(highway, "FEWEST_STEPS", 1_000_000)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.lm.neural import cells
+from seqtool.lm.neural import cells, highway
 from seqtool.lm.neural.cells import Cell
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork, detach
@@ -60,7 +60,8 @@ def train(
         network._masks = plain_masks  # type: ignore[method-assign]
         # updates of ones are read by the fast loops too, but where NumPy is slow
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cells, "numpy_is_fast", lambda: False)
+            for module in (cells, highway):
+                patch.setattr(module, "numpy_is_fast", lambda: False)
             return run(network, plain=True, half=half)
     return run(network, plain=False, half=half)
 
@@ -111,7 +112,7 @@ def test_both_loops_of_the_highway_cell_train_alike(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses, weights = train(CASES[name])
-    monkeypatch.setattr(cells, "FEWEST_STEPS", 1_000_000)
+    monkeypatch.setattr(highway, "FEWEST_STEPS", 1_000_000)
     others, other_weights = train(CASES[name])
     assert distance(weights, other_weights) < 1e-5
     assert losses == pytest.approx(others, rel=1e-5)

@@ -47,6 +47,19 @@ def place_of_highest(left, right):  # type: ignore[no-untyped-def]
     return best
 
 
+@compiled(_int(_doubles, _doubles, _int, _int, _int))
+def place_in_complete(incomplete, by_end, size, head, end):  # type: ignore[no-untyped-def]
+    """Return where the best complete span of a head consists of an incomplete and a complete one.
+
+    `by_end` are the charts of complete spans turned around, see `fill_charts`.
+    """
+    of_head, of_end = head * size, end * size
+    first, last = (head + 1, end + 1) if head < end else (end, head)
+    return first + place_of_highest(
+        incomplete[of_head + first : of_head + last], by_end[of_end + first : of_end + last]
+    )
+
+
 @compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles))
 def fill_charts(weights, num_words, incomplete, complete, by_end):  # type: ignore[no-untyped-def]
     """Write the sums of the best spans of one sentence, in O(n^3).
@@ -108,18 +121,7 @@ def _projective_tree(  # type: ignore[no-untyped-def]
             waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 1, i, k
             waiting[depth + 1, 0], waiting[depth + 1, 1], waiting[depth + 1, 2] = 1, j, k + 1
         else:
-            if head == i:
-                k = (
-                    i
-                    + 1
-                    + place_of_highest(
-                        incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
-                    )
-                )
-            else:
-                k = i + place_of_highest(
-                    incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
-                )
+            k = place_in_complete(incomplete, by_end, size, head, end)
             waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 0, head, k
             waiting[depth + 1, 0], waiting[depth + 1, 1], waiting[depth + 1, 2] = 1, k, end
         depth += 2

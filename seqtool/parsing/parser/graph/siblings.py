@@ -21,7 +21,11 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.graph.eisner import highest_sum, place_of_highest
+from seqtool.parsing.parser.graph.eisner import (
+    highest_sum,
+    place_in_complete,
+    place_of_highest,
+)
 from seqtool.parsing.parser.graph.spanning import check_sizes, finite_weights
 
 # sibling scores beyond count as this; it leaves the digits of the others
@@ -153,18 +157,7 @@ def _sibling_tree(  # type: ignore[no-untyped-def]
                 second[0], second[1] = is_siblings, min(sibling, end)
                 second[2] = max(sibling, end)
         else:
-            if head == i:
-                k = (
-                    i
-                    + 1
-                    + place_of_highest(
-                        incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
-                    )
-                )
-            else:
-                k = i + place_of_highest(
-                    incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
-                )
+            k = place_in_complete(incomplete, by_end, size, head, end)
             first[0], first[1], first[2] = is_incomplete, head, k
             second[0], second[1], second[2] = is_complete, k, end
         depth += 2

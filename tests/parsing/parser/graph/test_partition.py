@@ -14,8 +14,8 @@ from parsing.parser.references import Heads, int32, projective_trees, trees
 
 from seqtool.core.arrays import Doubles
 from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
-from seqtool.parsing.parser.graph.losses import tree_loss
 from seqtool.parsing.parser.graph.partition import marginals
+from seqtool.parsing.parser.graph.task import tree_loss
 
 KINDS = pytest.mark.parametrize(("projective", "every"), [(True, projective_trees), (False, trees)])
 

@@ -1,18 +1,31 @@
-"""Learning to score arcs, as a task of the training loop: MIRA, one sentence after another."""
+"""Learning to score arcs, as a task of the training loop: MIRA, one sentence after another.
+
+MIRA learns which tree is the best one by a margin; how large the margin is in nats it does not say.
+So all weights are multiplied by one factor, with which scores are logarithms of probabilities; see
+`Calibration`.
+"""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
 from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.linear.arcs.calibration import Calibration
+from seqtool.parsing.parser.data import GoldTrees, TrainingData
+from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.linear.arcs.features import score_arcs
 from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes
 from seqtool.parsing.parser.linear.arcs.search import Search
 from seqtool.parsing.parser.linear.task import LinearTask
+
+# of the calibration
+MOST_SENTENCES = 300
+LONGEST = 60  # words: marginals are cubic
+LARGEST = 100.0  # of the factor, with scores of unit variance: where all gold trees are the best
+HALVINGS = 15  # of the interval that the factor is in
 
 STEP_SENTENCES = 32  # learnt one by one; a step of the training loop is so many
 
@@ -84,3 +97,55 @@ class MiraTask(LinearTask):
         if longest:
             weights.num[0] += 1
         return missing
+
+
+class Calibration:
+    """The first sentences of a validation part, by which weights are scaled.
+
+    The factor is the one with which their gold trees are most likely, as the scores of trees in a
+    conditional random field over the trees that are searched (temperature scaling: Guo et al.
+    2017). Which tree is the best one stays the same. With scores of second order, the scores of
+    trees are those around the best one; see `search.Found`.
+
+    Args:
+        scorer: scores their arcs; it knows their types.
+        dev: the validation part.
+        order: of the scores, 1 or 2.
+        is_projective: projective trees are searched, or all.
+    """
+
+    def __init__(
+        self, scorer: ArcScorer, dev: GoldTrees, order: int, *, is_projective: bool
+    ) -> None:
+        usable = np.flatnonzero(dev.arrays.lengths <= LONGEST)[:MOST_SENTENCES]
+        self._scorer, self._order, self._is_projective = scorer, order, is_projective
+        self._arrays = dataclasses.replace(
+            dev.arrays,
+            tokens=dev.arrays.tokens[usable],
+            lengths=dev.arrays.lengths[usable],
+            lm_states=None,
+        )
+        # the places of the gold arcs among the scores of all
+        widths = np.repeat(1 + self._arrays.lengths.astype(np.int64), self._arrays.lengths)
+        gold = [head for place in usable.tolist() for head in dev.trees[place][0]]
+        self._gold = np.cumsum(widths) - widths + np.asarray(gold, np.int64)
+
+    def scale(self, weights: Floats) -> float:
+        """Return the factor of weights; 1 where there is nothing to tell it by."""
+        members = [(self._scorer, weights)]
+        search = Search(members, self._order, is_projective=self._is_projective)
+        scores = search.comparable(self._arrays)
+        spread = float(scores.std()) if scores.size else 0.0
+        if not spread:
+            return 1.0
+        values = scores.astype(np.float64) / spread
+        # minus the log-likelihood is convex in the factor: where its slope is 0, it is the least
+        low, high = 0.0, LARGEST
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            _, chances = marginals(values * middle, self._arrays.lengths, self._is_projective)
+            if chances @ values < values[self._gold].sum():
+                low = middle
+            else:
+                high = middle
+        return high / spread

@@ -1,0 +1,272 @@
+"""Class n-gram models: an n-gram model of word classes, and the words within each class.
+
+Each word belongs to one class, so with the classes g of a text (Brown et al. 1992)
+
+    p(w | history) = p(g(w) | classes of the history) p(w | g(w))
+
+The first factor is a backoff table whose words are the classes; the second is by relative
+frequency, a word that does not occur counted once. `</s>` is a class of its own.
+
+The file of classes has a word and the name of its class in each line, a blank or a tab between
+them. A word that it does not name is a class of its own.
+
+    model.json             as of every n-gram model
+    vocabulary.json        or tokenizer.model: the words
+    weights.safetensors    the table of the classes, "classes" and "shares": what `WordClasses` has
+
+Shapes: H hypotheses, V words, C classes, N the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core import checkpoint
+from seqtool.core.arrays import Bools, Doubles, Ids
+from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.reading import read_blocks
+from seqtool.core.storage import atomic_file
+from seqtool.core.terminal import stream
+from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK_ID
+from seqtool.lm.ngram.model import NgramModel, TableModel
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, map_arrays
+from seqtool.lm.protocol import Summary, TokenScores
+from seqtool.lm.tables import STDOUT
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
+
+CLASSES, SHARES = "classes", "shares"  # arrays of the file, beside those of the table
+
+
+@dataclass(frozen=True)
+class WordClasses:
+    """Which class each word belongs to, and its share of it.
+
+    The classes are numbered as the words of a vocabulary are: that of `<unk>` is `UNK_ID`, and that
+    of `</s>` is `EOS_ID`, which no other word has.
+
+    Attributes:
+        class_V: int32 [V], the class of each word, 0 to C - 1; none is empty.
+        shares_V: float32 [V], ln p(w | g(w)).
+    """
+
+    class_V: Int32
+    shares_V: Float32
+
+    def __len__(self) -> int:
+        return int(self.class_V.max()) + 1
+
+    def check(self) -> None:
+        """Refuse what is no such thing: a ValueError."""
+        class_V, num = self.class_V, len(self)
+        if int(class_V.min()) < 0 or not np.bincount(class_V, minlength=num).all():
+            raise ValueError("the classes are not numbered one after another")
+        if class_V[UNK_ID] != UNK_ID or np.flatnonzero(class_V == EOS_ID).tolist() != [EOS_ID]:
+            raise ValueError("<unk> or </s> has another class")
+        sums = np.bincount(class_V, np.exp(self.shares_V.astype(np.float64)), minlength=num)
+        if not np.allclose(sums, 1, atol=1e-4, rtol=0):
+            raise ValueError("the shares of a class do not sum to one")
+
+
+def read_classes(
+    path: str | Path, tokenizer: Tokenizer, counts_V: npt.NDArray[np.int64]
+) -> WordClasses:
+    """Read a file of classes.
+
+    Args:
+        path: of the file; packed or not.
+        tokenizer: of the text; where it lower-cases, the words of the file are lower-cased, too.
+        counts_V: [V], how often each word occurs in the text.
+
+    Raises:
+        ConfigError: the file names no word of the text, or its units are no words.
+        DataError: it cannot be used; tells the line.
+    """
+    check_words(tokenizer)
+    vocabulary = tokenizer.vocabulary
+    names: dict[int, str] = {}
+    reader = read_blocks(path)
+    for block in reader:
+        for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
+            parts = line.replace("\t", " ").strip(BLANKS).split(" ")
+            fields = [part for part in parts if part]
+            if len(fields) != 2:
+                what = f"a line has two fields, a word and its class, and this one {len(fields)}"
+                raise reader.located(DataError(what, hint="give one word a line"), number)
+            word, name = fields
+            word = word.lower() if tokenizer.lowercase else word
+            if word in (EOS, BOS) or word not in vocabulary:
+                continue
+            if names.setdefault(vocabulary.id(word), name) != name:
+                what = f"{word!r} is in class {names[vocabulary.id(word)]!r} already"
+                raise reader.located(DataError(what, hint="give each word one class"), number)
+    if not names:
+        raise ConfigError(
+            f"no word of the text is among those of {path}",
+            hint="each line has a word, as the text has it, and its class after it",
+        )
+    ids: dict[tuple[str, bool], int] = {}  # names, and words that are a class of their own
+    class_V = np.empty(len(vocabulary), np.int32)
+    for word_id, symbol in enumerate(vocabulary.symbols):
+        key = (names[word_id], True) if word_id in names else (symbol, False)
+        # <unk> comes first and </s> after it, so that they get the numbers that they have to have
+        class_V[word_id] = ids.setdefault(key, len(ids))
+    return WordClasses(class_V, shares_of(class_V, counts_V))
+
+
+def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
+    """Write classes to a file, or to stdout for `-`; their names are their numbers, from 1.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = "".join(
+        f"{word}\t{number}\n" for number, words in enumerate(classes, start=1) for word in words
+    ).encode()
+    if str(path) == STDOUT:
+        stream().buffer.write(content)
+        stream().flush()
+        return
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
+    """Return ln p(w | g(w)) of each word by relative frequency, 0 counted as 1, [V]."""
+    nums_V = np.maximum(counts_V, 1).astype(np.float64)
+    shares: Float32 = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
+    return shares
+
+
+def check_words(tokenizer: Tokenizer) -> None:
+    """Refuse a corpus of other units, which may be blanks themselves."""
+    if not isinstance(tokenizer, WordTokenizer):
+        raise ConfigError(
+            f"classes are of words, but the corpus is of {tokenizer.unit} units",
+            hint="give the text itself, or a corpus that was prepared with --unit word",
+        )
+
+
+class ClassModel(TableModel):
+    """A backoff table of classes, the classes of the words, and their tokenizer.
+
+    A state is that of an `NgramModel` whose words are the classes.
+    """
+
+    kind = "class-ngram"
+
+    def __init__(self, table: BackoffTable, classes: WordClasses, tokenizer: Tokenizer) -> None:
+        super().__init__(table, tokenizer)
+        self.classes = classes
+        self.of_classes = NgramModel(table, tokenizer)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file holds."""
+        own = {CLASSES: self.classes.class_V, SHARES: self.classes.shares_V}
+        return super().arrays() | own
+
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Yield nats, and the order of the classes that were matched, of every token of a block."""
+        class_V, shares_V = self.classes.class_V, self.classes.shares_V
+        for ids in blocks:
+            (scores,) = self.of_classes.score_ids([class_V[ids]])
+            yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
+
+    def summarise_ids(
+        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
+    ) -> Iterator[TokenScores]:
+        """Yield the same with what is asked of each distribution, once for each context."""
+        class_V, shares_V = self.classes.class_V, self.classes.shares_V
+        figures: dict[str, Callable[[Doubles], Doubles]] = {}
+        if summary.class_V is not None:
+            figures["class_log_probs"] = partial(_log_sums, mass_C=self._mass(summary.class_V))
+        if summary.entropy:
+            figures["entropies"] = partial(_entropies, inner_C=self._entropies())
+        for ids in blocks:
+            log_probs, orders, contexts = self.of_classes.read(class_V[ids])
+            found = {
+                name: self.of_classes.of_distributions(contexts, figure)
+                for name, figure in figures.items()
+            }
+            yield TokenScores(log_probs + shares_V[ids], {"order": orders}, **found)
+
+    def _mass(self, asked_V: Bools) -> Doubles:
+        """Return the probability that a word is asked for within each class, [C]."""
+        shares_V = np.exp(self.classes.shares_V.astype(np.float64))
+        mass_C = np.bincount(self.classes.class_V, np.where(asked_V, shares_V, 0.0))
+        return mass_C.astype(np.float64, copy=False)
+
+    def _entropies(self) -> Doubles:
+        """Return the entropy of the words within each class, nats, [C]."""
+        shares_V = self.classes.shares_V.astype(np.float64)
+        inner_C = np.bincount(self.classes.class_V, np.exp(shares_V) * -shares_V)
+        return inner_C.astype(np.float64, copy=False)
+
+    def start(self, num: int) -> Int32:
+        """Return `num` hypotheses that have read `<s>`."""
+        return self.of_classes.start(num)
+
+    def advance(self, state: Int32, tokens: Ids) -> Int32:
+        """Read one token per hypothesis; after `</s>` it stands at `<s>` again."""
+        return self.of_classes.advance(state, self.classes.class_V[tokens])
+
+    def next_log_probs(self, state: Int32) -> npt.NDArray[np.float64]:
+        """Return [H, V] nats."""
+        log_probs_HC = self.of_classes.next_log_probs(state)
+        result: Doubles = log_probs_HC[:, self.classes.class_V] + self.classes.shares_V
+        return result
+
+    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
+        """Keep, repeat or re-order hypotheses."""
+        return self.of_classes.select(state, rows)
+
+
+def _log_sums(log_probs_HC: Doubles, mass_C: Doubles) -> Doubles:
+    """Return the nats of the words asked for, [H], of which each class has some mass."""
+    with np.errstate(divide="ignore"):
+        found: Doubles = np.logaddexp.reduce(log_probs_HC + np.log(mass_C), axis=1)
+    return found
+
+
+def _entropies(log_probs_HC: Doubles, inner_C: Doubles) -> Doubles:
+    """Return the entropy of the next word, nats, [H]: that of its class, and then within it."""
+    probs_HC = np.exp(log_probs_HC)
+    logs_HC = np.where(probs_HC > 0, log_probs_HC, 0.0)
+    found: Doubles = (probs_HC * (inner_C - logs_HC)).sum(axis=1)
+    return found
+
+
+def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu") -> ClassModel:
+    """Open a class n-gram model, mapped into memory, whatever the device.
+
+    Raises:
+        ModelError: a file is missing or damaged, or vocabulary, classes and table do not fit.
+    """
+    checkpoint.verify(directory, header)
+    tokenizer = load_tokenizer(directory, header.tokenizer)
+    weights = directory / checkpoint.WEIGHTS
+    size = len(tokenizer.vocabulary)
+    try:
+        arrays = map_arrays(weights)
+        class_V, shares_V = arrays.pop(CLASSES), arrays.pop(SHARES)
+        if class_V.dtype != np.int32 or shares_V.dtype != np.float32:
+            raise ValueError("the classes are of another type")
+        if class_V.shape != (size,) or shares_V.shape != (size,):
+            raise ValueError(
+                f"{len(class_V):,} words have classes, and the vocabulary has {size:,}"
+            )
+        classes = WordClasses(class_V, shares_V)
+        classes.check()
+        table = BackoffTable.from_arrays(arrays, len(classes))
+    except (ValueError, KeyError, OSError) as error:
+        hint = "copy the model again, or train it again"
+        raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
+    return ClassModel(table, classes, tokenizer)
