@@ -7,6 +7,7 @@ and settings of its own: it is taken as it is. Else one begins here, and ends wi
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -96,11 +97,27 @@ def spark_session(
     if active is not None:
         yield _settled(active, master, conf)
         return
-    session = _begin(pyspark, master, conf)
+    with _without_tracebacks():
+        session = _begin(pyspark, master, conf)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Within the block, what speaks with the JVM logs nothing: all that it logs, it raises too."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.module not in ("java_gateway", "clientserver")
+
+    root = logging.getLogger()
+    root.addFilter(is_other)
     try:
-        yield session
+        yield
     finally:
-        session.stop()
+        root.removeFilter(is_other)
 
 
 def _pyspark() -> Any:
@@ -207,7 +224,6 @@ def _stderr_to(handle: int) -> Iterator[None]:
 
     The JVM prints lines at its start that no setting keeps back.
     """
-    sys.stderr.flush()
     own = os.dup(2)
     os.dup2(handle, 2)
     try:
