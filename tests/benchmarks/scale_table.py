@@ -32,6 +32,7 @@ from ngram_text import SAMPLE, write_text
 ROOT = Path(__file__).resolve().parents[2]
 LOOK_SECONDS = 0.5  # between two looks at the disk
 QUARTERED = 4  # parts of the text that is counted in memory, and by DuckDB in a quarter of that
+LEAST_BYTES = 700_000_000  # Python, DuckDB and pyarrow take most of that
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def main(options: argparse.Namespace) -> None:
     out.mkdir(parents=True, exist_ok=True)
     parts = []
     for number in range(max(options.parts, default=0)):
-        parts.append(out / f"part-{number}.txt")
+        parts.append(out / f"part-{number}-of-{options.megabytes:g}.txt")
         if not parts[-1].exists():
             write_text(parts[-1], int(options.megabytes * 1e6), number)
     texts = {options.text.stem: ([options.text], options.engines)}
@@ -157,7 +158,7 @@ def main(options: argparse.Namespace) -> None:
     for name, (files, engines) in texts.items():
         for engine in dict.fromkeys(engines):
             if engine == "quarter":  # of what the row before took
-                engine = f"duckdb {rows[-1].peak_bytes // 4_000_000}M"
+                engine = f"duckdb {max(rows[-1].peak_bytes // 4, LEAST_BYTES) // 10**6}M"
             row = run(name, files, engine, out, options.order, options.threads)
             show(row)
             if any(row.text == other.text and row.model != other.model for other in rows):
