@@ -32,10 +32,10 @@ SETTINGS = {
     "spark.app.name": "seqtool",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
-    # a file is cut into more pieces than there are cores, so that none of these waits long
     "spark.sql.files.openCostInBytes": str(1 << 20),
-    "spark.sql.files.minPartitionNum": "8",
 }
+_LEAST_BLOCKS = "spark.sql.files.minPartitionNum"
+_BLOCKS_PER_CORE = 4  # so that no core waits long for the last one
 _LOG_LEVEL = "spark.log.level"
 _PYTHON = "PYSPARK_PYTHON"  # the variable of the environment that says which Python workers are
 _LOCAL = re.compile(r"local\[([0-9]+|\*)\]")
@@ -176,6 +176,9 @@ def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSe
                 f"Apache Spark did not start: {(told or lines)[0].strip()}",
                 hint="check --master and --spark-conf; --spark-conf spark.log.level=INFO tells all",
             ) from error
+    if not is_submitted and _LEAST_BLOCKS not in conf:
+        cores = session.sparkContext.defaultParallelism
+        session.conf.set(_LEAST_BLOCKS, str(_BLOCKS_PER_CORE * cores))
     return session
 
 
