@@ -282,11 +282,10 @@ def eval_ppl(
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     if is_spark:
         found = _evaluate_on_spark(
-            *(spark, paths, models, (per_token, per_sentence)),
+            *(spark, paths, models, (per_token, per_sentence), field),
             carry_state=carry_state,
             tune=tune,
             split=split,
-            field=field,
             jobs=jobs > 1,
             cache=adapting.cache,
             dynamic=adapting.dynamic,
@@ -384,6 +383,7 @@ def _evaluate_on_spark(
     paths: Sequence[str],
     models: Sequence[Path],
     tables: tuple[str | None, str | None],
+    field: str | None,
     **others: object,
 ) -> LMEvaluation:
     """Measure a model on Spark.
@@ -393,6 +393,7 @@ def _evaluate_on_spark(
         paths: of the text.
         models: one.
         tables: of tokens and of sentences: directories.
+        field: of .jsonl and .parquet.
         others: options that are not for Spark, by their names, with what was given.
 
     Raises:
@@ -415,6 +416,7 @@ def _evaluate_on_spark(
     with spark.session() as session:
         return evaluate_files(
             *(session, files, models[0]),
+            field=field,
             per_token=per_token,
             per_sentence=per_sentence,
             ship=spark.ship,

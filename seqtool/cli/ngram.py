@@ -199,14 +199,15 @@ def train(
         if engine == "spark":
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
-            spark.refuse(field=field, memory=memory, skip_invalid=skip_invalid)
+            spark.refuse(memory=memory, skip_invalid=skip_invalid)
             if not inputs:
                 what = "--engine spark reads no stdin and no sample"
                 raise ConfigError(what, hint="name CORPUS")
             session = stack.enter_context(spark.session())
             files = [str(path) for path in inputs or []]
             threads = threads or available_threads()
-            trained = train_on_spark(session, files, output, config, threads=threads, **options)
+            options |= {"field": field, "threads": threads}
+            trained = train_on_spark(session, files, output, config, **options)
         else:
             trained = train_ngram(
                 inputs or [stdin_or_sample("CORPUS", training="training on")],

@@ -178,7 +178,9 @@ class SparkOptions(SessionOptions):
             hint = f"choose one of: {', '.join(dict.fromkeys(known))}"
             raise ConfigError(f"--engine spark cannot write {format_}", hint=hint)
         corpus = self.corpus(files)
-        annotation = replace(annotation, skip_invalid=True, keeps_invalid=annotation.skip_invalid)
+        # they are written apart in any case, and to the output where they are to pass through
+        keeps = annotation.skip_invalid and annotation.keeps_invalid
+        annotation = replace(annotation, skip_invalid=True, keeps_invalid=keeps)
         with self.session() as session:
             num_broken = annotate_files(
                 session,

@@ -58,7 +58,7 @@ PANELS = {
             "--device",
             "--threads",
         ),
-        *("--memory", "--help"),
+        *("--engine", "--memory", "--temp", "--help"),
     ),
 }
 DEFAULT_PANEL = "Options"

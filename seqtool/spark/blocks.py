@@ -21,8 +21,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from seqtool.core.errors import DataError
-from seqtool.core.reading import STDIN, unpacked_name
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, STDIN, unpacked_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,24 +60,29 @@ class Part(NamedTuple):
         return shown(self.source)
 
 
-def read_records(session: SparkSession, paths: Sequence[str], separator: str) -> DataFrame:
-    """Return the records of text files with their file and block: columns FILE, BLOCK and VALUE.
+def read_records(
+    session: SparkSession, paths: Sequence[str], separator: str, field: str | None = None
+) -> DataFrame:
+    """Return the records of files with their file and block: columns FILE, BLOCK and VALUE.
 
     Args:
         session: of Spark.
         paths: whatever Spark reads: files, directories and patterns, of any file system that it
-            knows; .gz too, each as one block.
+            knows; .gz too, each as one block. Those named .parquet or .jsonl give a text a row.
         separator: `PARAGRAPHS` or `LINES`.
+        field: the column of such texts; "text" when not given.
 
     Raises:
         DataError: a path that Spark does not read.
+        ConfigError: there is no such column.
     """
     from pyspark.sql import functions
 
-    for path in paths:
+    names = [unpacked_name(path.rstrip("/")) for path in paths]
+    for path, name in zip(paths, names, strict=True):
         if path == STDIN:
             raise DataError("the workers of Spark cannot read stdin", hint="name files")
-        if unpacked_name(path).endswith(".conllup"):
+        if name.endswith(".conllup"):
             raise DataError(
                 "is CoNLL-U Plus, whose columns stand in its first line alone",
                 hint="parse it without --engine spark, or write it as CoNLL-U",
@@ -85,11 +90,25 @@ def read_records(session: SparkSession, paths: Sequence[str], separator: str) ->
             )
         if path.lower().endswith(".zst"):
             raise DataError("Spark reads no .zst", hint="pack it as .gz, or unpack it", path=path)
-    lines = session.read.option("lineSep", separator).text(list(paths))
-    return lines.select(
+    value = functions.col("value")
+    if names[0].endswith((".parquet", *JSON_LINES)):
+        kind = "parquet" if names[0].endswith(".parquet") else "json"
+        rows = session.read.format(kind).load(list(paths))
+        column = field or DEFAULT_FIELD
+        if column not in rows.columns:
+            hint = f"choose with --field one of: {', '.join(rows.columns)}"
+            raise ConfigError(f"no column is called {column!r}", hint=hint)
+        rows = rows.where(functions.col(column).isNotNull())
+        # the end of a text ends its last line
+        value = functions.regexp_replace(column, r"\n\z", "")
+    elif field is not None:
+        raise ConfigError(f"--field {field} is for .jsonl and .parquet", hint="leave --field out")
+    else:
+        rows = session.read.option("lineSep", separator).text(list(paths))
+    return rows.select(
         functions.col("_metadata.file_path").alias(FILE),
         functions.col("_metadata.file_block_start").alias(BLOCK),
-        functions.col("value").cast("binary").alias(VALUE),  # not decoded: it may be no UTF-8
+        value.cast("binary").alias(VALUE),  # not decoded: it may be no UTF-8
     )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 BROKEN_FOLDER = "_broken"
+_CONLLU = "left(conllu, length(conllu) - 1)"  # Spark writes the last line end of a row
 _PART = re.compile(r"(part-[0-9]+)-.*?\.txt(.*)")
 
 
@@ -80,15 +81,15 @@ def annotate_files(
         ModelError: the model is missing, damaged or of another kind.
         OutputError: a directory is there already or cannot be written.
     """
-    invalid = invalid or posixpath.join(output, BROKEN_FOLDER)
     with told():
         target = Target(session, output)
+        broken_target = Target(session, invalid or posixpath.join(output, BROKEN_FOLDER))
         as_rows = _of_parquet if corpus.column is not None else _of_texts
         rows, broken = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
         suffix = "conllu" if work.annotation.form == "conllu" else "txt"
         num_broken = target.write(rows, as_tokens=as_tokens, suffix=suffix)
         if num_broken:
-            Target(session, invalid).write(broken(), as_tokens=False, suffix="conllu")
+            broken_target.write(broken(), as_tokens=False, suffix="conllu")
     return num_broken
 
 
@@ -132,7 +133,7 @@ def _of_parquet(
     rows = rows.withColumn(BROKEN, is_broken.cast("int"))
     if as_tokens:
         return rows.drop(ERROR), lambda: _broken_of_rows(frame, work, corpus, is_broken)
-    value = functions.when(~is_broken, functions.expr("rtrim('\n', conllu) || '\n'"))
+    value = functions.when(~is_broken, functions.expr(_CONLLU))
     rows = rows.select(value.alias("value"), BROKEN)
     return rows, lambda: _broken_of_rows(frame, work, corpus, is_broken)
 
@@ -142,7 +143,9 @@ def _broken_of_rows(frame: DataFrame, work: Work, corpus: Corpus, is_broken: Col
 
     assert corpus.column is not None
     rows = annotated(frame, work, corpus.column, output="conllu").where(is_broken)
-    told_error = functions.format_string("# %s\n%s", ERROR, "conllu")
+    told_error = functions.concat(
+        functions.lit("# "), ERROR, functions.lit("\n"), functions.expr(_CONLLU)
+    )
     return rows.select(told_error.alias("value"), functions.lit(1).alias(BROKEN))
 
 

@@ -111,6 +111,7 @@ def train_ngram(
     output: str | Path,
     config: NgramConfig,
     *,
+    field: str | None = None,
     arpa: str | Path | None = None,
     parquet: str | Path | None = None,
     force: bool = False,
@@ -126,6 +127,7 @@ def train_ngram(
         inputs: text files, a sentence a line; directories and patterns, of any file system.
         output: the model directory, on this machine.
         config: all settings.
+        field: the column of .jsonl and .parquet that holds the text.
         arpa: as of `lm.ngram.train.train_ngram`.
         parquet: as well.
         force: as well.
@@ -151,7 +153,7 @@ def train_ngram(
         )
     stages = Stages(on_progress)
     with told(), _folder(session, temp or str(output.absolute().parent)) as folder:
-        records = read_records(session, inputs, LINES)
+        records = read_records(session, inputs, LINES, field)
         with stages("reading"):
             text = _counted(records, config)
         tokenizer, allowed = text.tokenizer, None

@@ -234,6 +234,7 @@ def evaluate_files(
     paths: Sequence[str],
     model: str | Path,
     *,
+    field: str | None = None,
     per_token: str | None = None,
     per_sentence: str | None = None,
     ship: bool | None = None,
@@ -244,6 +245,7 @@ def evaluate_files(
         session: of Spark.
         paths: text files, a sentence a line; directories and patterns, of any file system.
         model: a language model.
+        field: the column of .jsonl and .parquet that holds the text.
         per_token: a directory for Parquet, a row a token.
         per_sentence: likewise, a row a sentence.
         ship: see `shipping.Model.ship`.
@@ -255,7 +257,7 @@ def evaluate_files(
     """
     began = time.perf_counter()
     with told():
-        records = read_records(session, paths, LINES)
+        records = read_records(session, paths, LINES, field)
         before = lines_before(records, LINES)
         wanted = [(True, per_token), (False, per_sentence)]
         asked = [pair for pair in wanted if pair[1] is not None] or wanted[1:]

@@ -7,6 +7,7 @@ and settings of its own: it is taken as it is. Else one begins here, and ends wi
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -31,10 +32,10 @@ SETTINGS = {
     "spark.app.name": "seqtool",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
-    # a file is cut into more pieces than there are cores, so that none of these waits long
     "spark.sql.files.openCostInBytes": str(1 << 20),
-    "spark.sql.files.minPartitionNum": "8",
 }
+_LEAST_BLOCKS = "spark.sql.files.minPartitionNum"
+_BLOCKS_PER_CORE = 4  # so that no core waits long for the last one
 _LOG_LEVEL = "spark.log.level"
 _PYTHON = "PYSPARK_PYTHON"  # the variable of the environment that says which Python workers are
 _LOCAL = re.compile(r"local\[([0-9]+|\*)\]")
@@ -96,11 +97,27 @@ def spark_session(
     if active is not None:
         yield _settled(active, master, conf)
         return
-    session = _begin(pyspark, master, conf)
+    with _without_tracebacks():
+        session = _begin(pyspark, master, conf)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Within the block, what speaks with the JVM logs nothing: all that it logs, it raises too."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.module not in ("java_gateway", "clientserver")
+
+    root = logging.getLogger()
+    root.addFilter(is_other)
     try:
-        yield session
+        yield
     finally:
-        session.stop()
+        root.removeFilter(is_other)
 
 
 def _pyspark() -> Any:
@@ -159,6 +176,9 @@ def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSe
                 f"Apache Spark did not start: {(told or lines)[0].strip()}",
                 hint="check --master and --spark-conf; --spark-conf spark.log.level=INFO tells all",
             ) from error
+    if not is_submitted and _LEAST_BLOCKS not in conf:
+        cores = session.sparkContext.defaultParallelism
+        session.conf.set(_LEAST_BLOCKS, str(_BLOCKS_PER_CORE * cores))
     return session
 
 
@@ -207,7 +227,6 @@ def _stderr_to(handle: int) -> Iterator[None]:
 
     The JVM prints lines at its start that no setting keeps back.
     """
-    sys.stderr.flush()
     own = os.dup(2)
     os.dup2(handle, 2)
     try:

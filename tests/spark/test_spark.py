@@ -60,7 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A treebank with a broken sentence in a later block, a text, and models for them."""
     folder = tmp_path_factory.mktemp("spark")
     trees = write_conllu(random_sentences(60, 9)).split("\n\n")
-    trees[40] = trees[40].replace("\tX\t", "\t", 1).replace("\tY\t", "\t", 1)
     trees[40] = "1\tbroken"
     (folder / "trees.conllu").write_text("\n\n".join(trees))
     (folder / "text.txt").write_text(TEXT)
@@ -275,3 +274,41 @@ def test_a_text_that_is_not_utf8_is_named_with_its_line(session: Any, tmp_path: 
         package.spark.train_ngram(session, [str(path)], tmp_path / "model", NgramConfig(order=2))
     assert (caught.value.path, caught.value.line) == (str(path), 251)
     assert not (tmp_path / "model").exists()
+
+
+def test_parquet_and_json_lines_are_texts(
+    session: Any, folder: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    trees = [write_conllu(random_sentences(2, 5, seed)) for seed in range(3)]
+    rows = [(trees[0], "a cat\nthe dog\n"), ("1\tbroken\n", None), (trees[2], "a")]
+    table = tmp_path / "texts.parquet"
+    session.createDataFrame(rows, "conllu string, text string").coalesce(1).write.parquet(
+        str(table)
+    )
+    given = ["parse", table, "-m", folder / "parser", "--engine", "spark", "-o", tmp_path / "out"]
+    result = seqtool(*given, "--text-column", "conllu", "--invalid", tmp_path / "broken")
+    assert result.code == 0, result.stderr
+    parsed = open_models([folder / "parser"])([*read_conllu(trees[0] + trees[2], check="columns")])
+    assert parts_of(tmp_path / "out") == write_conllu(parsed.sentences)
+    broken = "# line 1: 2 columns, where CoNLL-U has 10\n1\tbroken\n\n"
+    assert parts_of(tmp_path / "broken") == broken
+
+    lines = [json.dumps({"text": text}) for _, text in rows if text]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+    one = seqtool("eval-ppl", tmp_path / "texts.jsonl", "-m", folder / "ngram", "--json")
+    for path in (tmp_path / "texts.jsonl", table):
+        found = seqtool("eval-ppl", path, "-m", folder / "ngram", "--engine", "spark", "--json")
+        assert found.code == 0, found.stderr
+        names = ("sentences", "tokens", "perplexity", "bits_per_byte")
+        figures = [[json.loads(run.stdout)[name] for name in names] for run in (one, found)]
+        assert figures[1] == pytest.approx(figures[0])
+
+
+def test_what_is_missing_is_told_in_two_lines(tmp_path: Path, seqtool_process: Run) -> None:
+    given = ["segment", "letter.txt", "--rules", "--engine", "spark", "-o", tmp_path / "out"]
+    result = seqtool_process(*given, JAVA_HOME=str(tmp_path))
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        f"error: Apache Spark needs Java, and there is none in JAVA_HOME, which is {tmp_path}",
+        "hint: set JAVA_HOME to the folder of Java 17 or 21, or unset it",
+    ]

@@ -185,10 +185,16 @@ def train_ngram(
             texts, skipped = sound_files(texts, field=field)
     with ExitStack() as stack:
 
-        def make_folder() -> Path:
-            from seqtool.lm.ngram.engine.duckdb import check_installed
+        def make_folder() -> Path | None:
+            from seqtool.lm.ngram.engine.duckdb import missing_package
 
-            check_installed()
+            if name := missing_package():
+                if engine == "auto":
+                    return None  # the memory is found too small, and that is told
+                raise ConfigError(
+                    f"the engine duckdb needs {name}, which is not installed",
+                    hint="pip install 'seqtool[scale]'",
+                )
             beside = Path(output).with_name(f"{Path(output).name}-counts")
             place = beside if temp is None else Path(temp) / "seqtool-counts"
             return stack.enter_context(storage.temporary_sibling(place))
