@@ -178,12 +178,13 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
 def test_other_addresses(server: Running) -> None:
     for method, path, status in (
         ("GET", "/nothing", 404),
-        ("GET", "/../../etc/passwd", 404),
+        ("GET", "/..%2f..%2fetc%0apasswd", 404),
         ("DELETE", "/process", 405),
     ):
         response = httpx.request(method, f"{server.url}{path}")
         assert response.status_code == status
         assert response.text.count("\n") == 1
+    assert server.answered[-1].line().startswith("127.0.0.1 DELETE /process 405 ")
 
 
 def test_a_hundred_megabytes_are_refused_and_cost_no_memory(server: Running) -> None:
