@@ -26,6 +26,7 @@ from starlette.routing import Route
 from seqtool.core.errors import counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
+from seqtool.parsing.segmenter.characters import MAX_SENTENCE
 from seqtool.server.fields import Fields, Held, Reserve, read_fields
 from seqtool.server.jobs import Job, Limits, Rounds
 from seqtool.server.page import MAX_DRAWN, Typed, page_of
@@ -208,6 +209,9 @@ class Service:
             options = [option for option in fields["tokenizer"].split(";") if option]
             for option in options:
                 _check_known("tokenizer", option, (PRESEGMENTED,))
+            if max(map(len, data.split()), default=0) > MAX_SENTENCE:
+                most = f"{MAX_SENTENCE:,} characters"
+                raise Refusal(413, f"the text has more than {most} without a space; split it")
             is_presegmented = bool(options)
             return Job(
                 *(model, steps, data, keep, limits), presegmented=is_presegmented, client=client
