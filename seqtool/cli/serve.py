@@ -72,7 +72,8 @@ def serve(
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
             what = f"serve needs {name.replace('_', '-')}, which is not installed"
-            raise ConfigError(what, hint="pip install starlette uvicorn python-multipart")
+            hint = "pip install starlette uvicorn python-multipart, which are the extra `serve`"
+            raise ConfigError(what, hint=hint)
     from seqtool.server.connection import listening, server_of
     from seqtool.server.jobs import Limits
     from seqtool.server.served import ServedModels

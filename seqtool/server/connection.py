@@ -146,8 +146,9 @@ def listening(host: str, port: int) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, *_, address = found[0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        # asyncio sends what is short at once only where it sees that the protocol is TCP
+        sock = socket.socket(family, kind, protocol)
     except OSError as error:
         what = f"nothing can listen on {host}: {error.strerror or error}"
         raise ConfigError(what, hint="leave --host out for this machine alone") from error

@@ -26,13 +26,14 @@ from typing import TypeVar
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import SeqtoolError, counted
-from seqtool.parsing.segmenter.characters import MAX_WORD
+from seqtool.parsing.segmenter.characters import MAX_WORD, Unit
 from seqtool.parsing.segmenter.documents import Assembly, Spans
 from seqtool.server.refusal import Refusal, refusal_of
 from seqtool.server.served import ServedModel, Step
 from seqtool.treebank.sentence import FORM, Sentence
 
 BATCH = 1 << 12  # characters of a request that are split in a round, about
+PIECE = 1 << 14  # characters of a text that are looked at together
 ROUND_CHARACTERS = 1 << 14  # of all requests
 # a round is to take about so long, of which the first of a model has so many words
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
@@ -96,8 +97,10 @@ class Job:
         self._ready: deque[Sentence] = deque()
         self._source: Iterator[Sentence] = iter(())
         if isinstance(source, str):
-            unit = "line" if presegmented else "paragraph"
-            self._assembly = Assembly([source], unit=unit, batch=BATCH)  # type: ignore[arg-type]
+            unit: Unit = "line" if presegmented else "paragraph"
+            # not all at once, as looking for paragraphs in all of it would take its time
+            pieces = (source[i : i + PIECE] for i in range(0, len(source), PIECE))
+            self._assembly = Assembly(pieces, unit=unit, batch=BATCH)
         else:
             self._source = iter(source)
         self._is_read = False

@@ -6,7 +6,7 @@ address, so that a link or the way back leads to its trees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
@@ -36,8 +36,8 @@ class Typed(NamedTuple):
     told: str
 
 
-def page_of(sentences: Sequence[Sentence], typed: Typed) -> str:
-    """Return the page with the trees of sentences."""
+def page_of(sentences: Sequence[Sentence], typed: Typed) -> Iterator[str]:
+    """Give the page with the trees of sentences, a sentence at a time."""
     above = Above(
         title=_title(typed.text),
         elements=_form(typed),
@@ -45,7 +45,7 @@ def page_of(sentences: Sequence[Sentence], typed: Typed) -> str:
         script=(_FOLDER / "page.js").read_text(encoding="utf-8"),
         form_action="'self'",
     )
-    return "".join(page(grouped([sentences], [""]), above=above))
+    return page(grouped([sentences], [""]), above=above)
 
 
 def _title(text: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ from starlette.routing import Route
 from seqtool.core.errors import counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
+from seqtool.parsing.segmenter.characters import MAX_SENTENCE
 from seqtool.server.fields import Fields, Held, Reserve, read_fields
 from seqtool.server.jobs import Job, Limits, Rounds
 from seqtool.server.page import MAX_DRAWN, Typed, page_of
@@ -123,24 +124,29 @@ class Service:
             except Exception as error:  # of whatever a model does: the others go on
                 told = f"{type(error).__name__}: {error}; this is a bug of seqtool"
                 response = _refused(Refusal(500, told))
-            work = getattr(request.state, "job", None)
-            client = request.client.host if request.client else "-"
-            self._on_answer(
-                Answered(
-                    *(client, request.method, request.url.path, response.status_code),
-                    num_sentences=work.num_sentences if work else 0,
-                    num_words=work.num_words if work else 0,
-                    seconds=time.monotonic() - begin,
-                    told=told,
-                )
-            )
+            self._note(request, response.status_code, time.monotonic() - begin, told)
             return response
 
         return answer
 
+    def _note(self, request: Request, status: int, seconds: float, told: str) -> None:
+        """Tell what became of a request."""
+        work = getattr(request.state, "job", None)
+        client = request.client.host if request.client else "-"
+        self._on_answer(
+            Answered(
+                *(client, request.method, _path(request), status),
+                num_sentences=work.num_sentences if work else 0,
+                num_words=work.num_words if work else 0,
+                seconds=seconds,
+                told=told,
+            )
+        )
+
     async def _no_such_address(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        told = f"{request.method} {request.url.path[:80]} is not answered here; ask /process"
+        told = f"{request.method} {_path(request)} is not answered here; ask /process"
+        self._note(request, error.status_code, 0.0, "")
         return _refused(Refusal(error.status_code, told))
 
     async def _list(self, request: Request, fields: Fields) -> Response:
@@ -203,6 +209,9 @@ class Service:
             options = [option for option in fields["tokenizer"].split(";") if option]
             for option in options:
                 _check_known("tokenizer", option, (PRESEGMENTED,))
+            if max(map(len, data.split()), default=0) > MAX_SENTENCE:
+                most = f"{MAX_SENTENCE:,} characters"
+                raise Refusal(413, f"the text has more than {most} without a space; split it")
             is_presegmented = bool(options)
             return Job(
                 *(model, steps, data, keep, limits), presegmented=is_presegmented, client=client
@@ -249,11 +258,7 @@ class Service:
                 if not able:
                     raise Refusal(400, "no model here splits and parses text")
                 model = self._model(name or able[0])
-                limits = Limits(
-                    num_sentences=MAX_DRAWN,
-                    num_words=self._limits.num_words,
-                    seconds=self._limits.seconds,
-                )
+                limits = replace(self._limits, num_sentences=MAX_DRAWN)
                 steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
                 given = {"data": text, "tokenizer": ""}
                 job = self._job(
@@ -265,9 +270,17 @@ class Service:
                 await self._do(request, job)
         except Refusal as refusal:
             told, status, sentences = refusal.message, refusal.status, []
-        return HTMLResponse(
-            page_of(sentences, Typed(text, able, name, told)), status, headers=HEADERS
-        )
+        pieces: list[str] = []
+        for piece in page_of(sentences, Typed(text, able, name, told)):
+            pieces.append(piece)
+            await asyncio.sleep(0)  # drawing takes its time, too: others have theirs between
+        return HTMLResponse("".join(pieces), status, headers=HEADERS)
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request as it was sent, so that it is part of one line."""
+    path: bytes = request.scope["raw_path"]
+    return path.decode("ascii", "backslashreplace")[:80]
 
 
 async def _until_gone(request: Request) -> None:

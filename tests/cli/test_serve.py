@@ -32,8 +32,8 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())
             assert told["models"] == ["pipeline"]
-            assert told["url"] == f"http://127.0.0.1:{told['port']}"
-            yield process, told["url"]
+            assert told["url"].endswith(f":{told['port']}")
+            yield process, f"http://127.0.0.1:{told['port']}"
         finally:
             process.kill()
 
@@ -68,7 +68,7 @@ def test_a_signal_ends_it_once_all_requests_are_answered() -> None:
 
 def test_a_second_signal_ends_it_at_once() -> None:
     with (
-        started() as (process, url),
+        started("--host", "0.0.0.0") as (process, url),
         socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection,
     ):
         connection.sendall(b"POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
@@ -80,7 +80,10 @@ def test_a_second_signal_ends_it_at_once() -> None:
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "Traceback" not in stderr
+    warning, address, *interrupted = stderr.splitlines()
+    assert warning.startswith("warning: 0.0.0.0 can be reached from other machines")
+    assert address == f"pipeline: {url.replace('127.0.0.1', '0.0.0.0')} (Ctrl-C ends it)"
+    assert [line.partition(":")[0] for line in interrupted] == ["interrupted", "hint"]
 
 
 def test_what_is_missing_is_named(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +95,7 @@ def test_what_is_missing_is_named(seqtool: Run, monkeypatch: pytest.MonkeyPatch)
     assert result.code == 1
     assert result.stderr.splitlines() == [
         "error: serve needs uvicorn, which is not installed",
-        "hint: pip install starlette uvicorn python-multipart",
+        "hint: pip install starlette uvicorn python-multipart, which are the extra `serve`",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -32,8 +33,9 @@ ALL = {"tokenizer": "", "tagger": "", "parser": ""}
 class Running:
     """A server at `url`; `answered` is what became of its requests."""
 
-    def __init__(self, url: str, port: int, models: ServedModels) -> None:
-        self.url, self.port, self.models = url, port, models
+    def __init__(self, url: str, sock: socket.socket, models: ServedModels) -> None:
+        self.url, self.models = url, models
+        self.port, self.protocol = sock.getsockname()[1], sock.proto
         self.answered: list[Answered] = []
 
     def post(self, **fields: str) -> httpx.Response:
@@ -50,8 +52,7 @@ class Running:
 def running(*models: Path, limits: Limits = LIMITS) -> Iterator[Running]:
     served = ServedModels(models)
     with listening("127.0.0.1", 0) as sock:
-        port = sock.getsockname()[1]
-        found = Running(f"http://127.0.0.1:{port}", port, served)
+        found = Running(f"http://127.0.0.1:{sock.getsockname()[1]}", sock, served)
         service = Service(served, limits, found.answered.append)
         server = server_of(service.app, body_seconds=limits.body_seconds, seconds=limits.seconds)
         thread = threading.Thread(target=server.run, args=([sock],))
