@@ -90,7 +90,7 @@ BROUGHT = {
         "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
         "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
     },
-    "seqtool/manual/classify.md": {"runs/lm": "seqtool train-lm train.txt"},
+    "seqtool/manual/classifiers.md": {"runs/lm": "seqtool train-lm train.txt"},
     "seqtool/manual/server.md": {
         "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
     },

@@ -32,7 +32,7 @@ TOPICS = {
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
-    "classify": "labels of texts: topics, sentiments; linear and recurrent classifiers",
+    "classifiers": "labels of texts: topics, sentiments; linear and recurrent classifiers",
     "server": "parse over HTTP: UDPipe's clients, a page on which one types, limits",
     "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
     "evaluate": "perplexity, parser scores, comparisons, learning curves",

@@ -46,6 +46,7 @@ PANELS = {
             "--trace",
             "--nbest",
             "--scores",
+            "--parquet",
         ),
     ),
     "Run": (

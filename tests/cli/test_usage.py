@@ -138,7 +138,7 @@ def test_own_groups_come_first(root: Any) -> None:
                 "train-classifier",
             ],
         ),
-        ("seqtool ngram ", ["train", "export", "import", "prune", "mix", "counts"]),
+        ("seqtool ngram ", ["train", "export", "import", "prune", "mix", "counts", "classes"]),
         ("seqtool parse --be", ["--beam"]),
         ("seqtool ngram train --smoo", ["--smoothing"]),
         ("seqtool --ver", ["--version"]),
