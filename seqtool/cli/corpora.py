@@ -61,27 +61,35 @@ class Run:
             output: a file, `-`, or a directory, which gets a file for each.
             jobs: processes that do it.
             invalid: a file for broken sentences.
-        """
-        from seqtool.core.processes import Pool, can_fork
-        from seqtool.parsing.annotation import make_annotator, put_together
 
+        Raises:
+            ConfigError: two outputs would be one.
+            ProcessError: a process was lost.
+        """
         annotation, model = self._annotation, self._model
+        if invalid is not None and str(invalid) == output:
+            what = f"broken sentences and all others would both be written to {output}"
+            raise ConfigError(what, hint="name another file with --invalid")
         fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
         with self._telling(invalid, fate), self._usable() as files:
             if jobs == 1:
                 with self._bar(output) as on_progress:
                     items = annotation.read(files, model, self._path, on_progress)
-                    self._write_parts(annotation.parts(self.watched(items), model), files, output)
+                    self._write_parts(annotation.parts(self.watched(items), model), output)
                 return self.seen
-            make: Callable[[], Any] = lambda: partial(annotation.annotate, model=model)  # noqa: E731
-            if not (forks := can_fork()):
+            from seqtool.core.processes import Pool, can_fork
+            from seqtool.parsing.annotation import make_annotator, put_together
+
+            forks = can_fork()
+            make: Callable[[], Any] = partial(partial, annotation.annotate, model=model)
+            if not forks:
                 make = partial(make_annotator, annotation, self._paths, self._embeddings)
             # a bar has a thread, and none is to be when a process is copied
             with Pool(make, jobs, forks=forks) as pool, self._bar(output) as on_progress:
                 chunks = annotation.read_chunks(files, on_progress=on_progress)
                 done = pool.map(chunks, annotation.doing)
                 parts = put_together(annotation, done, self.seen, self._on_broken)
-                self._write_parts(parts, files, output)
+                self._write_parts(parts, output)
         return self.seen
 
     @contextmanager
@@ -161,20 +169,20 @@ class Run:
         with progress_bar(DOING[self._annotation.work], is_bytes=True) as on_progress:
             yield on_progress
 
-    def _write_parts(self, parts: Iterator[Part], files: Sequence[str], output: str) -> None:
+    def _write_parts(self, parts: Iterator[Part], output: str) -> None:
         """Write what has become of files; see `write`."""
         from seqtool.treebank.conllu import write_pieces
 
         if output == "-" or not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
             write_pieces((content for _, content in parts), output)
             return
-        targets = self._targets(files, Path(output))
+        targets = self._targets(Path(output))
         for path, own in groupby(parts, key=lambda part: part[0]):
             target = targets[path]
             target.parent.mkdir(parents=True, exist_ok=True)
             write_pieces((content for _, content in own), target)
 
-    def _targets(self, files: Sequence[str], folder: Path) -> dict[str, Path]:
+    def _targets(self, folder: Path) -> dict[str, Path]:
         """Return where what becomes of each file goes; those of a directory keep their folders.
 
         Raises:
@@ -184,7 +192,7 @@ class Run:
 
         targets: dict[str, Path] = {}
         is_text = self._annotation.layout is not None
-        for given in files:
+        for given in self._files:
             for name in find_files([given], treebanks=not is_text):
                 if name == STDIN:
                     raise ConfigError(
@@ -207,8 +215,5 @@ class Run:
 def _as_conllu(path: Path) -> Path:
     """Return the name of a text's file as one of CoNLL-U: letter.txt.gz is letter.conllu.gz."""
     packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""
-    return (
-        path.with_suffix("").with_suffix(f".conllu{packed}")
-        if packed
-        else path.with_suffix(".conllu")
-    )
+    unpacked = path.with_suffix("") if packed else path
+    return unpacked.with_suffix(f".conllu{packed}")

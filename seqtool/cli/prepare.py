@@ -94,6 +94,16 @@ def prepare(
             help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
         ),
     ] = None,
+    shards: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Cut the training ids into N files, so that each of N machines that train on them "
+            "needs only its own.",
+        ),
+    ] = 1,
     *,
     settings: dict[str, Any],
     seed: SeedOption = None,
@@ -144,7 +154,12 @@ def prepare(
     start = time.perf_counter()
     with progress_bar("prepare", is_bytes=True) as on_progress:
         corpus = prepared.prepare(
-            sources, output, config, valid=valid, test=test, force=force, on_progress=on_progress
+            *(sources, output, config),
+            valid=valid,
+            test=test,
+            shards=shards,
+            force=force,
+            on_progress=on_progress,
         )
     seconds = time.perf_counter() - start
     if as_json:

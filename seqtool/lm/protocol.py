@@ -40,10 +40,12 @@ from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
-    from seqtool.text.prepared import IdReader, PreparedCorpus
+    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.text.shards import IdReader
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
+BYTES_PER_SHARE = 1 << 17  # what a process is given at a time: a network needs seconds for it
 IN_MEMORY = "<text>"  # stands for a path in the messages about a text that is no file
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
@@ -410,7 +412,10 @@ def evaluate_lm(
     elif text is not None:
         source = encode_text(text, tokenizer)
     else:
-        blocks = read_blocks(paths, field=field, on_progress=on_progress, digests=digests)
+        size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
+        blocks = read_blocks(
+            paths, field=field, block_size=size, on_progress=on_progress, digests=digests
+        )
         source = _encode(blocks, tokenizer)
 
     scored: Iterator[tuple[ScoredBlock, bytes | None]]

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import DataError, ModelError
-from seqtool.core.reading import STDIN, Progress, find_files, read_blocks
+from seqtool.core.reading import Progress, find_files, read_blocks
 from seqtool.parsing.segmenter.documents import (
     Layout,
     read_documents,
@@ -43,7 +43,8 @@ from seqtool.treebank.conllu import (
 from seqtool.treebank.plus import columns_of
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
 
-CHUNK_BYTES = 1 << 19  # enough words for a parser to be fast, and few enough for all to end at once
+# of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
+TREE_BYTES, TEXT_BYTES = 1 << 19, 1 << 16
 
 Work = Literal["segment", "tag", "parse"]
 Form = Literal["conllu", "text", "lines"]
@@ -179,17 +180,23 @@ class Annotation:
         self,
         files: Sequence[str],
         *,
-        size: int = CHUNK_BYTES,
+        size: int | None = None,
         on_progress: Progress | None = None,
     ) -> Iterator[Chunk]:
         """Give what is in files in chunks of about `size` bytes; arguments are those of `read`.
 
+        The size, if not given, is one of about 8,000 words.
+
         Raises:
             DataError: when iterated: a file that cannot be read.
         """
+        if size is None:
+            size = TREE_BYTES if self.layout is None else TEXT_BYTES
+        last: list[Stretch] = []  # a chunk that is whole, unless too little comes after it
         held: list[Stretch] = []
         num_bytes = 0
-        names = held_names = None
+        names = last_names = held_names = None
+        damaged: DataError | None = None
         try:
             for stretch in self._stretches(files, size, on_progress):
                 path, line, content = stretch
@@ -200,14 +207,23 @@ class Annotation:
                 held.append(stretch)
                 num_bytes += len(content)
                 if num_bytes >= size:
-                    yield Chunk(tuple(held), held_names)
-                    held, num_bytes = [], 0
-        except DataError:  # what was read before comes first
-            if held:
-                yield Chunk(tuple(held), held_names)
-            raise
-        if held:
-            yield Chunk(tuple(held), held_names)
+                    if last:
+                        yield Chunk(tuple(last), last_names)
+                    last, last_names, held, num_bytes = held, held_names, [], 0
+        except DataError as error:  # what was read before comes first
+            damaged = error
+        # a parser that misses a column goes by more words than a small rest may have
+        if last and num_bytes >= size // 2:
+            yield Chunk(tuple(last), last_names)
+            last, last_names = held, held_names
+        elif last:
+            last += held
+        else:
+            last, last_names = held, held_names
+        if last:
+            yield Chunk(tuple(last), last_names)
+        if damaged is not None:
+            raise damaged
 
     def _stretches(
         self, files: Sequence[str], size: int, on_progress: Progress | None
@@ -356,7 +372,7 @@ def _renumbered(content: bytes, num_before: int) -> bytes:
 def usable_files(
     inputs: Sequence[str], on_damaged: Callable[[DataError], None], *, texts: bool
 ) -> list[str]:
-    """Return the files of a corpus that can be read to their ends; stdin is not tried.
+    """Return the files of a corpus that can be read to their ends; stdin and pipes are not tried.
 
     Args:
         inputs: files and directories.
@@ -370,10 +386,12 @@ def usable_files(
     first: DataError | None = None
     for name in find_files(inputs, treebanks=not texts):
         try:
-            if name != STDIN and texts:
+            if not Path(name).is_file():  # stdin, or a pipe: it can be read once only
+                pass
+            elif texts:
                 for _, pieces in read_documents([name]):
                     deque(pieces, maxlen=0)
-            elif name != STDIN:
+            else:
                 deque(read_blocks([name], treebanks=True), maxlen=0)
         except DataError as error:
             first = first or error

@@ -4,6 +4,7 @@ corpus.json        format version, unit, counts per split, where the text came f
 vocabulary.json    or tokenizer.model
 train.bin          little-endian ids, 16 bits each, or 32 where the vocabulary needs it:
 valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</s>`
+train.0.bin ...    in place of train.bin: shards of it, see `shards`
 
 Each text is read once. The vocabulary is known only at the end of the training text, so that text
 waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
@@ -12,15 +13,12 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +41,12 @@ from seqtool.text.preparation import (
     plan_splits,
     trainer_for,
 )
+from seqtool.text.shards import IdFile, IdReader, cut, look_through, shard_path
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
-FORMAT_VERSION = 1
-PIECE = 1 << 16  # ids that are looked at together
+FORMAT_VERSION = 2  # 1 knows no shards
 INFO_FILE = CORPUS
 
 
@@ -59,7 +57,7 @@ class PreparedCorpus:
     path: Path  # its directory
     tokenizer: Tokenizer  # that turned the text into ids
     info: dict[str, Any]  # the content of `corpus.json`
-    _sound: set[str] = field(default_factory=set)  # splits whose ids were looked through
+    _sound: set[IdFile] = field(default_factory=set)  # files whose ids were looked through
 
     @classmethod
     def open(cls, path: str | Path) -> PreparedCorpus:
@@ -82,14 +80,25 @@ class PreparedCorpus:
         """Return the names of the splits that are there."""
         return list(self.info["splits"])
 
-    def ids(self, split: str) -> np.memmap[Any, np.dtype[Any]]:
+    def ids(self, split: str) -> npt.NDArray[np.unsignedinteger]:
         """Return the ids of a split, shape (tokens,), unsigned, read-only, mapped into memory.
 
-        All of them are looked through the first time, as fast as memory is read.
+        All of them are looked through the first time, as fast as memory is read. Those of shards
+        are read into memory.
 
         Raises:
             DataError: there is no such split, or its ids are not what `corpus.json` says.
         """
+        self._check_split(split)
+        files, dtype = self._files(split)
+        if len(files) > 1:
+            return self.reader(split)[:]
+        if files[0] not in self._sound:
+            look_through(files[0], dtype, len(self.vocabulary), files[0].tokens)
+            self._sound.add(files[0])
+        return np.memmap(files[0].path, dtype, mode="r")
+
+    def _check_split(self, split: str) -> None:
         if split not in self.info["splits"]:
             there = ", ".join(self.splits())
             hint = f"choose one of: {there}"
@@ -97,65 +106,21 @@ class PreparedCorpus:
                 hint = f"prepare the text again with --{split} FILE, or with --split 90,5,5"
             what = f"the corpus has no {split} split, only {there}"
             raise DataError(what, hint=hint, path=self.path)
-        dtype = np.dtype(self.info["dtype"]).newbyteorder("<")
-        path = present(self.path) / f"{split}.bin"
-        ids = np.memmap(path, dtype, mode="r")
-        if split not in self._sound:
-            if what := self._fault(ids, self.info["splits"][split]["sentences"]):
-                raise DataError(what, hint="prepare the text again", path=path)
-            self._sound.add(split)
-        return ids
 
-    def _fault(self, ids: np.memmap[Any, np.dtype[Any]], num_sentences: int) -> str:
-        """Return what is wrong with ids, or nothing; `</s>` ends each sentence and the last one."""
-        largest = num_ends = 0
-        for start in range(0, len(ids), PIECE):
-            piece = ids[start : start + PIECE]  # stays in the cache for the second look
-            largest = max(largest, int(piece.max()))
-            num_ends += int(np.count_nonzero(piece == EOS_ID))
-        if largest >= len(self.vocabulary):
-            return f"is damaged: id {largest:,}, but the vocabulary has {len(self.vocabulary):,}"
-        if num_ends != num_sentences or ids[-1] != EOS_ID:
-            return f"is damaged: its sentences are {num_ends:,} instead of {num_sentences:,}"
-        return ""
+    def _files(self, split: str) -> tuple[list[IdFile], np.dtype[Any]]:
+        """Return where the ids of a split are, and their type."""
+        folder, counts = present(self.path), self.info["splits"][split]
+        files = [
+            IdFile(shard_path(folder, split, number), **shard)
+            for number, shard in enumerate(counts.get("shards", ()))
+        ]
+        whole = IdFile(folder / f"{split}.bin", 0, counts["tokens"], counts["sentences"])
+        return files or [whole], np.dtype(self.info["dtype"]).newbyteorder("<")
 
     def reader(self, split: str) -> IdReader:
         """Return what reads the same ids piece by piece, as a long run does."""
-        return IdReader(self.ids(split), present(self.path) / f"{split}.bin")
-
-
-class IdReader:
-    """The ids of a file, read by calls: to read a mapped file that has been cut ends the process.
-
-    Its slices are arrays of unsigned ids; a DataError says that the file has been cut.
-    """
-
-    def __init__(self, ids: np.memmap[Any, np.dtype[Any]], path: Path) -> None:
-        self._path, self._dtype, self._num = path, ids.dtype, len(ids)
-        self.item_bytes = ids.itemsize
-        self._file = self._path.open("rb", buffering=0)
-        self._handle = self._file.fileno()
-        finalize(self, self._file.close)
-
-    def __len__(self) -> int:
-        return self._num
-
-    def __getitem__(self, part: slice) -> npt.NDArray[np.unsignedinteger]:
-        start, stop, _ = part.indices(self._num)
-        first, size = start * self.item_bytes, max(0, stop - start) * self.item_bytes
-        content = self._read(first, size)
-        while len(content) < size:  # one call gives 2 GB at most
-            if not (more := self._read(first + len(content), size - len(content))):
-                what, hint = "has been cut while it was read", "prepare the text again"
-                raise DataError(what, hint=hint, path=self._path)
-            content += more
-        return np.frombuffer(content, self._dtype)
-
-    def _read(self, first: int, size: int) -> bytes:
-        if sys.platform == "win32":
-            self._file.seek(first)
-            return self._file.read(size)
-        return os.pread(self._handle, size, first)
+        self._check_split(split)
+        return IdReader(*self._files(split), len(self.vocabulary), self._sound)
 
 
 def _read_info(path: Path) -> dict[str, Any]:
@@ -183,10 +148,23 @@ def _read_info(path: Path) -> dict[str, Any]:
         _check_info(info)
     except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
         raise damaged from error
+    item_bytes = np.dtype(info["dtype"]).itemsize
     for name, counts in info["splits"].items():
-        file, size = path / f"{name}.bin", counts["tokens"] * np.dtype(info["dtype"]).itemsize
-        actual = file.stat().st_size if file.is_file() else None
-        if actual != size:
+        shards = counts.get("shards", ())
+        files = {
+            shard_path(path, name, number): shard["tokens"] for number, shard in enumerate(shards)
+        }
+        # a shard that is not there is another machine's
+        files = (
+            {file: num for file, num in files.items() if file.is_file()}
+            if shards
+            else {path / f"{name}.bin": counts["tokens"]}
+        )
+        for file, num in files.items():
+            size = num * item_bytes
+            actual = file.stat().st_size if file.is_file() else None
+            if actual == size:
+                continue
             state = "is missing" if actual is None else f"has {actual} bytes instead of {size}"
             raise DataError(state, hint="prepare the text again", path=file)
     return info
@@ -199,11 +177,27 @@ def _check_info(info: dict[str, Any]) -> None:
         numbers = [counts[field.name] for field in fields(SplitCounts)]
         is_right &= name in SPLITS and {*map(type, numbers)} == {int} and min(numbers) >= 0
         is_right &= 0 < counts["sentences"] <= counts["tokens"] >= counts["unknown"]
+        is_right &= _are_shards(counts.get("shards"), counts["tokens"])
     shares, config = info.get("shares"), info.get("config", {})
     is_right &= isinstance(config, dict) and (shares is None or bool(check_shares(shares)))
     texts = [text for source in info.get("sources", []) for text in source.values()]
     if not is_right or not {*map(type, texts)} <= {str}:
         raise ValueError("no corpus")
+
+
+def _are_shards(shards: Any, num_tokens: int) -> bool:
+    """Whether they are shards of so many ids, in order and without a gap."""
+    if shards is None:
+        return True
+    ends = [0]
+    for shard in shards:
+        numbers = [shard[name] for name in ("begin", "tokens", "sentences")]
+        if {*map(type, numbers)} != {int} or len(shard) != 3 or min(numbers) < 0:
+            return False
+        if not shard["begin"] <= ends[-1] < shard["begin"] + shard["tokens"]:
+            return False
+        ends.append(shard["begin"] + shard["tokens"])
+    return len(ends) > 2 and ends[-1] == num_tokens
 
 
 @runtime.writes_to("output")
@@ -214,6 +208,7 @@ def prepare(
     *,
     valid: str | Path | None = None,
     test: str | Path | None = None,
+    shards: int = 1,
     force: bool = False,
     on_progress: Progress | None = None,
 ) -> PreparedCorpus:
@@ -229,6 +224,8 @@ def prepare(
         config: unit, vocabulary, splits.
         valid: the validation text.
         test: the test text.
+        shards: files that the training ids are cut into, for as many machines that train on them;
+            a machine needs only its own.
         force: replace a prepared corpus that is there; never another directory.
         on_progress: called with (bytes read, their total or None).
 
@@ -245,7 +242,7 @@ def prepare(
     plan = plan_splits(inputs, valid=valid, test=test, shares=config.split, treebanks=treebanks)
     try:
         with atomic_directory(output) as directory:
-            Preparation(directory, config, plan, on_progress).run()
+            Preparation(directory, config, plan, on_progress, shards).run()
     except OSError as error:  # a full disk: a write names no file
         raise from_os_error(
             OSError(error.errno, error.strerror, error.filename or str(output))
@@ -302,8 +299,10 @@ class Preparation:
     config: PrepareConfig
     plan: SplitPlan
     on_progress: Progress | None  # called with (bytes read, their total or None)
+    num_shards: int = 1  # of the training ids
 
     def __post_init__(self) -> None:
+        self._shards: list[dict[str, int]] = []
         self.counts: dict[str, SplitCounts] = {}
         # independent streams, so that the sample for subwords does not change the splits
         seeds = np.random.SeedSequence(self.config.seed).spawn(2)
@@ -330,6 +329,12 @@ class Preparation:
                 for ids in blocks:
                     writer.write(ids)
         spool.unlink()
+        if self.num_shards > 1:
+            if (num := self.counts["train"].tokens) < self.num_shards:
+                what = f"{num:,} tokens are too few for {self.num_shards:,} shards"
+                raise ConfigError(what, hint="lower --shards")
+            dtype = id_type(tokenizer.vocabulary).newbyteorder("<")
+            self._shards = cut(self.directory / "train.bin", dtype, self.num_shards)
         for split in SPLITS[1:]:
             self._write_split(split, tokenizer)
         tokenizer.save(self.directory)
@@ -408,13 +413,18 @@ class Preparation:
 
     def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
         """Return the content of `corpus.json`."""
+        splits: dict[str, dict[str, Any]] = {
+            name: asdict(self.counts[name]) for name in SPLITS if name in self.counts
+        }
+        if self._shards:
+            splits["train"]["shards"] = self._shards
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": FORMAT_VERSION if self._shards else 1,  # older ones read the rest
             "seqtool_version": __version__,
             **tokenizer.describe(),
             "vocabulary_size": len(tokenizer.vocabulary),
             "dtype": id_type(tokenizer.vocabulary).name,
-            "splits": {name: asdict(self.counts[name]) for name in SPLITS if name in self.counts},
+            "splits": splits,
             "shares": self.plan.shares,
             "learnt_from": self._learnt_from,
             "sources": self._sources,

@@ -11,6 +11,8 @@ import gc
 import itertools
 import os
 import platform
+import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -38,6 +40,7 @@ MAX_THREADS = 1024  # with very many, the system ends the process
 # the first process may prepare a large corpus, or measure the model, while the others wait; one
 # that is gone is noticed at once, by its connection
 PATIENCE = timedelta(days=1)
+HEARING_SECONDS = 10.0  # in which the others hear that a process is gone
 
 
 def choose_device(name: str = "auto") -> str:
@@ -322,26 +325,55 @@ def joined(device: str) -> Iterator[Group]:
         raise TrainingError(what, hint=hint) from error
     is_whole = True
     try:
+        members = group.gathered(f"{socket.gethostname()}, process id {os.getpid()}")
         yield group
     except Interrupted:  # all stop at the same step
         raise
     except BaseException as error:
         is_whole = False
-        try:  # speak of an error if no other process has
-            runtime.let_speak(store.add("failures", 1) == 1)
-        except RuntimeError:  # the store is gone with the process that kept it
-            runtime.let_speak(False)
-        # a collective that failed, as far as its text tells
-        told = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
-        if isinstance(error, torch_distributed.DistError) or (
-            isinstance(error, RuntimeError) and told
-        ):
-            hint = "see what ended it; the last saved state is kept: continue with --resume"
-            raise TrainingError("another process of the run was lost", hint=hint) from error
-        raise
+        lost = _is_lost(error)
+        machine = (here.rank - here.local_rank) // here.local_size
+        try:  # speak of an error if no other process of this machine has
+            runtime.let_speak(store.add(f"failures/{machine}", 1) == 1)
+            missing = _missing(store, group) if lost else []
+        except RuntimeError:  # the store is gone with the machine, or the process, that kept it
+            runtime.let_speak(lost and here.local_rank == (0 if machine else 1))
+            missing = [0]
+        if not lost:
+            raise
+        what = "another process of the run was lost"
+        if missing:
+            named = (f"{rank} of {here.size} ({members[rank]})" for rank in missing)
+            what = f"the run has lost process {' and '.join(named)}"
+        hint = "see what ended it; the last saved state is kept: continue with --resume"
+        raise TrainingError(what, hint=hint) from error
     finally:
         if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one
             group.leave()
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error is that of a collective that failed, as far as its text tells."""
+    told = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
+    return isinstance(error, torch_distributed.DistError) or (
+        isinstance(error, RuntimeError) and told
+    )
+
+
+def _missing(store: Store, group: Group) -> list[int]:
+    """Return the ranks of the processes that do not say that they are still there.
+
+    Those that are there hear of the loss at their next exchange, and call this too. Raises a
+    RuntimeError where the store is gone.
+    """
+    names = [f"there/{rank}" for rank in range(group.size)]
+    store.set(names[group.rank], "")
+    end = time.monotonic() + (HEARING_SECONDS if group.size > 2 else 0.0)
+    while True:
+        missing = [rank for rank, name in enumerate(names) if not store.check([name])]
+        if not missing or time.monotonic() >= end:
+            return missing
+        time.sleep(0.1)
 
 
 _joinings = itertools.count()

@@ -113,6 +113,15 @@ def test_broken_sentences_and_files_are_set_aside(seqtool: Run, folder: Path, jo
         Path("set.conllu").read_text()
         == seqtool("parse", "a.conllu", "b.conllu", *options[:2]).stdout
     )
+    same = seqtool("parse", *files, *options, "--invalid", "set.conllu")
+    assert same.stderr.startswith("error: broken sentences and all others would both be written")
+    Path("set/of").mkdir(parents=True, exist_ok=True)
+    for name in files:
+        Path("set/of", name).write_bytes(Path(name).read_bytes())
+    apart = seqtool("parse", "set", "-m", "parser", "--skip-invalid", "-o", "apart/", *options[-2:])
+    assert apart.code == 0
+    names = [path.name for path in Path("apart/of").iterdir()]
+    assert sorted(names) == ["b.conllu", "broken.conllu"]
     alone = seqtool("parse", "cut.conllu.gz", *options, "--skip-invalid")
     assert (alone.code, alone.stderr.splitlines()[-2:]) == (
         1,

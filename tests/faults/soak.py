@@ -30,6 +30,7 @@ FILES = {
     "test_fuzzing.py": "mutated files",
     "test_outputs.py": "terminals, full and closed outputs",
     "test_limits.py": "long, large and many",
+    "test_machines.py": "training over two machines, of which one is lost",
 }
 FUZZING = "fuzzed by coverage"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
 import hashlib
 import io
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,8 +30,9 @@ from toy_models import (
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.processes import Pool
 from seqtool.core.reading import read_blocks
-from seqtool.lm.protocol import LMEvaluation, TokenScores, evaluate_lm
+from seqtool.lm.protocol import LMEvaluation, TokenScores, evaluate_lm, scorer
 from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
@@ -445,3 +448,24 @@ def test_the_name_of_a_model_is_no_model() -> None:
     name: Any = "runs/lm"
     with pytest.raises(TypeError, match=r"seqtool\.load\('runs/lm'\)"):
         evaluate_lm(name, ["text.txt"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="copies of processes")
+def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtool.lm.protocol.BYTES_PER_SHARE", 7)
+    path = tmp_path / "t.txt"
+    path.write_text("a b\n\nb z\na a b\n" * 5)
+    tables = [tmp_path / f"{name}.tsv" for name in ("one", "two")]
+    expected = evaluate_lm(two_words(), path, per_token=tables[0])
+    make = functools.partial(scorer, two_words(), with_tokens=True)
+    with Pool(make, 2, forks=True) as pool:
+        found = evaluate_lm(two_words(), path, per_token=tables[1], pool=pool)
+        with pytest.raises(ConfigError, match="reads the text as one, which processes cannot"):
+            evaluate_lm(two_words(), path, pool=pool)
+        with pytest.raises(ConfigError, match="several processes read files of text"):
+            evaluate_lm(two_words(), text="a b", reset_state=True, pool=pool)
+    assert tables[1].read_text() == tables[0].read_text()
+    # sums of powers of two, and of threes that add up in another order
+    assert found.nats == pytest.approx(expected.nats, rel=1e-15)
+    same = {"known_nats": 0.0, "unknown_nats": 0.0, "seconds": 0.0}
+    assert dataclasses.replace(found, **same) == dataclasses.replace(expected, **same)

@@ -111,6 +111,18 @@ def test_several_trees_of_a_sentence_stay_together(parser: Parser, files: list[s
     assert in_chunks(annotation, files, parser, 300) == whole(annotation, files, parser)
 
 
+def test_a_chunk_is_never_small(tmp_path: Path) -> None:
+    """As a parser that reads FEATS refuses a text without any, which a small part may well be."""
+    path = tmp_path / "a.conllu"
+    sentence = "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
+    for num in range(1, 40):
+        path.write_text(sentence * num)
+        chunks = list(Annotation("parse").read_chunks([str(path)], size=5 * len(sentence)))
+        texts = [b"".join(content for *_, content in chunk.stretches) for chunk in chunks]
+        assert b"".join(texts).decode() == sentence * num
+        assert num < 3 or min(map(len, texts)) >= 2.5 * len(sentence)
+
+
 WORDS = st.sampled_from(["One", "two.", "Three!", "4", "(five)", "Mr.", "\u4e8c"])
 SPACES = st.sampled_from([" ", "\n", "\n\n", "\r\n\r\n", "  \n", "\n \n", "\n\n\n"])
 

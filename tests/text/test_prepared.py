@@ -516,7 +516,7 @@ def test_open_checks_what_is_there(source: Path, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="is damaged"):
             PreparedCorpus.open(out)
     for changes, message in (
-        ({"format_version": 2}, "format 2 is newer"),
+        ({"format_version": 3}, "format 3 is newer"),
         ({"unit": "syllable"}, "unit is 'syllable'"),
     ):
         (out / "corpus.json").write_bytes(good)

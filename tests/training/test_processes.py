@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,10 @@ def test_a_process_that_is_lost(tmp_path: Path) -> None:
             assert runtime.speaks()
             return error.message
 
-    assert together(tmp_path, action) == ["another process of the run was lost", "left"]
+    told, left = together(tmp_path, action)
+    name = re.escape(socket.gethostname())
+    assert re.fullmatch(rf"the run has lost process 1 of 2 \({name}, process id [0-9]+\)", told)
+    assert left == "left"
 
 
 def test_a_bug_stays_a_bug(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.text.prepared import IdReader
+from seqtool.text.shards import IdReader
 
 IGNORED = -100
 SHORTEST = 5  # tokens of a window whose length is drawn

@@ -26,7 +26,7 @@ from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import one_blas_thread, product
-from seqtool.text.prepared import IdReader
+from seqtool.text.shards import IdReader
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
@@ -494,11 +494,15 @@ class Surroundings:
     tied_rows: Callable[[Tensor], Tensor] | None = None
 
 
-def count_symbols(ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int) -> Longs:
-    """Count the symbols of a text, block by block."""
+def count_symbols(
+    ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int, part: range | None = None
+) -> Longs:
+    """Count the symbols of a text, or of a part of it, block by block."""
+    part = range(len(ids)) if part is None else part
     counts = np.zeros(vocabulary_size, np.int64)
-    for start in range(0, len(ids), IDS_PER_BLOCK):
-        counts += np.bincount(ids[start : start + IDS_PER_BLOCK], minlength=vocabulary_size)
+    for start in range(part.start, part.stop, IDS_PER_BLOCK):
+        stop = min(part.stop, start + IDS_PER_BLOCK)
+        counts += np.bincount(ids[start:stop], minlength=vocabulary_size)
     return counts
 
 

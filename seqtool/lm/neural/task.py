@@ -93,7 +93,13 @@ class LanguageModelTask:
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
-            counts = count_symbols(corpus.reader("train"), len(corpus.vocabulary))
+            reader = corpus.reader("train")
+            # each process counts where its streams are, and the last one what is left over
+            length, is_last = self._train.length, group.rank == group.size - 1
+            stop = len(reader) if is_last else self._part.stop * length
+            own = range(self._part.start * length, stop)
+            found = count_symbols(reader, len(corpus.vocabulary), own)
+            counts = np.array(group.totals(found.tolist()), np.int64)
         self.module = NeuralNetwork(
             config.model,
             len(corpus.vocabulary),
