@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
@@ -108,7 +108,7 @@ def train_lm(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    begun = time.perf_counter()
+    begun = working_time()
     output = Path(output)
     if isinstance(config, str):
         config = resolve(config, {}, ())

@@ -355,7 +355,8 @@ class ClassMasses:
         """Find the masses of contexts of an order, whose followers are listed."""
         found = self._found
         num_open = num = int(found.ends[len(numbers_C)])
-        words, nats, lower_nats, is_open = (array[:num] for array in found[1:])
+        words, nats = found.words[:num], found.probs[:num]
+        lower_nats, is_open = found.lower_probs[:num], found.is_open[:num]
         lower_nats[:], is_open[:] = 0.0, True
         for lower in reversed(range(column)):
             if not num_open:
