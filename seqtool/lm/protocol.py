@@ -39,6 +39,7 @@ from seqtool.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import IdReader, PreparedCorpus
+    from seqtool.text.spellings import Spellings
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
@@ -147,19 +148,30 @@ class SummarisingModel(Protocol):
 class SpellingModel(Protocol):
     """A language model that may read a word that its vocabulary lacks by its characters."""
 
-    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
-        """Return the ids of a block of whole lines, with ids from V on for unknown words.
+    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
+        """Return the ids of whole lines, with ids from V on for unknown words.
 
         The model scores these as `<unk>`, and reads them as the words that they are.
+
+        Args:
+            ids: of the lines.
+            unknown: the places of unknown words among them, and the words as they are written.
         """
         ...
 
 
-def as_read(model: LanguageModel, ids: Ids, block: bytes | None) -> Ids:
-    """Return the ids of a block as a model is to read them; one without its text stays as it is."""
-    if block is None or not isinstance(model, SpellingModel):
+def as_read(
+    model: LanguageModel, ids: Ids, block: bytes | None, spellings: Spellings | None = None
+) -> Ids:
+    """Return the ids of a block as a model is to read them.
+
+    Without its text, and without the spellings of the corpus that it is of, it stays as it is.
+    """
+    if not isinstance(model, SpellingModel):
         return ids
-    return model.spell_unknown(ids, block)
+    if block is not None:
+        return model.spell_unknown(ids, model.tokenizer.unknown_tokens(block, ids))
+    return ids if spellings is None else model.spell_unknown(ids, spellings.of(ids))
 
 
 @runtime_checkable
@@ -389,8 +401,10 @@ def evaluate_lm(
     corpus = _prepared_corpus(paths, tokenizer)
     digests: dict[str, str] = {}
     source: Iterator[ScoredInput]
+    spellings: Spellings | None = None
     if corpus is not None:
         split = _choose_split(corpus, split)
+        spellings = corpus.spellings(split) if isinstance(model, SpellingModel) else None
         source = _cut_sentences(corpus.reader(split), on_progress)
         if corpus.info.get("shares") is None:  # the split is the whole of its files
             digests = {
@@ -413,7 +427,7 @@ def evaluate_lm(
     def feed() -> Iterator[Ids]:
         for ids, text in source:
             pending.append((ids, text))
-            yield as_read(model, ids, text)
+            yield as_read(model, ids, text, spellings)
 
     sums = _Sums()
     unknown = UnknownWords(tokenizer)
