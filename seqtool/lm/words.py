@@ -211,7 +211,7 @@ class LineBlocks(Iterator[bytes]):
 
 
 def block_size(model: LanguageModel, *, entropy: bool) -> int:
-    """Return of how many bytes the blocks are that a model's `score_blocks` goes through soonest.
+    """Return the bytes of a block of text for which `score_blocks` takes the least time.
 
     An n-gram model gains nothing by larger ones, unless it is asked for entropies, which it finds
     once for each context of a block. Others read the lines of a block side by side.

@@ -42,7 +42,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # an unknown character, or bytes that
 NUM_CODE_POINTS = 0x110000
 
 _WORD = re.compile(rf"[^{BLANKS}]+")
-_IS_BLANK = np.isin(np.arange(256), [ord(blank) for blank in BLANKS])  # of each byte
+_IS_BLANK = np.array([chr(byte) in BLANKS for byte in range(256)])
 
 
 class Tokenizer(ABC):
@@ -269,6 +269,8 @@ class WordTokenizer(_VocabularyTokenizer):
 
     def unknown_tokens(self, block: bytes, ids: Ids) -> Iterator[tuple[int, str]]:
         """Yield the places of unknown words, in order, and the words, of all lines at once."""
+        if UNK_ID not in ids:
+            return
         text = self.as_read(block)
         changes = np.flatnonzero(np.diff(_IS_BLANK[np.frombuffer(text, np.uint8)], prepend=True))
         begins, ends = changes[::2], changes[1::2]  # each line is ended by LF

@@ -16,6 +16,7 @@ from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
+from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
@@ -216,13 +217,16 @@ def _finish(
     model = checkpoint.load(output, device=device)
     in_streams = checkpoint.read_header(output).scores["valid_perplexity"]
     in_one = evaluate_lm(model, corpus.path, split="valid").perplexity
+    # in streams, unknown words were read as `<unk>`: the two say nothing of where the model begins
+    has_letters = isinstance(model, NeuralLanguageModel) and model.letters is not None
+    reads_letters = has_letters and corpus.spellings("valid") is not None
     warning = ""
     if _differ(*by_start):
         warning = (
             "after the last epoch it is about {:.1f} from the beginning of a text, as eval-ppl "
             "and generate begin, and {:.1f} from the states of training"
         ).format(*by_start)
-    elif _differ(in_streams, in_one):
+    elif not reads_letters and _differ(in_streams, in_one):
         warning = f"it is {in_streams:.1f} in parallel streams, and {in_one:.1f} in one"
     if warning:
         warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"

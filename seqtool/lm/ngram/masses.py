@@ -13,6 +13,9 @@ found one after another: what follows c' is laid out by its words once, where th
 than to search among it for each word. Where the difference is lost to rounding, the whole
 distribution is summed after all.
 
+Many contexts go together: their followers are listed, looked up after c', made probabilities by
+NumPy, and summed, each in one pass over what the second cache holds.
+
 The masses are kept in 8 bytes for each row that is a context; pages that no text came to take no
 memory.
 
