@@ -147,7 +147,7 @@ def surprisal(
     from seqtool.lm.protocol import carries_state
     from seqtool.lm.tables import check_target, open_table
     from seqtool.lm.unknown import UnknownWords, warning_of
-    from seqtool.lm.words import ScoredWords, score_blocks, word_columns
+    from seqtool.lm.words import ScoredWords, block_size, score_blocks, word_columns
 
     check_target(output)
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
@@ -184,7 +184,7 @@ def surprisal(
             with _bar(output) as on_progress:
                 for words in score_blocks(
                     part,
-                    *read(on_progress),
+                    *read(on_progress, block_size(part, entropy=entropy)),
                     carry_state=carry_state,
                     entropy=entropy,
                     line_ends=line_ends,
@@ -263,8 +263,10 @@ Located = Callable[[DataError, int], DataError]
 
 def _reader(
     paths: Sequence[str], stimuli: Stimuli | None, field: str | None, *, again: bool
-) -> Callable[[Progress | None], tuple[Iterator[bytes], Located]]:
+) -> Callable[[Progress | None, int], tuple[Iterator[bytes], Located]]:
     """Return what begins to read the text: it gives blocks, and what says where an error is.
+
+    It is called with what shows progress, and with the bytes of a block of a file.
 
     Args:
         paths: of the text.
@@ -282,9 +284,9 @@ def _reader(
         content = b"".join(read_blocks(paths, field=field)).decode()
         texts = content.removesuffix("\n").split("\n")
 
-    def read(on_progress: Progress | None) -> tuple[Iterator[bytes], Located]:
+    def read(on_progress: Progress | None, size: int) -> tuple[Iterator[bytes], Located]:
         if texts is None:
-            reader = read_blocks(paths, field=field, on_progress=on_progress)
+            reader = read_blocks(paths, field=field, on_progress=on_progress, block_size=size)
             return reader, reader.located
         blocks = LineBlocks(texts)
         if located is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,27 @@ from seqtool.core.version import __version__
 
 _LOCK = "lock"
 _SUM_SIZE = 8
+
+_seconds_compiling = 0.0  # of this process
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Let `working_time` stand still; it is not entered twice at once."""
+    global _seconds_compiling
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        _seconds_compiling += time.perf_counter() - began
+
+
+def working_time() -> float:
+    """Return seconds as `time.perf_counter` does, without those that compiling has taken.
+
+    That is done once for a machine: a run with a limit of time has the same steps before and after.
+    """
+    return time.perf_counter() - _seconds_compiling
 
 
 class Refused(OSError):

@@ -34,7 +34,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 
 from seqtool.core import terminal, types
-from seqtool.core.compile_cache import CompileCache, Refused, default_path
+from seqtool.core.compile_cache import CompileCache, Refused, compiling, default_path
 
 _METH_FASTCALL = 0x80  # how Python calls an entry
 _ALLOCATION = "allocation"  # the library of what compiled code calls for memory
@@ -99,9 +99,10 @@ class CompiledFunction:
         if linker is None:
             from seqtool.core import compiler
 
-            whole: Callable[..., Any] = compiler.for_python(
-                _seen_by_numba(self.function), self.signatures, self.options
-            )
+            with compiling():
+                whole: Callable[..., Any] = compiler.for_python(
+                    _seen_by_numba(self.function), self.signatures, self.options
+                )
             return whole
         name = f"{self.__module__}.{self.__qualname__}-{self.key}"
         code = _object_code(name, functools.partial(self._compile, name))
@@ -302,11 +303,13 @@ def _object_code(name: str, make: Callable[[], bytes]) -> bytes:
     cache = _opened_cache()
     if cache is None:
         _say_once("note: compiling; there is no place to keep the machine code")
-        return make()
+        with compiling():
+            return make()
     code = cache.read(name)
     if code is not None:
         return code
     with ExitStack() as stack:
+        stack.enter_context(compiling())
         with suppress(OSError):
             stack.enter_context(cache.locked())
         code = cache.read(name)  # another process may have made it meanwhile

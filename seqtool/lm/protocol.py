@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seqtool.core.processes import Pool
     from seqtool.text.prepared import PreparedCorpus
     from seqtool.text.shards import IdReader
+    from seqtool.text.spellings import Spellings
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
@@ -151,19 +152,30 @@ class SummarisingModel(Protocol):
 class SpellingModel(Protocol):
     """A language model that may read a word that its vocabulary lacks by its characters."""
 
-    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
-        """Return the ids of a block of whole lines, with ids from V on for unknown words.
+    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
+        """Return the ids of whole lines, with ids from V on for unknown words.
 
         The model scores these as `<unk>`, and reads them as the words that they are.
+
+        Args:
+            ids: of the lines.
+            unknown: the places of unknown words among them, and the words as they are written.
         """
         ...
 
 
-def as_read(model: LanguageModel, ids: Ids, block: bytes | None) -> Ids:
-    """Return the ids of a block as a model is to read them; one without its text stays as it is."""
-    if block is None or not isinstance(model, SpellingModel):
+def as_read(
+    model: LanguageModel, ids: Ids, block: bytes | None, spellings: Spellings | None = None
+) -> Ids:
+    """Return the ids of a block as a model is to read them.
+
+    Without its text, and without the spellings of the corpus that it is of, it stays as it is.
+    """
+    if not isinstance(model, SpellingModel):
         return ids
-    return model.spell_unknown(ids, block)
+    if block is not None:
+        return model.spell_unknown(ids, model.tokenizer.unknown_tokens(block, ids))
+    return ids if spellings is None else model.spell_unknown(ids, spellings.of(ids))
 
 
 @runtime_checkable
@@ -396,8 +408,10 @@ def evaluate_lm(
     corpus = _prepared_corpus(paths, tokenizer)
     digests: dict[str, str] = {}
     source: Iterator[ScoredInput]
+    spellings: Spellings | None = None
     if corpus is not None:
         split = _choose_split(corpus, split)
+        spellings = corpus.spellings(split) if isinstance(model, SpellingModel) else None
         source = _cut_sentences(corpus.reader(split), on_progress)
         if corpus.info.get("shares") is None:  # the split is the whole of its files
             digests = {
@@ -420,7 +434,7 @@ def evaluate_lm(
 
     scored: Iterator[tuple[ScoredBlock, bytes | None]]
     if pool is None:
-        scored = _score(model, source, reset_state=reset_state)
+        scored = _score(model, source, spellings, reset_state=reset_state)
     elif corpus is not None or text is not None:
         raise ConfigError(
             "several processes read files of text", hint="name the text itself, or leave out --jobs"
@@ -498,7 +512,11 @@ class ScoredBlock(NamedTuple):
 
 
 def _score(
-    model: LanguageModel, source: Iterable[ScoredInput], *, reset_state: bool
+    model: LanguageModel,
+    source: Iterable[ScoredInput],
+    spellings: Spellings | None,
+    *,
+    reset_state: bool,
 ) -> Iterator[tuple[ScoredBlock, bytes | None]]:
     """Give the scores of each block, and its lines."""
     pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
@@ -506,7 +524,7 @@ def _score(
     def feed() -> Iterator[Ids]:
         for ids, text in source:
             pending.append((ids, text))
-            yield as_read(model, ids, text)
+            yield as_read(model, ids, text, spellings)
 
     for scores in model.score_ids(feed(), reset_state=reset_state):
         ids, text = pending.popleft()
@@ -556,7 +574,7 @@ def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], 
 
     def score(block: TextBlock) -> ScoredBlock:
         source = [_encoded(block.text, block.place, model.tokenizer)]
-        ((scored, text),) = _score(model, source, reset_state=True)
+        ((scored, text),) = _score(model, source, None, reset_state=True)
         if not with_tokens:
             return scored
         tokens = surface_tokens(model.tokenizer, scored.ids, text)

@@ -40,12 +40,12 @@ _TEXT, _NUMBER, _REAL = range(3)
 _WIDEST = 21  # characters of an int64, and of a plain real number, with what follows
 _SPARE = 8  # bytes behind an array that may be read or written, and are of no account
 _ROWS = 1 << 13  # written at a time
-_LOWEST = np.iinfo(np.int64).min  # whose opposite is no int64
 _ZERO, _MINUS, _POINT, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-.\n\r"')
 _SHORT = 10_000  # numbers below it have their digits in a list
 _SEPARATOR_AT = np.uint64(48)  # bits: after six digits
 _SIZE_AT = np.uint64(56)  # where a short number has how many bytes it is written in
 _ONE, _BITS = np.uint64(1), np.uint64(8)  # of a byte
+_TEN = np.uint64(10)
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
 _shorts = types.Array(types.uint64, 1, readonly=True)
@@ -129,16 +129,16 @@ class Numbers(Sequence[float | None]):
 Plain = Sequence[str] | npt.NDArray[Any] | Numbers  # what `rows_of` takes
 
 
-@compiled(types.int64(types.uint8[::1], types.int64, types.int64), forceinline=True)
+@compiled(types.int64(types.uint8[::1], types.int64, types.uint64), forceinline=True)
 def _write_long(out, at, number):  # type: ignore[no-untyped-def]
     """Write a number, from 0, and return the place after it."""
-    num, rest = 1, number // 10
+    num, rest = 1, number // _TEN
     while rest:
         num += 1
-        rest //= 10
+        rest //= _TEN
     for place in range(at + num - 1, at - 1, -1):
-        out[place] = _ZERO + number % 10
-        number //= 10
+        out[place] = _ZERO + np.int64(number % _TEN)
+        number //= _TEN
     return at + num
 
 
@@ -152,10 +152,11 @@ def _write_number(out, at, number, shorts, separator):  # type: ignore[no-untype
         shown = shorts[np.uint64(number)]
         store(out, np.uint64(at), shown)
         return at + np.int64(shown >> _SIZE_AT)
+    size = np.uint64(number)
     if number < 0:
         out[at] = _MINUS
-        at, number = at + 1, -number
-    at = _write_long(out, at, number)
+        at, size = at + 1, np.uint64(0) - size
+    at = _write_long(out, at, size)
     out[at] = separator
     return at + 1
 
@@ -280,21 +281,22 @@ def _write_rows(  # type: ignore[no-untyped-def]
 @compiled(types.boolean(types.Array(types.float64, 1, readonly=True)))
 def _are_plain(values):  # type: ignore[no-untyped-def]
     """Return whether no number is large, infinite, none, or near the middle between two."""
-    for value in values:
-        size = abs(value)
-        if not size < LARGEST:
-            return False
-        scaled = (size - floor(size)) * DECIMALS
-        if abs(scaled - floor(scaled) - 0.5) <= MARGIN:
-            return False
-    return True
+    num = np.int64(0)
+    for k in range(values.shape[0]):  # all of them: many are looked at at once
+        size = abs(values[np.uint64(k)])
+        is_small = size < LARGEST
+        part = size if is_small else 0.0
+        scaled = (part - np.int64(part)) * DECIMALS
+        is_far = abs(scaled - np.int64(scaled) - 0.5) > MARGIN
+        num += np.int64(1) if is_small & is_far else np.int64(0)
+    return num == values.shape[0]
 
 
 def is_plain(column: npt.NDArray[Any] | Numbers) -> bool:
     """Return whether `rows_of` can write the numbers of a column."""
     values = column.values[~column.missing] if isinstance(column, Numbers) else column
     if values.dtype.kind in "biu":
-        return np.can_cast(values.dtype, np.int64) and not (values == _LOWEST).any()
+        return np.can_cast(values.dtype, np.int64)
     return values.dtype.kind == "f" and _are_plain(np.ascontiguousarray(values, np.float64))
 
 

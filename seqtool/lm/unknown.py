@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-import numpy as np
-
 from seqtool.core.arrays import Ids
-from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
+from seqtool.core.vocabulary import UNK
 from seqtool.text.tokenizers import Tokenizer
 
 MOST_COLLECTED = 5_000  # unknown words that are looked at
@@ -24,29 +22,6 @@ SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
 LEAST_WORDS = 20  # of a text, below which a share says nothing
 SMALL_VOCABULARY = 20_000
 _REASON_SHARE = 0.4  # of the unknown words, that a reason has to explain
-
-
-def written(
-    ids: Ids, block: bytes, tokenizer: Tokenizer, most: int | None = None
-) -> Iterator[tuple[int, str]]:
-    """Yield the places of unknown words in a block of whole lines, and how they are written.
-
-    Args:
-        ids: of the block.
-        block: its text, of words.
-        tokenizer: reads it.
-        most: look no further than the line of that many of them.
-    """
-    places = np.flatnonzero(ids == UNK_ID)[:most]
-    if not len(places):
-        return
-    ends = np.flatnonzero(ids == EOS_ID)
-    lines = block.decode().split("\n")
-    for line in dict.fromkeys(np.searchsorted(ends, places).tolist()):
-        begin = int(ends[line - 1]) + 1 if line else 0
-        tokens = tokenizer.tokens(lines[line])
-        numbered = enumerate(zip(tokens, ids[begin : ends[line]].tolist(), strict=True), begin)
-        yield from ((place, token) for place, (token, number) in numbered if number == UNK_ID)
 
 
 @dataclass
@@ -63,9 +38,9 @@ class UnknownWords:
 
     def add(self, ids: Ids, block: bytes | None) -> None:
         """Look through a block of whole lines with its ids; one without its text tells nothing."""
-        room = MOST_COLLECTED - self.counts.total()
-        if block is not None and room > 0 and self.tokenizer.unit == "word":
-            self.counts.update(word for _, word in written(ids, block, self.tokenizer, room))
+        is_full = self.counts.total() >= MOST_COLLECTED
+        if block is not None and not is_full and self.tokenizer.unit == "word":
+            self.add_written(word for _, word in self.tokenizer.unknown_tokens(block, ids))
 
     def add_written(self, words: Iterable[str]) -> None:
         """Count unknown words of the text, as they are written."""

@@ -5,6 +5,7 @@ vocabulary.json    or tokenizer.model
 train.bin          little-endian ids, 16 bits each, or 32 where the vocabulary needs it:
 valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</s>`
 train.0.bin ...    in place of train.bin: shards of it, see `shards`
+valid.words ...    the unknown words of all splits but the first, see `spellings`
 
 Each text is read once. The vocabulary is known only at the end of the training text, so that text
 waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
@@ -42,6 +43,7 @@ from seqtool.text.preparation import (
     trainer_for,
 )
 from seqtool.text.shards import IdFile, IdReader, cut, look_through, shard_path
+from seqtool.text.spellings import Spellings, SpellingWriter
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
@@ -121,6 +123,11 @@ class PreparedCorpus:
         """Return what reads the same ids piece by piece, as a long run does."""
         self._check_split(split)
         return IdReader(*self._files(split), len(self.vocabulary), self._sound)
+
+    def spellings(self, split: str) -> Spellings | None:
+        """Return the unknown words of a split as they are written; None where they are not kept."""
+        num = self.info["splits"][split]["unknown"]
+        return Spellings.open(present(self.path), split, num)
 
 
 def _read_info(path: Path) -> dict[str, Any]:
@@ -356,13 +363,22 @@ class Preparation:
         spool = self._spool(split)
         if not spool.exists() and split not in self.plan.files:
             return
-        with self._writer(split, tokenizer) as writer:
+        with (
+            self._writer(split, tokenizer) as writer,
+            SpellingWriter(self.directory, split, tokenizer) as spellings,
+        ):
+
+            def write(_: str, block: bytes) -> None:
+                ids = tokenizer.encode_block(block)
+                writer.write(ids)
+                spellings.write(block, ids)
+
             if spool.exists():
                 for block in read_blocks(spool):
-                    writer.write(tokenizer.encode_block(block))
+                    write(split, block)
                 spool.unlink()
             else:
-                self._read(split, lambda _, block: writer.write(tokenizer.encode_block(block)))
+                self._read(split, write)
         if split not in self.counts or not self.counts[split].tokens:
             hint = "give another file, or leave --skip-empty-lines out"
             path = self.plan.files[split][0]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +42,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # an unknown character, or bytes that
 NUM_CODE_POINTS = 0x110000
 
 _WORD = re.compile(rf"[^{BLANKS}]+")
+_IS_BLANK = np.array([chr(byte) in BLANKS for byte in range(256)])
 
 
 class Tokenizer(ABC):
@@ -97,18 +100,26 @@ class Tokenizer(ABC):
             block: whole lines.
             ids: what `encode_block` gives for them, [N].
         """
+        tokens = self.unknown_tokens(block, ids)
+        return np.array([len(self._plain(token).encode()) for _, token in tokens], np.int64)
+
+    def unknown_tokens(self, block: bytes, ids: Ids) -> Iterator[tuple[int, str]]:
+        """Yield the places of unknown tokens, in order, and the tokens as they are written.
+
+        Args:
+            block: whole lines; only they tell what these stand for.
+            ids: what `encode_block` gives for them, [N].
+        """
         unknown = np.flatnonzero(ids == UNK_ID)
-        sizes = np.empty(len(unknown), np.int64)
         if not len(unknown):
-            return sizes
+            return
         ends = np.flatnonzero(ids == EOS_ID)
         lines, numbers = block.split(b"\n"), np.searchsorted(ends, unknown)
-        for number in np.unique(numbers).tolist():  # only the text tells what they stand for
+        places = zip(numbers.tolist(), unknown.tolist(), strict=True)
+        for number, of_line in groupby(places, key=itemgetter(0)):
             begin = int(ends[number - 1]) + 1 if number else 0
             tokens = self.tokens(lines[number].decode())
-            for place in np.flatnonzero(numbers == number).tolist():
-                sizes[place] = len(self._plain(tokens[unknown[place] - begin]).encode())
-        return sizes
+            yield from ((place, tokens[place - begin]) for _, place in of_line)
 
     def _plain(self, token: str) -> str:
         """Return one of `tokens` without signs of the tokenizer's own."""
@@ -255,6 +266,22 @@ class WordTokenizer(_VocabularyTokenizer):
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
         return self._table.encode(self.as_read(block))
+
+    def unknown_tokens(self, block: bytes, ids: Ids) -> Iterator[tuple[int, str]]:
+        """Yield the places of unknown words, in order, and the words, of all lines at once."""
+        if UNK_ID not in ids:
+            return
+        text = self.as_read(block)
+        changes = np.flatnonzero(np.diff(_IS_BLANK[np.frombuffer(text, np.uint8)], prepend=True))
+        begins, ends = changes[::2], changes[1::2]  # each line is ended by LF
+        tokens = np.flatnonzero(ids != EOS_ID)
+        if len(tokens) != len(begins):  # without the marks that are left out
+            yield from super().unknown_tokens(block, ids)
+            return
+        unknown = np.flatnonzero(ids[tokens] == UNK_ID)
+        columns = tokens, begins, ends
+        rows = zip(*(column[unknown].tolist() for column in columns), strict=True)
+        yield from ((place, text[begin:end].decode()) for place, begin, end in rows)
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder that puts a space between words."""

@@ -1,15 +1,16 @@
 """A limit of time: how much of it has passed, and how much of the rest is left for training.
 
-All that a run does counts, from reading its data on: steps, validations, saves. What is left is
+All that a run does counts, from reading its data on: steps, validations, saves; all but compiling,
+which is done once for a machine (`core.compile_cache.working_time`). What is left is
 reckoned anew before each step, from the time that steps and validations have taken so far. So a
 wrong guess early in a run does no harm: it ends on time, after a validation.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from seqtool.core.compile_cache import working_time
 from seqtool.training.config import Stage
 from seqtool.training.hardware import Group
 from seqtool.training.state import RunState
@@ -28,7 +29,7 @@ class Countdown:
         run: where the run stands.
         group: the processes that train together: all go by the means of what their clocks say, so
             that they make the same steps at the same rates.
-        begun: when the run, or its continuation, began, as `time.perf_counter` tells.
+        begun: when the run, or its continuation, began, as `working_time` tells.
 
     Attributes:
         elapsed: seconds of the run when `look` was called.
@@ -56,7 +57,7 @@ class Countdown:
 
     def look(self) -> None:
         """Read the clock, before anything is decided by it."""
-        run, elapsed = self._run, self._before + time.perf_counter() - self._begun
+        run, elapsed = self._run, self._before + working_time() - self._begun
         own = [elapsed, self._sum, self._weight, run.stage_seconds, run.validation_seconds]
         means = [total / self._group.size for total in self._group.totals(own)]
         self.elapsed, self._sum, self._weight, run.stage_seconds, run.validation_seconds = means
@@ -67,7 +68,7 @@ class Countdown:
             self._sum, self._weight = LITTLE * self.step_seconds, LITTLE
 
     def note_step(self, seconds: float) -> None:
-        """Take the time of a step; the first one may have compiled code, and counts for little."""
+        """Take the time of a step; the first one opens compiled code, and counts for little."""
         weight = 1.0 if self._weight else LITTLE
         self._sum = MEMORY * self._sum + weight * seconds
         self._weight = MEMORY * self._weight + weight

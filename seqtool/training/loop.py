@@ -16,7 +16,6 @@ for bit on the CPU with the same number of threads.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ import torch
 from torch import nn
 
 from seqtool.core import checkpoint, storage
+from seqtool.core.compile_cache import working_time
 from seqtool.core.errors import TrainingError
 from seqtool.core.progress import (
     EpochDone,
@@ -80,7 +80,7 @@ def train(
         earlier: what was in the place of those parts of the fingerprint that a run of an earlier
             release does not have, in the same form.
         stages: what the run is divided into; one of all epochs if none is given.
-        begun: from when on a limit of time counts, as `time.perf_counter` tells; now if not given.
+        begun: from when on a limit of time counts, as `working_time` tells; now if not given.
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
@@ -88,7 +88,7 @@ def train(
     """
     should_stop = should_stop or (lambda step: False)
     stages = tuple(stages) or (Stage(config.epochs),)
-    begun = time.perf_counter() if begun is None else begun
+    begun = working_time() if begun is None else begun
     loop = _Loop(
         *(task, config, directory, device, fingerprint, should_stop, group, earlier, stages, begun)
     )
@@ -141,7 +141,7 @@ class _Loop:
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = StepLosses(self.run, task.items, group)
         self.norms = StepNorms(self.run, config.clip_norm)
-        self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
+        self.clock = self.saved_at = working_time()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
@@ -183,7 +183,7 @@ class _Loop:
             resumed=resumed,
             time_limit=self.config.limit_seconds,
         )
-        self.clock = self.saved_at = time.perf_counter()
+        self.clock = self.saved_at = working_time()
         while not (reason := self.end_reason()):
             yield from self.finish_epoch()
             # finish_epoch has saved already: nothing of the epoch is lost
@@ -235,7 +235,7 @@ class _Loop:
                 continue
             if self.report_seconds >= REPORT_SECONDS:
                 yield self.report()
-            is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
+            is_due = working_time() - self.saved_at >= 60.0 * self.config.save_minutes
             if run.index < self.steps_per_epoch and self.group.any(is_due):
                 self.save()  # at the end of the epoch, after validation
 
@@ -415,7 +415,7 @@ class _Loop:
         self.norms.fetch()
         self.run.log_bytes = self.log.size()
         state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
-        self.clock = self.saved_at = time.perf_counter()
+        self.clock = self.saved_at = working_time()
 
     def probe(self) -> None:
         """Judge the last step by the loss of the next batch, and leave no trace of it."""
@@ -490,7 +490,7 @@ class _Loop:
 
     def tick(self) -> float:
         """Return the seconds since the last tick, and count them from now."""
-        now = time.perf_counter()
+        now = working_time()
         seconds, self.clock = now - self.clock, now
         return seconds
 

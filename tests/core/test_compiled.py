@@ -73,6 +73,20 @@ def test_compiled_once_and_taken_from_the_cache_then(cache: Path, made: list[str
     assert len(list(cache.glob("*.element-*"))) == 2
 
 
+def test_the_working_time_stands_still_meanwhile(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_cache, "_seconds_compiling", 0.0)
+    function = compiled(SIGNATURE)(element)
+    began = compile_cache.working_time(), time.perf_counter()
+    function(NUMBERS, 1)
+    ended = compile_cache.working_time(), time.perf_counter()
+    assert ended[0] - began[0] < (ended[1] - began[1]) / 2
+    compiling = compile_cache._seconds_compiling
+    function(NUMBERS, 1)
+    assert compile_cache._seconds_compiling == compiling
+
+
 def test_options_reach_the_compiler(cache: Path, made: list[str]) -> None:
     checked = compiled(SIGNATURE, boundscheck=True)(element)
     for _ in range(2):

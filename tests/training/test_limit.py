@@ -14,6 +14,7 @@ from process_groups import together
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
 
+from seqtool.core import compile_cache
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone, describe
 from seqtool.training import loop
@@ -38,6 +39,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", clock)
+    monkeypatch.setattr(compile_cache, "_seconds_compiling", 0.0)
     monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
     return clock
 
@@ -213,6 +215,33 @@ def test_reading_and_saving_count(
     run(tmp_path, task, time_limit="200s", begun=clock.now - 50.0)
     # but for the last save
     assert clock.now - 1000.0 == pytest.approx(150.0, abs=3.0)
+
+
+@pytest.mark.parametrize("is_in_steps", [True, False], ids=["steps", "validation"])
+def test_compiling_does_not_count(tmp_path: Path, clock: Clock, is_in_steps: bool) -> None:
+    """The code of a step, or of a validation, is compiled when it is first needed, in 30 s."""
+
+    class Compiles(TimedTask):
+        is_compiled = False
+
+        def compile(self) -> None:
+            if not self.is_compiled:
+                with compile_cache.compiling():
+                    self.clock.now += 30.0
+            self.is_compiled = True
+
+        def loss(self, index: int) -> tuple[Tensor, int]:
+            if is_in_steps:
+                self.compile()
+            return super().loss(index)
+
+        def validate(self) -> dict[str, float]:
+            self.compile()
+            return super().validate()
+
+    run(tmp_path, task := Compiles(clock, validation=2.0), time_limit="40s")
+    assert clock.now - 1000.0 - 30.0 == pytest.approx(40.0, abs=1.0)
+    assert len(task.validated) > 2
 
 
 @pytest.mark.parametrize("stops", [(1,), (7, 30), (10, 11, 90)])

@@ -162,7 +162,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
         """Return the same with other settings."""
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
-    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
+    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
         """Return the ids as they are: unknown words are `<unk>` to a network that learns."""
         return ids
 

@@ -29,7 +29,6 @@ from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
 from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.protocol import Summary, TokenScores
-from seqtool.lm.unknown import written
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 from seqtool.training import hardware
 
@@ -71,18 +70,25 @@ class NeuralLanguageModel(LanguageModel):
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
-    def spell_unknown(self, ids: Ids, block: bytes) -> Ids:
-        """Return ids from V on for unknown words, where words are read by their characters."""
+    @property
+    def letters(self) -> SpelledWords | None:
+        """Return what reads words that the vocabulary lacks by their characters, if anything."""
         embedding = self.network.embedding
-        if not isinstance(embedding, SpelledWords) or self.tokenizer.unit != "word":
+        is_of_words = self.tokenizer.unit == "word"
+        return embedding if is_of_words and isinstance(embedding, SpelledWords) else None
+
+    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
+        """Return ids from V on for unknown words, where words are read by their characters."""
+        letters = self.letters
+        if letters is None:
             return ids
         # a literal `<unk>` stands for a word whose letters are not there
-        found = [item for item in written(ids, block, self.tokenizer) if item[1] != UNK]
+        found = [item for item in unknown if item[1] != UNK]
         if not found:
             return ids
         places, words = zip(*found, strict=True)
         spelled = ids.copy()
-        spelled[list(places)] = embedding.add(words)
+        spelled[list(places)] = letters.add(words)
         return spelled
 
     def score_ids(

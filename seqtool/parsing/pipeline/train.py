@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +31,7 @@ import torch
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
+from seqtool.core.compile_cache import working_time
 from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event, shows_progress
@@ -190,7 +190,7 @@ class _Stages:
     ) -> None:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
-        self.begun = time.perf_counter()
+        self.begun = working_time()
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -253,7 +253,7 @@ class _Stages:
             for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
         ]
         # of a run that is resumed, this process has not seen all the time that was taken
-        passed = max(limit * before / (before + after), time.perf_counter() - self.begun)
+        passed = max(limit * before / (before + after), working_time() - self.begun)
         trained |= self.train(self.limited(parsers, (limit - passed) / after))
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}

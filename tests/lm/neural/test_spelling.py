@@ -31,6 +31,7 @@ from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.characters import BEGIN, END, PAD
+from seqtool.text.prepared import prepare
 
 WORDS = ["<unk>", "</s>", "ab", "a", "bab", "abba", "Éa", "the", "het", "bé"]
 SMALL: dict[str, Any] = {
@@ -232,6 +233,24 @@ def test_a_text_is_read_by_its_letters() -> None:
     other = evaluate_lm(model, text="ab thehet a\nthe <unk> a\n", reset_state=True)
     unspelled = evaluate_lm(model, text="ab <unk> a\nthe <unk> a\n", reset_state=True)
     assert len({part.known_nats for part in (found, other, unspelled)}) == 3
+
+
+def test_a_prepared_corpus_is_read_by_its_letters_too(tmp_path: Path) -> None:
+    text = tmp_path / "valid"
+    text.write_text("ab abab a\nthe <unk> a\n\nthehet Éa abab\n" * 3, encoding="utf-8")
+    (tmp_path / "train").write_text("".join(f"{word} " for word in WORDS[2:]), encoding="utf-8")
+    corpus = prepare(tmp_path / "train", tmp_path / "corpus", valid=text)
+    words = corpus.vocabulary.symbols
+    model = NeuralLanguageModel(make(words=words), corpus.tokenizer)
+    for reset_state in (False, True):
+        of_text = evaluate_lm(model, [text], reset_state=reset_state)
+        of_corpus = evaluate_lm(model, [corpus.path], split="valid", reset_state=reset_state)
+        assert of_corpus.known_nats == pytest.approx(of_text.known_nats, abs=1e-12)
+        assert of_corpus.unknown_nats == pytest.approx(of_text.unknown_nats, abs=1e-12)
+    (corpus.path / "valid.words").unlink()  # as one of release 0.1.0: without letters
+    unspelled = evaluate_lm(model, [corpus.path], split="valid", reset_state=True)
+    assert unspelled.oov == of_text.oov == 12
+    assert unspelled.known_nats != pytest.approx(of_text.known_nats, abs=1e-6)
 
 
 def test_surprisal_reads_letters_too() -> None:

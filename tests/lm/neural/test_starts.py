@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from seqtool.core.config import from_dict, from_stored
 from seqtool.core.errors import Interrupted
-from seqtool.lm.neural.config import DataConfig, NeuralLMConfig
+from seqtool.lm.neural.config import DataConfig, InputConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
@@ -199,6 +200,21 @@ def test_streams_that_differ_from_one_are_told(
     assert trained.warning.startswith(
         "the perplexity depends on where the model begins: it is 40.0"
     )
+
+
+@pytest.mark.parametrize("kind", ["table", "char-cnn"])
+def test_nothing_is_told_where_only_one_stream_has_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Literal["table", "char-cnn"]
+) -> None:
+    """In streams, an unknown word is `<unk>`, which says nothing of where the model begins."""
+    (tmp_path / "train.txt").write_text("a b c\n" * 30)
+    (tmp_path / "valid.txt").write_text("a bb c\n" * 10)
+    corpus = prepare([tmp_path], tmp_path / "corpus", PrepareConfig())
+    monkeypatch.setattr(LanguageModelTask, "validate", lambda self: {"valid_perplexity": 40.0})
+    small = config()
+    model = dataclasses.replace(small.model, input=InputConfig(kind=kind))
+    trained = train_lm(corpus, tmp_path / "m", dataclasses.replace(small, model=model))
+    assert bool(trained.warning) == (kind == "table")
 
 
 @pytest.mark.parametrize("settings", CELLS, ids=str)

@@ -193,11 +193,13 @@ def test_a_mass_that_is_nearly_zero() -> None:
     assert nats[1] == pytest.approx(np.logaddexp(-800.0, -800.0 + math.log(0.5)))
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 100])
+@pytest.mark.parametrize(("followers", "contexts"), [(1, 100), (7, 100), (1000, 1), (100, 7)])
 def test_many_followers_are_looked_up_in_parts(
-    at_once: int, monkeypatch: pytest.MonkeyPatch
+    followers: int, contexts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqtool.lm.ngram.masses.AT_ONCE", at_once)
+    """Where one context has more than there is room for, there is room for it."""
+    monkeypatch.setattr("seqtool.lm.ngram.masses.FOLLOWERS", followers)
+    monkeypatch.setattr("seqtool.lm.ngram.masses.CONTEXTS", contexts)
     size = 40
     training = text(size, 2000, 5, skewed=1.1)
     sentences = [part[:-1].tolist() for part in np.split(training, _ends(training))[:-1]]
