@@ -192,7 +192,7 @@ def test_unusable_texts(seqtool: Run) -> None:
 def test_memory_is_what_the_user_says(seqtool: Run) -> None:
     for command in (["train", "-o", "small"], ["counts"]):
         error, hint = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "1K"))
-        assert error.endswith("MB of memory, but 0.0 MB are available")
+        assert error.endswith("B of memory, but 0.0 MB are available")
         assert hint.endswith("; raise --memory")
         error, _ = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "much"))
         assert error == "error: 'much' is no size of memory"

@@ -22,7 +22,10 @@ SMOOTHINGS: Registry[Any] = Registry(
     },
 )
 
-LESS_MEMORY = "choose a lower --order or give less text (pruning comes too late to help)"
+LESS_MEMORY = (
+    "take the disk with --engine duckdb, choose a lower --order or give less text (pruning comes "
+    "too late to help)"
+)
 
 # settings that only these smoothings read
 _READ_BY = {

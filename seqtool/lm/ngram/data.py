@@ -72,11 +72,11 @@ class Disk:
 
     Attributes:
         always: take the disk for every text.
-        make: makes the folder that is taken; raises an error where that is no use.
+        make: makes the folder that is taken; gives None where there is nothing to take it.
     """
 
     always: bool
-    make: Callable[[], Path]
+    make: Callable[[], Path | None]
 
     def folder(self, num_tokens: int, config: WordsConfig, memory: int | None) -> Path | None:
         """Return a folder if a text of so many tokens is to go to disk."""
@@ -276,7 +276,8 @@ def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | Non
 def _check(num_tokens: int, config: WordsConfig, memory: int | None) -> None:
     order = _order(config)
     purpose = f"{num_tokens:,} tokens at order {order}"
-    check_memory(memory_needed(num_tokens, order), purpose, LESS_MEMORY, memory)
+    hint = LESS_MEMORY if isinstance(config, NgramConfig) else "give less text"
+    check_memory(memory_needed(num_tokens, order), purpose, hint, memory)
 
 
 def _order(config: WordsConfig) -> int:

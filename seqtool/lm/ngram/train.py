@@ -32,6 +32,7 @@ from seqtool.lm.ngram.data import (
     sound_files,
 )
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
+from seqtool.lm.ngram.records import check_folder
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
@@ -180,10 +181,18 @@ def train_ngram(
             texts, skipped = sound_files(texts, field=field)
     with ExitStack() as stack:
 
-        def make_folder() -> Path:
-            from seqtool.lm.ngram.engine.duckdb import check_installed
+        def make_folder() -> Path | None:
+            from seqtool.lm.ngram.engine.duckdb import missing_package
 
-            check_installed()
+            if name := missing_package():
+                if engine == "auto":
+                    return None  # the memory is found too small, and that is told
+                raise ConfigError(
+                    f"the engine duckdb needs {name}, which is not installed",
+                    hint="pip install 'seqtool[scale]'",
+                )
+            if temp is not None:
+                check_folder(Path(temp))
             beside = Path(output).with_name(f"{Path(output).name}-counts")
             place = beside if temp is None else Path(temp) / "seqtool-counts"
             return stack.enter_context(storage.temporary_sibling(place))
@@ -226,7 +235,9 @@ def train_ngram(
             return {"valid_perplexity": found.perplexity}
 
         make = making.in_memory if reading.folder is None else making.on_disk
-        made = make(reading, measure if valid else None)
+        held = [reading]
+        del reading  # its ids are four bytes per token, and to be let go when they are counted
+        made = make(held.pop(), measure if valid else None)
     warnings, vocabulary = made.warnings, tokenizer.vocabulary
     if arpa is not None:
         from seqtool.lm.ngram.arpa import warnings_of, write_arpa
@@ -315,7 +326,7 @@ class _Making:
             )
         from seqtool.lm.ngram.smoothing import estimate
 
-        del reading, ids  # four bytes per token
+        del reading, ids
         with self.stages("estimating"):
             estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
         del counts

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.engine.plan import ENDS
@@ -21,22 +22,16 @@ if TYPE_CHECKING:
 
 _BATCH = 1 << 17  # rows
 LEAST = 200_000_000  # bytes that it needs in any case
-EXTRA = "pip install 'seqtool[scale]'"
 
 
-def check_installed() -> None:
-    """Refuse to begin where DuckDB or pyarrow is not installed.
-
-    Raises:
-        ConfigError: it names the extra.
-    """
-    try:
-        import duckdb  # noqa: F401
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"the engine duckdb needs {error.name}, which is not installed", hint=EXTRA
-        ) from error
+def missing_package() -> str | None:
+    """Return the name of a package that this engine needs and that is not installed."""
+    for name in ("duckdb", "pyarrow"):
+        try:
+            import_module(name)
+        except ImportError:
+            return name
+    return None
 
 
 class DuckDB:
@@ -98,7 +93,8 @@ class DuckDB:
         with self._naming(), pq.ParquetWriter(path, smoother.schema(), **options) as writer:
             for batch in smoother(self.read(in_order)):
                 writer.write_batch(batch)
-        self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+        quoted = str(path).replace("'", "''")
+        self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
 
     def read_smoothed(self, name: str, keys: Keys, order: int) -> Iterator[pa.RecordBatch]:
         """Give such a table as it was written."""

@@ -100,6 +100,10 @@ def test_an_engine_that_is_not_installed(
     with pytest.raises(ConfigError, match=f"needs {missing}, which is not installed") as error:
         train_ngram(text, tmp_path / "model", CONFIG, engine="duckdb")
     assert error.value.hint == "pip install 'seqtool[scale]'"
+    monkeypatch.setattr(data, "memory_needed", lambda num_tokens, order: num_tokens << 40)
+    with pytest.raises(DataError, match="216 tokens at order 3 need about") as too_large:
+        train_ngram(text, tmp_path / "model", CONFIG)
+    assert too_large.value.hint.startswith("take the disk with --engine duckdb")
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 
