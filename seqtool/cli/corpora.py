@@ -66,9 +66,6 @@ class Run:
             ConfigError: two outputs would be one.
             ProcessError: a process was lost.
         """
-        from seqtool.core.processes import Pool, can_fork
-        from seqtool.parsing.annotation import make_annotator, put_together
-
         annotation, model = self._annotation, self._model
         if invalid is not None and str(invalid) == output:
             what = f"broken sentences and all others would both be written to {output}"
@@ -80,6 +77,9 @@ class Run:
                     items = annotation.read(files, model, self._path, on_progress)
                     self._write_parts(annotation.parts(self.watched(items), model), output)
                 return self.seen
+            from seqtool.core.processes import Pool, can_fork
+            from seqtool.parsing.annotation import make_annotator, put_together
+
             forks = can_fork()
             make: Callable[[], Any] = partial(partial, annotation.annotate, model=model)
             if not forks:
