@@ -21,13 +21,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Ids, Ints, Longs
-from seqtool.core.errors import ConfigError, DataError, OutputError, did_you_mean
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import is_corpus
 from seqtool.core.runtime import check_memory, memory_available, memory_limit
 from seqtool.core.vocabulary import BOS, EOS, NUM_SPECIALS, Vocabulary, rank_symbols
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, given_splits, open_corpus, read_numbered
-from seqtool.lm.ngram.records import LEAST, Packing, Sorter, Workspace
+from seqtool.lm.ngram.records import LEAST, Packing, Sorter, Workspace, check_folder
 from seqtool.lm.ngram.tally import Tally
 
 Sort = Literal["frequency", "text"]
@@ -111,9 +111,7 @@ def list_ngrams(
         OutputError: a temporary file cannot be written.
     """
     folder = Path(tempfile.gettempdir() if folder is None else folder)
-    if not folder.is_dir():
-        what = "the folder for temporary files is not there"
-        raise OutputError(what, hint="make it first, or name another with --temp", path=folder)
+    check_folder(folder)
     for text in filters:
         if text in (BOS, EOS) and not boundaries:
             raise ConfigError(

@@ -30,6 +30,7 @@ from seqtool.lm.ngram.data import (
     sound_files,
 )
 from seqtool.lm.ngram.model import NgramModel, model_card, save_model, save_table
+from seqtool.lm.ngram.records import check_folder
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
@@ -186,6 +187,8 @@ def train_ngram(
                     f"the engine duckdb needs {name}, which is not installed",
                     hint="pip install 'seqtool[scale]'",
                 )
+            if temp is not None:
+                check_folder(Path(temp))
             beside = Path(output).with_name(f"{Path(output).name}-counts")
             place = beside if temp is None else Path(temp) / "seqtool-counts"
             return stack.enter_context(storage.temporary_sibling(place))
@@ -225,7 +228,9 @@ def train_ngram(
             return {"valid_perplexity": found.perplexity}
 
         make = making.in_memory if reading.folder is None else making.on_disk
-        made = make(reading, measure if valid else None)
+        held = [reading]
+        del reading  # its ids are four bytes per token, and to be let go when they are counted
+        made = make(held.pop(), measure if valid else None)
     warnings = write_copies(
         *(made.table, tokenizer.vocabulary, stages),
         arpa=arpa,
@@ -341,7 +346,7 @@ class _Making:
             )
         from seqtool.lm.ngram.smoothing import estimate
 
-        del reading  # its ids are four bytes per token
+        del reading
         with self.stages("estimating"):
             estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
         del counts

@@ -93,7 +93,8 @@ class DuckDB:
         with self._naming(), pq.ParquetWriter(path, smoother.schema(), **options) as writer:
             for batch in smoother(self.read(in_order)):
                 writer.write_batch(batch)
-        self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+        quoted = str(path).replace("'", "''")
+        self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
 
     def read_smoothed(self, name: str, keys: Keys, order: int) -> Iterator[pa.RecordBatch]:
         """Give such a table as it was written."""
