@@ -175,7 +175,7 @@ class AdaptingOptions:
 )
 def eval_ppl(
     text: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="TEXT",
             help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
@@ -268,7 +268,7 @@ def eval_ppl(
         )
     if reset_state and carry_state:
         raise ConfigError("--reset-state is not --carry-state", hint="drop one of the two")
-    paths = [str(path) for path in text or []]
+    paths = list(text or [])
     if not paths and not is_spark and stdin_instead("TEXT"):
         paths = ["-"]
     for table in filter(is_stimuli, paths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -192,5 +193,5 @@ class SparkOptions(SessionOptions):
                 ship=self.ship,
             )
         if num_broken:
-            where = invalid or Path(output, BROKEN_FOLDER)
+            where = invalid or posixpath.join(output, BROKEN_FOLDER)
             note(f"{counted(num_broken, 'broken sentence')} written to {where}, with file and line")

@@ -63,14 +63,19 @@ def parse(
         ship: send the model to the workers; when not given, unless these run on this machine.
 
     Raises:
-        ConfigError: there is no such column, or it holds no texts.
+        ConfigError: there is no such column, it holds no texts, or the model has not an option.
         ModelError: the model is no parser, or cannot split text or tag words.
     """
     options: dict[str, Any] = {"beam": beam, "scores": scores}
     # each, one kind of model alone has
     options |= {"retag": True} if retag else {"allow_missing": True} if allow_missing else {}
     annotation = Annotation("parse", None if is_conllu else Layout(), options=options)
-    return annotated(frame, Work.of(annotation, _paths(model)), column, output=output, ship=ship)
+    work = Work.of(annotation, _paths(model))
+    tags = hasattr(work.model.opened, "tag_stream")
+    if (allow_missing and tags) or (retag and not tags):
+        option, why = ("allow_missing", "tags words") if tags else ("retag", "has no tagger")
+        raise ConfigError(f"{option} is not for a model that {why}", hint=f"leave {option} out")
+    return annotated(frame, work, column, output=output, ship=ship)
 
 
 def tag(
