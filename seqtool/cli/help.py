@@ -41,7 +41,7 @@ TOPICS = {
     "analyse": "what models do: context, surprisal, gradients, gates, errors; one page of it all",
     "why-gates": "why plain networks forget, and what gates change: seven models measured",
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
-    "past-one-machine": "several machines: Apache Spark, from the command line and from Python",
+    "past-one-machine": "several processes and machines: --jobs, Apache Spark, from Python too",
     "python": "the same from Python",
     "figures": "measured results: table, command, date, machine",
     "experiments": "what was tried without gain",
