@@ -8,7 +8,7 @@ text,label                          {"text": "A fine film.", "label": "good"}
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,6 @@ class Texts:
     lines: list[int]
     names: list[str]
     rows: list[list[Any]]
-
-    def check_names(self, others: Iterable[str]) -> None:
-        """Refuse columns with the names of those that are to stand beside them.
-
-        Raises:
-            DataError: there is one.
-        """
-        if clash := set(self.names) & set(others):
-            raise DataError(
-                f"has a column {min(clash)!r}, which is the name of one of the result",
-                hint="give it another name",
-                path=self.path,
-                line=1,
-            )
 
 
 def read_texts(

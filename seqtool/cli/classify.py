@@ -13,6 +13,7 @@ from seqtool.cli.models import default_model, open_model
 from seqtool.cli.options import (
     JsonOption,
     OutputOption,
+    TableOption,
     emit,
     note,
     offer,
@@ -208,15 +209,7 @@ def classify(
             "--model", "-m", metavar="DIR", help="A classifier; runs/classifier if not given."
         ),
     ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the table there: .tsv, .csv, .jsonl or .parquet; - is TSV on stdout.",
-        ),
-    ] = "-",
+    output: TableOption = "-",
     text_column: Annotated[
         str | None,
         typer.Option(
@@ -245,7 +238,7 @@ def classify(
 
     from seqtool.classification.texts import read_texts
     from seqtool.core.reading import JSON_LINES
-    from seqtool.lm.tables import check_target, open_table
+    from seqtool.lm.tables import check_names, check_target, open_table
 
     check_target(output)
     path = model or default_model("classifier")
@@ -266,7 +259,7 @@ def classify(
         is_table=text_column is not None,
     )
     chances = [f"p({label})" for label in classifier.labels]
-    texts.check_names([PREDICTION, *chances])
+    check_names(texts.names, [PREDICTION, *chances], texts.path)
     predicted: list[str] = []
     rows: list[dict[str, Any]] = []
     is_shown = as_json and output == "-"

@@ -209,8 +209,9 @@ def eval_ppl(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Write a table, .tsv, .csv or .parquet: sentence, token, surprisal in bits, oov "
-            "(- is TSV on stdout). For one row per word, whatever the unit: seqtool surprisal.",
+            help="Write a table, .tsv, .csv, .jsonl or .parquet: sentence, token, surprisal in "
+            "bits, oov (- is TSV on stdout). For one row per word, whatever the unit: seqtool "
+            "surprisal.",
         ),
     ] = None,
     per_sentence: Annotated[

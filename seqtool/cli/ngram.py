@@ -464,7 +464,10 @@ def counts(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write them there: .tsv, .csv or .parquet."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write them there: .tsv, .csv, .jsonl or .parquet.",
         ),
     ] = None,
     field: FieldOption = None,

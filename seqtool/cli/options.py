@@ -72,6 +72,15 @@ JobsOption = Annotated[
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]
+TableOption = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the table there: .tsv, .csv, .jsonl or .parquet; - is TSV on stdout.",
+    ),
+]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace the output directory if it exists.")
 ]

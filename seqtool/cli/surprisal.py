@@ -15,6 +15,7 @@ from seqtool.cli.models import chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
+    TableOption,
     TextFieldOption,
     ThreadsOption,
     emit,
@@ -60,15 +61,7 @@ def surprisal(
             "own. runs/lm by default, else runs/ngram.",
         ),
     ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the table there: .tsv, .csv or .parquet; - is TSV on stdout.",
-        ),
-    ] = "-",
+    output: TableOption = "-",
     text_column: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +138,7 @@ def surprisal(
     """
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.protocol import carries_state
-    from seqtool.lm.tables import check_target, open_table
+    from seqtool.lm.tables import check_names, check_target, open_table
     from seqtool.lm.unknown import UnknownWords, warning_of
     from seqtool.lm.words import ScoredWords, block_size, score_blocks, word_columns
 
@@ -169,7 +162,7 @@ def surprisal(
     all_counts = _frequencies(parts, frequencies)
     if stimuli is not None:
         shown_columns = make_columns(ScoredWords.none(), 1, frequencies=all_counts[0])
-        stimuli.check_names(["model", *shown_columns])
+        check_names(stimuli.names, ["model", *shown_columns], stimuli.path)
     read = _reader(paths, stimuli, field, again=len(parts) > 1)
     totals: list[_Totals] = []
     collected = _Rows()

@@ -7,7 +7,6 @@ item,condition,text
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,20 +55,6 @@ class Stimuli:
     def empty_rows(self) -> list[int]:
         """Return the lines of the rows whose text has no words, which get no rows of surprisal."""
         return [line for line, text in zip(self.lines, self.texts, strict=True) if not text.split()]
-
-    def check_names(self, others: Iterable[str]) -> None:
-        """Refuse columns with the names of those that stand beside them.
-
-        Raises:
-            DataError: there is one.
-        """
-        if clash := set(self.names) & set(others):
-            raise DataError(
-                f"has a column {min(clash)!r}, which is the name of one of the result",
-                hint="give it another name in the first line",
-                path=self.path,
-                line=1,
-            )
 
     def located(self, error: DataError) -> DataError:
         """Return an error about a row, from 1, with the file and its line."""

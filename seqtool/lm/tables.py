@@ -56,6 +56,26 @@ class Table(Protocol):
         ...
 
 
+def check_names(names: Iterable[str], others: Iterable[str], path: str) -> None:
+    """Refuse columns of a table that have the names of those that are to stand beside them.
+
+    Args:
+        names: of the table.
+        others: that come beside them.
+        path: of the table.
+
+    Raises:
+        DataError: there is one.
+    """
+    if clash := set(names) & set(others):
+        raise DataError(
+            f"has a column {min(clash)!r}, which is the name of one of the result",
+            hint="give it another name",
+            path=path,
+            line=1,
+        )
+
+
 def check_target(target: Target | None) -> None:
     """Refuse a table that could not be written, before the work begins.
 
