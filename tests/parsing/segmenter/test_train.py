@@ -117,5 +117,5 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert config.training.optimiser == "adamw"
     with pytest.raises(ConfigError, match="token_unit"):
         resolve(None, None, {}, ["token_unit=3"])
-    with pytest.raises(ConfigError, match="no treebank"):
+    with pytest.raises(ConfigError, match="nothing is given to train on"):
         train_segmenter(output=tmp_path / "s")
