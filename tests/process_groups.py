@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
@@ -49,6 +50,7 @@ def is_running(pid: int) -> bool:
 def _run(rank: int, num: int, port: int, folder: Path, action: Callable[[int], object]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it may be that of pytest's own time limit
     signal.alarm(SECONDS)
+    faulthandler.dump_traceback_later(SECONDS - 5, file=2)  # where it hangs
     places = {"RANK": rank, "WORLD_SIZE": num, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()})
     try:
