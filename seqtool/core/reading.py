@@ -298,7 +298,7 @@ class BlockReader(Iterator[bytes]):
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
         try:
-            with parquet.ParquetFile(name) as file:
+            with parquet.ParquetFile(name, pre_buffer=False) as file:
                 names = file.schema_arrow.names
                 if column not in names:
                     hint = f"choose with --field one of: {', '.join(names[:8])}"

@@ -219,7 +219,7 @@ class _Reader:
 
     def _open(self, file: Path) -> Any:
         try:
-            opened = self._parquet.ParquetFile(file)
+            opened = self._parquet.ParquetFile(file, pre_buffer=False)
         except (OSError, self._arrow.ArrowException) as error:
             raise self._error(f"damaged: {error}", file) from error
         missing = [name for name in _COLUMNS if name not in opened.schema_arrow.names]

@@ -100,7 +100,9 @@ class DuckDB:
         """Give such a table as it was written."""
         import pyarrow.parquet as pq
 
-        with self._naming(), pq.ParquetFile(self._folder / f"{name}.parquet") as file:
+        path = self._folder / f"{name}.parquet"
+        # not the whole file ahead, which is what buffers are for otherwise
+        with self._naming(), pq.ParquetFile(path, pre_buffer=False) as file:
             yield from file.iter_batches(_BATCH)
 
     def drop(self, name: str) -> None:
