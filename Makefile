@@ -45,7 +45,7 @@ report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
 	@$(BIN)/seqtool analyse report runs/demo
 
 test: $(INSTALLED)  ## run the tests
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -q -n auto
 
 soak: $(INSTALLED)  ## kill, fill, fuzz and overload for 90 minutes; ends with a table
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \

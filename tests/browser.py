@@ -7,12 +7,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+
+class Navigated(Exception):
+    """What was asked for has no answer: the page has given way to another one."""
 
 
 class Page:
@@ -42,6 +46,8 @@ class Page:
             text, self._left = self._left.split(b"\0", 1)
             found = json.loads(text)
             if found.get("id") == self._number:
+                if "result" not in found:
+                    raise Navigated(found["error"])
                 return found["result"]
             if found["method"] in ("Runtime.exceptionThrown", "Log.entryAdded"):
                 self.complaints.append(found["params"])
@@ -74,9 +80,10 @@ class Page:
     def until(self, code: str, frames: int = 1000) -> None:
         """Wait until JavaScript is true: what comes into view is drawn some frames later."""
         for _ in range(frames):
-            if self.run(code):
-                return
-            self.settle()
+            with suppress(Navigated):
+                if self.run(code):
+                    return
+                self.settle()
         raise AssertionError(f"never true: {code}")
 
     def press(self, *keys: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,11 @@ os.environ.update(NO_COLOR="1", COLUMNS="100")
 # a machine under load must not fail a property, and a failure must come again
 settings.register_profile("seqtool", deadline=None, derandomize=True)
 settings.load_profile("seqtool")
+
+
+# a shell lets what it starts in the background ignore Ctrl-C, and so would all that is started here
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _refuse_the_network(event: str, arguments: tuple[Any, ...]) -> None:

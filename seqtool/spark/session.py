@@ -11,8 +11,10 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -166,7 +168,8 @@ def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSe
     is_quiet = not is_submitted and _LOG_LEVEL not in conf
     with tempfile.TemporaryFile() as log:
         try:
-            with _stderr_to(log.fileno()) if is_quiet else nullcontext(), _own_python(master):
+            quiet = _stderr_to(log.fileno()) if is_quiet else nullcontext()
+            with quiet, _own_python(master), _own_interrupts():
                 session: SparkSession = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
@@ -219,6 +222,17 @@ def _own_python(master: str | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[_PYTHON]
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Let Ctrl-C be answered as before the block: Spark answers it in its own way, for good."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def test_a_directory_gets_a_file_for_each(seqtool: Run, folder: Path, jobs: str)
         assert content.decode() == expected
     segmented = seqtool("segment", "letter.txt", "--rules", "-o", str(out), "--jobs", jobs)
     assert (segmented.code, (out / "letter.conllu").is_file()) == (0, True)
-    twice = seqtool("parse", "in/more", "out1/more", "-m", "parser", "-o", "other/")
+    twice = seqtool("parse", "in/more", out / "more", "-m", "parser", "-o", "other/")
     assert twice.code == 1
     assert "would both be written to other/c.conllu.gz" in twice.stderr
     assert not Path("other").exists()
